@@ -1,0 +1,45 @@
+"""What can go wrong at Accord's edges, with the facts a caller needs to show or act on."""
+
+from __future__ import annotations
+
+
+class AccordError(Exception):
+    """Base of everything Accord raises on purpose."""
+
+
+class PredicateError(AccordError):
+    """A predicate that can't be accepted: says what, where, and what was expected instead."""
+
+    def __init__(
+        self, problem: str, *, text: str, position: int | None = None, expected: str = ""
+    ) -> None:
+        self.problem = problem
+        self.text = text
+        self.position = position
+        self.expected = expected
+        super().__init__(self.summary)
+
+    @property
+    def summary(self) -> str:
+        """The mistake in one line, fit for a reason string."""
+        where = "" if self.position is None else f" at character {self.position + 1}"
+        expected = f", expected {self.expected}" if self.expected else ""
+        return f"{self.problem}{where}{expected}"
+
+    def pointed(self) -> str:
+        """The mistake with the line it stands in, and a caret below the character."""
+        if self.position is None:
+            return self.summary
+        start = self.text.rfind("\n", 0, self.position) + 1
+        end = self.text.find("\n", self.position)
+        line = self.text[start : end if end >= 0 else len(self.text)].replace("\t", " ")
+        return f"{self.summary}\n  {line}\n  {' ' * (self.position - start)}^"
+
+
+class EventError(AccordError):
+    """An event that can't be accepted: `field` names the part, `problem` says what is wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")

@@ -1,0 +1,137 @@
+"""XML metadata, parsed once and made safe to look into.
+
+Two views come out of one walk over the parsed document:
+
+*Paths* are what XPath conditions see. `paths["/report/position/@unit"]` holds the string value
+of every node that this path selects, in document order; `paths["//altitude"]` those of all elements
+of that name wherever they stand. Names in a namespace are written `{uri}name`. Repeated elements
+stay repeated, so a comparison keeps XPath's meaning: true if any of them satisfies it.
+
+*Attributes* are what selectors see, by this rule: each element without child elements, and each XML
+attribute, becomes an attribute named by the local names on the way to it below the root element,
+joined by dots (`position.altitude`, `position.unit`), with its text inferred to a typed value.
+Where a name occurs more than once the first in document order counts, as in XPath's `string()`,
+and an element before an XML attribute. Empty elements give no attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lxml import etree
+
+from accord.core.errors import EventError
+from accord.core.model.values import Value, infer
+
+MAX_BYTES: Final = 256 * 1024
+MAX_DEPTH: Final = 32
+MAX_NODES: Final = 10_000
+
+Paths = Mapping[str, tuple[str, ...]]
+
+
+class Document:
+    """An event's XML metadata: `root` for XPath, `paths` and `attributes` for the index."""
+
+    __slots__ = ("attributes", "paths", "root", "source")
+
+    def __init__(self, source: bytes) -> None:
+        """Parse `source`; raises EventError where it is not acceptable XML."""
+        self.source = source
+        self.root = _parse(source)
+        walk = _Walk(self.root)
+        self.paths: Paths = {path: tuple(values) for path, values in walk.paths.items()}
+        self.attributes: Mapping[str, Value] = walk.attributes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Document) and self.source == other.source
+
+    def __hash__(self) -> int:
+        return hash(self.source)
+
+    def __repr__(self) -> str:
+        return f"Document({self.source!r})"
+
+
+def _parse(source: bytes) -> etree._Element:
+    if len(source) > MAX_BYTES:
+        raise EventError("metadata", f"{len(source)} bytes of XML, at most {MAX_BYTES} accepted")
+    # Entities, external files and oversized trees are refused by the parser itself; any DTD is
+    # refused below, because it can define entities and default values.
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+    )
+    try:
+        root = etree.fromstring(source, parser)
+    except etree.XMLSyntaxError as error:
+        line, column = error.position
+        raise EventError(
+            "metadata", f"not well-formed XML at line {line}, column {column}: {error.msg}"
+        ) from None
+    except ValueError as error:
+        raise EventError("metadata", f"not well-formed XML: {error}") from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise EventError("metadata", "a document type declaration (DTD) is not accepted")
+    return root
+
+
+class _Walk:
+    """Collects paths and attribute candidates, bounded in depth and number."""
+
+    def __init__(self, root: etree._Element) -> None:
+        self.paths: dict[str, list[str]] = {}
+        self._nodes = 0
+        self._from_elements: dict[str, str] = {}
+        self._from_xml_attributes: dict[str, str] = {}
+        self._element(root, "", (), 1)
+
+    def attributes(self) -> dict[str, Value]:
+        merged = self._from_xml_attributes | self._from_elements
+        return {name: infer(text) for name, text in merged.items()}
+
+    def _element(
+        self, element: etree._Element, parent: str, names: tuple[str, ...], depth: int
+    ) -> str:
+        """Record `element` and all below it; returns its string value."""
+        self._count(depth)
+        tag = str(element.tag)
+        path = f"{parent}/{tag}"
+        # Reserve places now: document order is the order of opening tags, values come later.
+        places = [self._reserve(path), self._reserve(f"//{tag}")]
+        for key, text in element.attrib.items():
+            self._xml_attribute(str(key), str(text), path, names)
+        pieces = [element.text or ""]
+        has_children = False
+        for child in element:
+            if isinstance(child.tag, str):
+                has_children = True
+                local = etree.QName(child).localname
+                pieces.append(self._element(child, path, (*names, local), depth + 1))
+            pieces.append(child.tail or "")
+        value = "".join(pieces)
+        for values, place in places:
+            values[place] = value
+        if not has_children and value and names:
+            self._from_elements.setdefault(".".join(names), value)
+        return value
+
+    def _xml_attribute(self, key: str, text: str, path: str, names: tuple[str, ...]) -> None:
+        self._count(0)
+        for where in (f"{path}/@{key}", f"//@{key}"):
+            values, place = self._reserve(where)
+            values[place] = text
+        local = key.rpartition("}")[2]
+        self._from_xml_attributes.setdefault(".".join((*names, local)), text)
+
+    def _reserve(self, path: str) -> tuple[list[str], int]:
+        values = self.paths.setdefault(path, [])
+        values.append("")
+        return values, len(values) - 1
+
+    def _count(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise EventError("metadata", f"elements nested deeper than {MAX_DEPTH}")
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise EventError("metadata", f"more than {MAX_NODES} elements and attributes")

@@ -1,0 +1,73 @@
+"""The event: what is published, matched, kept and delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from accord.core.errors import EventError
+from accord.core.model.channels import problem_with_channel
+from accord.core.model.document import Document
+from accord.core.model.values import INTEGER_MAX, Value, problem_with
+
+MAX_ATTRIBUTES: Final = 1_000
+MAX_NAME_LENGTH: Final = 256
+MAX_TEXT_LENGTH: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A typed information object.
+
+    `attributes` are the ones given by the publisher; `values` adds those that come from XML
+    metadata, and is what selectors see. `sequence` counts the events of one `source`. Times are
+    milliseconds since 1970 in UTC; `deadline_ms` is the time left after `published_ms` within which
+    the event is of use.
+    """
+
+    channel: str
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+    payload: bytes = b""
+    metadata: Document | None = None
+    key: str | None = None
+    deadline_ms: int | None = None
+    published_ms: int = 0
+    received_ms: int = 0
+    source: str = ""
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        if problem := problem_with_channel(self.channel):
+            raise EventError("channel", problem)
+        _check_attributes(self.attributes)
+        for name in ("published_ms", "received_ms", "sequence", "deadline_ms"):
+            number = getattr(self, name)
+            if number is not None and not 0 <= number <= INTEGER_MAX:
+                raise EventError(name, f"expected 0 to {INTEGER_MAX}, got {number}")
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """What selectors see: the publisher's attributes, before those from XML metadata."""
+        if self.metadata is None:
+            return self.attributes
+        return {**self.metadata.attributes, **self.attributes}
+
+
+def _check_attributes(attributes: Mapping[str, Value]) -> None:
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise EventError(
+            "attributes", f"{len(attributes)} attributes, at most {MAX_ATTRIBUTES} accepted"
+        )
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
+            raise EventError(
+                "attributes", f"expected a name of 1 to {MAX_NAME_LENGTH} characters, got {name!r}"
+            )
+        if problem := problem_with(value):
+            raise EventError(f"attributes.{name}", problem)
+        if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+            raise EventError(
+                f"attributes.{name}",
+                f"{len(value)} characters, at most {MAX_TEXT_LENGTH} accepted",
+            )

@@ -1,0 +1,107 @@
+"""Attribute values: five types, four kinds.
+
+A value is a string, an integer (64 bits), a float (finite), a boolean or a timestamp (an instant,
+to the microsecond). Integers and floats are one *kind*: they compare with each other. Values of
+unlike kinds never compare; a predicate that tries gets unknown.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+Value = str | int | float | bool | datetime
+
+INTEGER_MIN: Final = -(2**63)
+INTEGER_MAX: Final = 2**63 - 1
+
+
+class Kind(enum.IntEnum):
+    """Values compare within a kind only."""
+
+    NUMBER = 0
+    STRING = 1
+    BOOLEAN = 2
+    TIMESTAMP = 3
+
+
+_KINDS: Final[dict[type, Kind]] = {
+    int: Kind.NUMBER,
+    float: Kind.NUMBER,
+    str: Kind.STRING,
+    bool: Kind.BOOLEAN,
+    datetime: Kind.TIMESTAMP,
+}
+
+
+def kind_of(value: Value) -> Kind:
+    return _KINDS[type(value)]
+
+
+def problem_with(value: object) -> str | None:
+    """Why `value` can't be an attribute's value, or None where it can."""
+    kind = type(value)
+    if kind not in _KINDS:
+        return f"expected string, integer, float, boolean or timestamp, got {kind.__name__}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"expected a finite number, got {value}"
+    if kind is int and not INTEGER_MIN <= value <= INTEGER_MAX:  # type: ignore[operator]
+        return f"expected an integer of 64 bits, got {value}"
+    if isinstance(value, datetime) and value.utcoffset() is None:
+        return "expected a timestamp with its time zone, got one without"
+    if isinstance(value, str):
+        return _problem_with_text(value)
+    return None
+
+
+def _problem_with_text(text: str) -> str | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"expected Unicode text, got a lone surrogate at character {error.start + 1}"
+    return None
+
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_TIMESTAMP: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})"
+)
+_LONGEST_LITERAL: Final = 64
+
+
+def infer(text: str) -> Value:
+    """The value that undeclared text stands for.
+
+    A number, `true`, `false` or an ISO 8601 time with its offset becomes that; all else stays
+    text, as it was. An integer that 64 bits can't hold stays text: an identifier must not be
+    rounded.
+    """
+    bare = text.strip()
+    if not bare or len(bare) > _LONGEST_LITERAL:
+        return text
+    if _INTEGER.fullmatch(bare):
+        number = int(bare)
+        return number if INTEGER_MIN <= number <= INTEGER_MAX else text
+    if _FLOAT.fullmatch(bare):
+        real = float(bare)
+        return real if math.isfinite(real) else text
+    if bare in ("true", "false"):
+        return bare == "true"
+    if _TIMESTAMP.fullmatch(bare):
+        return parse_timestamp(bare) or text
+    return text
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """ISO 8601 with an offset, or without one in UTC; None where `text` is no such time."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,113 @@
+"""LIKE patterns: `%` stands for any text, `_` for any one character.
+
+Kept in one spelling, so that equal patterns are equal text: the escape character is a backslash, it
+stands only where needed, and in each run of wildcards the `_` come before a single `%`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+_WILDCARDS: Final = re.compile(r"(?:\\.)|([%_]{2,})", re.DOTALL)
+_PIECE: Final = re.compile(r"\\(.)|(.)", re.DOTALL)
+
+
+def normalise_pattern(pattern: str, escape: str | None) -> str:
+    """`pattern` in our spelling; ValueError where it ends in its escape character."""
+    pieces: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("the pattern ends in its escape character")
+            pieces.append(_literal(escaped))
+        elif character in "%_":
+            pieces.append(character)
+        else:
+            pieces.append(_literal(character))
+    return _WILDCARDS.sub(_ordered, "".join(pieces))
+
+
+def split_prefix(pattern: str) -> tuple[str, str]:
+    """The literal text before the first wildcard, and the rest of the pattern."""
+    prefix: list[str] = []
+    for piece in _PIECE.finditer(pattern):
+        if piece[2] is not None and piece[2] in "%_":
+            return "".join(prefix), pattern[piece.start() :]
+        prefix.append(piece[1] if piece[1] is not None else piece[2])
+    return "".join(prefix), ""
+
+
+def compile_pattern(pattern: str) -> Callable[[str], bool]:
+    """A test for texts. Linear in the text: the first place where each part fits is as good as any.
+
+    (A regular expression of the whole would try the others too, which a hostile pattern exploits.)
+    """
+    prefix, rest = split_prefix(pattern)
+    if not rest:
+        return prefix.__eq__
+    if rest == "%":
+        return lambda text: text.startswith(prefix)
+    head, *parts = [_Part(part) for part in _split_at_percent(pattern)]
+    if not parts:
+        return lambda text: len(text) == head.length and head.fits(text, 0)
+    *middle, tail = parts
+    return lambda text: _is_like(text, head, middle, tail)
+
+
+def _is_like(text: str, head: _Part, middle: list[_Part], tail: _Part) -> bool:
+    if not head.fits(text, 0):
+        return False
+    position = head.length
+    for part in middle:
+        found = part.find(text, position)
+        if found < 0:
+            return False
+        position = found + part.length
+    last = len(text) - tail.length
+    return last >= position and tail.fits(text, last)
+
+
+class _Part:
+    """What stands between two `%`: text and `_`, so of fixed length."""
+
+    def __init__(self, part: str) -> None:
+        pieces = list(_PIECE.finditer(part))
+        self.length = len(pieces)
+        self._regex = re.compile(
+            "".join(
+                "." if piece[0] == "_" else re.escape(piece[1] or piece[2]) for piece in pieces
+            ),
+            re.DOTALL,
+        )
+
+    def fits(self, text: str, position: int) -> bool:
+        return self._regex.match(text, position) is not None
+
+    def find(self, text: str, start: int) -> int:
+        found = self._regex.search(text, start)
+        return -1 if found is None else found.start()
+
+
+def _split_at_percent(pattern: str) -> list[str]:
+    parts = [""]
+    for piece in _PIECE.finditer(pattern):
+        if piece[0] == "%":
+            parts.append("")
+        else:
+            parts[-1] += piece[0]
+    return parts
+
+
+def _literal(character: str) -> str:
+    return f"\\{character}" if character in "%_\\" else character
+
+
+def _ordered(found: re.Match[str]) -> str:
+    run = found[1]
+    if run is None:
+        return found[0]
+    return "_" * run.count("_") + "%" * ("%" in run)

@@ -1,0 +1,294 @@
+"""Selector text to tree: grammar, literals, and mistakes that point at the character."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Final, cast
+
+from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from accord.core.errors import PredicateError
+from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, parse_timestamp
+from accord.core.predicates.like import normalise_pattern
+from accord.core.predicates.tree import (
+    FALSE,
+    TRUE,
+    And,
+    Arithmetic,
+    ArithmeticOp,
+    Attribute,
+    Compare,
+    CompareOp,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Node,
+    Not,
+    Or,
+    walk,
+)
+from accord.core.predicates.xpath import parse_xpath
+
+MAX_LENGTH: Final = 16_384
+MAX_DEPTH: Final = 64
+
+_Parsed = Tree[Token]
+
+
+def parse_selector(text: str) -> Node:
+    """The tree of `text`, not yet canonical; empty text selects everything."""
+    if len(text) > MAX_LENGTH:
+        raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
+    if not text.strip():
+        return TRUE
+    try:
+        parsed = _grammar().parse(text)
+    except UnexpectedInput as error:
+        raise _mistake(error, text) from None
+    _check_depth(parsed, text)
+    return _Builder(text).condition(parsed)
+
+
+@cache
+def _grammar() -> Lark:
+    grammar = files(__package__).joinpath("selector.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _check_depth(parsed: _Parsed, text: str) -> None:
+    """Nesting is bounded before anything walks the tree recursively."""
+    level: list[_Parsed | Token] = [parsed]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level if isinstance(node, Tree) for child in node.children]
+        if not level:
+            return
+    position = next((_position(node) for node in level), None)
+    raise PredicateError(f"nested deeper than {MAX_DEPTH} levels", text=text, position=position)
+
+
+def _position(node: _Parsed | Token) -> int:
+    return (node.start_pos or 0) if isinstance(node, Token) else node.meta.start_pos
+
+
+class _Builder:
+    """Turns lark's tree into ours; each method is named after the grammar's rule."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def condition(self, parsed: _Parsed) -> Node:
+        """`parsed` where a truth value is wanted; a constant of another kind is a mistake."""
+        node = self.build(parsed)
+        is_constant = not any(isinstance(part, Attribute) for part in walk(node))
+        is_truth = isinstance(node, Literal) and isinstance(node.value, bool)
+        if isinstance(node, Arithmetic | Negative | Literal) and is_constant and not is_truth:
+            raise self._error(
+                "a constant is no condition", parsed, "a comparison, a boolean or an attribute"
+            )
+        return node
+
+    def build(self, parsed: _Parsed) -> Node:
+        rule: Callable[[_Parsed], Node] = getattr(self, parsed.data)
+        return rule(parsed)
+
+    def any_of(self, parsed: _Parsed) -> Node:
+        return Or(tuple(self.condition(item) for item in _trees(parsed)))
+
+    def all_of(self, parsed: _Parsed) -> Node:
+        return And(tuple(self.condition(item) for item in _trees(parsed)))
+
+    def negation(self, parsed: _Parsed) -> Node:
+        return Not(self.condition(_trees(parsed)[0]))
+
+    def comparison(self, parsed: _Parsed) -> Node:
+        left, op, right = parsed.children
+        a, b = self.build(cast(_Parsed, left)), self.build(cast(_Parsed, right))
+        symbol = cast(CompareOp, "<>" if op == "!=" else str(op))
+        self._check_comparison(symbol, a, b, parsed)
+        return Compare(symbol, a, b)
+
+    def _check_comparison(self, op: CompareOp, a: Node, b: Node, parsed: _Parsed) -> None:
+        constants = [side.value for side in (a, b) if isinstance(side, Literal)]
+        has_boolean = any(isinstance(value, bool) for value in constants)
+        if has_boolean and op not in ("=", "<>"):
+            raise self._error("TRUE and FALSE have no order", parsed, "= or <>")
+        if has_boolean and any(type(value) in (int, float) for value in constants):
+            raise self._error("a boolean never equals a number", parsed, "values of one kind")
+
+    def between(self, parsed: _Parsed) -> Node:
+        operand, low, high = (self.build(item) for item in _trees(parsed))
+        return And((Compare(">=", operand, low), Compare("<=", operand, high)))
+
+    def not_between(self, parsed: _Parsed) -> Node:
+        return Not(self.between(parsed))
+
+    def in_list(self, parsed: _Parsed) -> Node:
+        operand, *items = (self.build(item) for item in _trees(parsed))
+        return Or(tuple(Compare("=", operand, item) for item in items))
+
+    def not_in_list(self, parsed: _Parsed) -> Node:
+        return Not(self.in_list(parsed))
+
+    def like(self, parsed: _Parsed) -> Node:
+        operand = self.build(cast(_Parsed, parsed.children[0]))
+        pattern, *escape = cast(list[Token], parsed.children[1:])
+        symbol = _unquoted(escape[0]) if escape else None
+        if symbol is not None and len(symbol) != 1:
+            raise self._error("a longer escape", escape[0], "ESCAPE with one character")
+        try:
+            return Like(operand, normalise_pattern(_unquoted(pattern), symbol))
+        except ValueError as error:
+            raise self._error(str(error), pattern) from None
+
+    def not_like(self, parsed: _Parsed) -> Node:
+        return Not(self.like(parsed))
+
+    def is_null(self, parsed: _Parsed) -> Node:
+        return IsNull(self.build(_trees(parsed)[0]))
+
+    def is_not_null(self, parsed: _Parsed) -> Node:
+        return IsNull(self.build(_trees(parsed)[0]), is_negated=True)
+
+    def xpath(self, parsed: _Parsed) -> Node:
+        quoted, *bindings = parsed.children
+        namespaces = {
+            str(item.children[0]): _unquoted(cast(Token, item.children[1]))
+            for item in cast(list[_Parsed], bindings)
+        }
+        try:
+            return parse_xpath(_unquoted(cast(Token, quoted)), namespaces)
+        except PredicateError as error:
+            inside = 0 if error.position is None else error.position
+            position = _position(cast(Token, quoted)) + 1 + inside
+            raise PredicateError(
+                error.problem, text=self._text, position=position, expected=error.expected
+            ) from None
+
+    def arithmetic(self, parsed: _Parsed) -> Node:
+        left, op, right = parsed.children
+        a, b = self.build(cast(_Parsed, left)), self.build(cast(_Parsed, right))
+        for side, where in ((a, left), (b, right)):
+            if isinstance(side, Literal) and type(side.value) not in (int, float):
+                raise self._error(f"no arithmetic on {side}", where, "a number")
+        return Arithmetic(cast(ArithmeticOp, str(op)), a, b)
+
+    def signed(self, parsed: _Parsed) -> Node:
+        sign, operand = parsed.children
+        tree = cast(_Parsed, operand)
+        if tree.data == "number":
+            return self._number(cast(Token, tree.children[0]), is_negative=sign == "-")
+        node = self.build(tree)
+        if isinstance(node, Literal):
+            if type(node.value) not in (int, float):
+                raise self._error(f"no sign on {node}", tree, "a number")
+            return Literal(-cast(float, node.value)) if sign == "-" else node
+        # A plus sign changes nothing, but makes a number of its operand.
+        return Negative(node) if sign == "-" else Negative(Negative(node))
+
+    def name(self, parsed: _Parsed) -> Node:
+        return Attribute(str(parsed.children[0]))
+
+    def delimited(self, parsed: _Parsed) -> Node:
+        return Attribute(str(parsed.children[0])[1:-1].replace('""', '"'))
+
+    def number(self, parsed: _Parsed) -> Node:
+        return self._number(cast(Token, parsed.children[0]), is_negative=False)
+
+    def _number(self, token: Token, *, is_negative: bool) -> Node:
+        number = _parse_number(str(token))
+        number = -number if is_negative else number
+        if isinstance(number, int) and not INTEGER_MIN <= number <= INTEGER_MAX:
+            raise self._error("an integer beyond 64 bits", token, "a smaller one, or a float")
+        if isinstance(number, float) and not math.isfinite(number):
+            raise self._error("a number beyond the range of floats", token)
+        return Literal(number)
+
+    def string(self, parsed: _Parsed) -> Node:
+        return Literal(_unquoted(cast(Token, parsed.children[0])))
+
+    def timestamp(self, parsed: _Parsed) -> Node:
+        token = cast(Token, parsed.children[0])
+        moment = parse_timestamp(_unquoted(token))
+        if moment is None:
+            raise self._error("not a timestamp", token, "ISO 8601 such as '2026-01-31T12:00:00Z'")
+        return Literal(moment)
+
+    def true(self, _parsed: _Parsed) -> Node:
+        return TRUE
+
+    def false(self, _parsed: _Parsed) -> Node:
+        return FALSE
+
+    def _error(self, problem: str, where: _Parsed | Token, expected: str = "") -> PredicateError:
+        return PredicateError(
+            problem, text=self._text, position=_position(where), expected=expected
+        )
+
+
+def _trees(parsed: _Parsed) -> list[_Parsed]:
+    return cast(list[_Parsed], parsed.children)
+
+
+def _unquoted(token: Token) -> str:
+    return str(token)[1:-1].replace("''", "'")
+
+
+def _parse_number(text: str) -> int | float:
+    """Java's literals, as JMS prescribes: 0x2A, 042 (octal), 42L, 4.2e1, 42d."""
+    if text[:2] in ("0x", "0X"):
+        return int(text.rstrip("lL"), 16)
+    digits = text.rstrip("lLfFdD")
+    if not digits.isdigit() or text[-1] in "fFdD":
+        return float(digits)
+    is_octal = len(digits) > 1 and digits[0] == "0" and not set(digits) & {"8", "9"}
+    return int(digits, 8 if is_octal else 10)
+
+
+_EXPECTED: Final = {
+    "$END": "the end",
+    "COMPARISON": "a comparison",
+    "DELIMITED": "",
+    "FACTOR": "",
+    "LPAR": "(",
+    "NAME": "an attribute",
+    "NUMBER": "a number",
+    "RPAR": ")",
+    "COMMA": ",",
+    "EQUAL": "=",
+    "SIGN": "",
+    "STRING": "a quoted string",
+    "_TIMESTAMP": "",
+    "_XPATH": "",
+}
+
+
+def _mistake(error: UnexpectedInput, text: str) -> PredicateError:
+    if isinstance(error, UnexpectedToken):
+        token, wanted = error.token, set(error.accepts or error.expected)
+        if token.type == "$END":
+            return _error_at(len(text), "the predicate ends too early", wanted, text)
+        return _error_at(token.start_pos or 0, f"unexpected {str(token)!r}", wanted, text)
+    assert isinstance(error, UnexpectedCharacters)
+    position = error.pos_in_stream
+    found = text[position]
+    if found in "'\"":
+        return _error_at(position, f"a quote {found} that is never closed", set(), text)
+    word = _word_at(text, position)
+    return _error_at(position, f"unexpected {word!r}", set(error.allowed), text)
+
+
+def _word_at(text: str, position: int) -> str:
+    end = position + 1
+    while text[position].isalnum() and end < len(text) and text[end].isalnum():
+        end += 1
+    return text[position:end]
+
+
+def _error_at(position: int, problem: str, wanted: set[str], text: str) -> PredicateError:
+    named = sorted({_EXPECTED.get(name, name.lstrip("_")) for name in wanted} - {""})
+    expected = " or ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
+    return PredicateError(problem, text=text, position=position, expected=expected)

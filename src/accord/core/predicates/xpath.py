@@ -1,0 +1,250 @@
+"""XPath 1.0 conditions: parsed by elementpath, mapped to the tree where that keeps their meaning.
+
+What maps: `and`, `or`, `not()`, `boolean()`, and comparisons of a simple path with a constant or its
+mere existence. A simple path goes down by names from the document (`/report/position/@unit`,
+`report/altitude`), or is one name at any depth (`//altitude`, `//@unit`); a last predicate of the
+same form may follow (`/report/sensor[@kind='ir']`), because "some sensor whose kind is ir" and "some
+kind of a sensor is ir" are the same question.
+
+Everything else becomes one `XPath` node that holds the whole condition for an XPath engine. A
+conjunction with one such part also keeps its simple parts beside it: they are implied, and let an
+index rule the event out before any engine runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from elementpath import ElementPathError, XPath1Parser
+from lxml import etree
+
+from accord.core.errors import PredicateError
+from accord.core.model.document import Document
+from accord.core.predicates.tree import (
+    MIRRORED,
+    And,
+    CompareOp,
+    Literal,
+    Node,
+    Not,
+    Or,
+    PathTest,
+    XPath,
+)
+
+MAX_LENGTH: Final = 4_096
+
+_Token = Any  # elementpath's tokens carry no usable types
+_Constant = str | float | bool
+_OPS: Final[dict[str, CompareOp]] = {
+    "=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
+}  # fmt: skip
+_NAME_ERRORS: Final = ("err:XPST0008", "err:XPST0017", "err:XPST0081", "err:XPST0010")
+# What libxml2 reads as a number: XPath 1.0's form, and an exponent.
+_NUMBER: Final = re.compile(
+    r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE]([+-]?[0-9]*))?[ \t\r\n]*"
+)
+
+
+def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
+    """The tree of the XPath 1.0 condition `text`, with `namespaces` from prefix to URI."""
+    if len(text) > MAX_LENGTH:
+        raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
+    bindings = dict(namespaces or {})
+    used = tuple(sorted((prefix, uri) for prefix, uri in bindings.items() if f"{prefix}:" in text))
+    whole = XPath(text.strip(), used)
+    root = _tokens(text, bindings, is_compilable=_is_compilable(whole))
+    if root is None:
+        return whole
+    for token in root.iter():
+        if token.symbol == "$":
+            raise PredicateError("a variable", text=text, position=_start(token, text))
+    return _Mapper(bindings).condition(root, whole)
+
+
+def _is_compilable(node: XPath) -> bool:
+    try:
+        etree.XPath(node.expression, namespaces=dict(node.namespaces) or None, regexp=False)
+        compile_xpath(node)
+    except (etree.XPathSyntaxError, ValueError):
+        return False
+    return True
+
+
+def _tokens(text: str, namespaces: dict[str, str], *, is_compilable: bool) -> _Token | None:
+    """elementpath's tokens of `text`; None where only the engine understands it.
+
+    elementpath is the better judge of names (functions, prefixes), but refuses some rare conditions
+    that XPath 1.0 allows, such as `1 = 2 = 2`, and trips over constants without a value.
+    """
+    try:
+        tokens = XPath1Parser(namespaces=namespaces).parse(text)
+    except ElementPathError as error:
+        if is_compilable and (error.code or "") not in _NAME_ERRORS:
+            return None
+        position = _start(error.token, text)
+        raise PredicateError(error.message, text=text, position=position) from None
+    except (RecursionError, ValueError, TypeError, AttributeError) as error:
+        raise PredicateError(f"not an XPath 1.0 condition ({error})", text=text) from None
+    if not is_compilable:
+        raise PredicateError("not an XPath 1.0 condition", text=text)
+    return tokens
+
+
+def _start(token: _Token, text: str) -> int | None:
+    if token is None:
+        return None
+    return len(text) if token.symbol == "(end)" else int(token.span[0])
+
+
+@lru_cache(maxsize=4_096)
+def compile_xpath(node: XPath) -> etree.XPath:
+    """An engine for `node`, which starts at the document and not, as lxml does, at its root."""
+    return etree.XPath(
+        f"boolean(/self::node()[boolean({node.expression})])",
+        namespaces=dict(node.namespaces) or None,
+        regexp=False,
+    )
+
+
+def evaluate_xpath(engine: etree.XPath, document: Document) -> bool | None:
+    """Unknown where the engine gives up, for instance at its limits of recursion."""
+    try:
+        return cast(bool, engine(document.root))
+    except etree.XPathError:
+        return None
+
+
+def xpath_number(text: str) -> float:
+    """XPath's number() of a string, as libxml2 reads it; NaN where it is none."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return math.nan
+    digits, exponent = found.groups()
+    return float(digits if exponent in (None, "", "+", "-") else f"{digits}e{exponent}")
+
+
+class _Mapper:
+    """Each method returns None where its token has no equal in the tree."""
+
+    def __init__(self, namespaces: dict[str, str]) -> None:
+        self._namespaces = {"xml": "http://www.w3.org/XML/1998/namespace", **namespaces}
+
+    def condition(self, token: _Token, whole: XPath) -> Node:
+        mapped = self._map(token)
+        if mapped is not None:
+            return mapped
+        implied = [part for item in _conjuncts(token) if (part := self._map(item)) is not None]
+        return And((*implied, whole)) if implied else whole
+
+    def _map(self, token: _Token) -> Node | None:
+        symbol = token.symbol
+        if symbol in ("and", "or"):
+            left, right = self._map(token[0]), self._map(token[1])
+            if left is None or right is None:
+                return None
+            return And((left, right)) if symbol == "and" else Or((left, right))
+        if symbol in ("not", "boolean", "(") and len(token) == 1:
+            inner = self._map(token[0])
+            return Not(inner) if inner is not None and symbol == "not" else inner
+        if symbol in _OPS and len(token) == 2:
+            return self._comparison(_OPS[symbol], token[0], token[1])
+        constant = _constant(token)
+        if constant is not None:
+            return Literal(bool(constant) and constant == constant)
+        return self._existence(token)
+
+    def _comparison(self, op: CompareOp, left: _Token, right: _Token) -> Node | None:
+        path, constant = self._path(left), _constant(right)
+        if path is None:
+            op, path, constant = MIRRORED[op], self._path(right), _constant(left)
+        if path is None or constant is None:
+            return None
+        if isinstance(constant, bool):
+            if op not in ("=", "<>"):
+                return None
+            exists = PathTest(path)
+            return exists if constant is (op == "=") else Not(exists)
+        if op not in ("=", "<>"):
+            constant = xpath_number(constant) if isinstance(constant, str) else constant
+        if isinstance(constant, float) and not math.isfinite(constant):
+            return None
+        return PathTest(path, op, constant)
+
+    def _existence(self, token: _Token) -> Node | None:
+        path = self._path(token)
+        if path is not None:
+            return PathTest(path)
+        if token.symbol in ("/", "//") and token[-1].symbol == "[":
+            return self._filtered(token)
+        return None
+
+    def _filtered(self, token: _Token) -> Node | None:
+        """`path/step[test]`, the same as testing what the predicate names below `path/step`."""
+        step, test = token[-1]
+        base = self._path(token[0]) if token.symbol == "/" and len(token) == 2 else None
+        name = self._step(step)
+        if base is None or base.startswith("//") or name is None or name.startswith("@"):
+            return None
+        inner = self._map(test)
+        if not isinstance(inner, PathTest) or inner.path.startswith("//") or _is_absolute(test):
+            return None
+        return PathTest(f"{base}/{name}{inner.path}", inner.op, inner.value)
+
+    def _path(self, token: _Token) -> str | None:
+        if token.symbol == "//" and len(token) == 1:
+            name = self._step(token[0])
+            return None if name is None else f"//{name}"
+        steps = self._steps(token)
+        if steps is None or any(step.startswith("@") for step in steps[:-1]):
+            return None
+        return "/" + "/".join(steps)
+
+    def _steps(self, token: _Token) -> list[str] | None:
+        if token.symbol != "/":
+            step = self._step(token)
+            return None if step is None else [step]
+        before = [] if len(token) == 1 else self._steps(token[0])
+        last = self._step(token[-1]) if len(token) else None
+        return None if before is None or last is None else [*before, last]
+
+    def _step(self, token: _Token) -> str | None:
+        if token.symbol == "@":
+            name = self._step(token[0])
+            return None if name is None or name.startswith("@") else f"@{name}"
+        if token.symbol == "(name)":
+            return str(token.value)
+        if token.symbol == ":" and token[1].symbol == "(name)":
+            uri = self._namespaces.get(token[0].value)
+            return None if uri is None else f"{{{uri}}}{token[1].value}"
+        return None
+
+
+def _conjuncts(token: _Token) -> Iterator[_Token]:
+    if token.symbol == "and":
+        yield from _conjuncts(token[0])
+        yield from _conjuncts(token[1])
+    else:
+        yield token
+
+
+def _constant(token: _Token) -> _Constant | None:
+    if token.symbol == "(string)":
+        return str(token.value)
+    if token.symbol in ("(integer)", "(decimal)", "(float)"):
+        return float(token.value)
+    if token.symbol == "-" and len(token) == 1:
+        operand = _constant(token[0])
+        return -operand if isinstance(operand, float) else None
+    if token.symbol in ("true", "false") and len(token) == 0:
+        return token.symbol == "true"
+    return None
+
+
+def _is_absolute(token: _Token) -> bool:
+    """Whether a path in `token` starts at the document, not at the step it filters."""
+    return any(part.symbol in ("/", "//") and len(part) == 1 for part in token.iter())
