@@ -1,0 +1,1 @@
+"""Speed of Accord beside naive evaluation and beside peers, on workloads from the literature."""

@@ -1,0 +1,55 @@
+"""`python -m benchmarks`: all benchmarks, or those named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from time import perf_counter
+from typing import Final
+
+from benchmarks.options import QUICK, Options, progress
+from benchmarks.report import keep, show
+from benchmarks.workloads import BLOCK, WORKLOADS
+
+NAMES: Final = ("parsing", "matching", "covering", "peers")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    asked = _parser().parse_args(arguments)
+    options = QUICK if asked.quick else Options()
+    options = replace(options, sizes=asked.sizes or options.sizes, workloads=tuple(asked.workloads))
+    for name in asked.names or NAMES:
+        started = perf_counter()
+        benchmark = import_module(f"benchmarks.{name}")
+        tables = benchmark.run(options)
+        for table in tables:
+            show(table)
+        path = keep(name, benchmark.ABOUT, tables, is_full=options == Options())
+        progress(f"{name}: {perf_counter() - started:.0f} s, written to {path.name}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="name")
+    parser.add_argument("--quick", action="store_true", help="about a minute, up to 10,000")
+    parser.add_argument("--sizes", type=_sizes, help="numbers of predicates: 1000,10000")
+    parser.add_argument(
+        "--workloads",
+        type=lambda text: text.split(","),
+        default=[],
+        help=", ".join(dict.fromkeys(workload.name for workload in WORKLOADS)),
+    )
+    return parser
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(map(int, text.split(",")))
+    if any(size <= 0 or size % BLOCK for size in sizes):
+        raise argparse.ArgumentTypeError(f"expected multiples of {BLOCK:,}, got {text}")
+    return sizes
+
+
+if __name__ == "__main__":
+    main()

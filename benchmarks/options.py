@@ -1,0 +1,42 @@
+"""How thorough a run is."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """`sizes` are numbers of predicates; a measured batch lasts about `batch_s`.
+
+    `checked` events are compared with naive evaluation, `changes` predicates replaced, `calls` of
+    the index timed one by one.
+    """
+
+    sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    rounds: int = 5
+    batch_s: float = 0.25
+    is_quick: bool = False
+    workloads: tuple[str, ...] = ()
+    checked: int = 25
+    changes: int = 1_000
+    calls: int = 20_000
+
+    def has_workload(self, name: str) -> bool:
+        return not self.workloads or name in self.workloads
+
+
+QUICK = Options(
+    sizes=(1_000, 10_000),
+    rounds=3,
+    batch_s=0.03,
+    is_quick=True,
+    checked=4,
+    changes=200,
+    calls=2_000,
+)
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
