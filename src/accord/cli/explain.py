@@ -1,0 +1,92 @@
+"""What a predicate says: canonical form, identity, tree, and what it reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+from accord.cli.screen import safe, say, show_fields
+from accord.core.predicates.terms import Term, to_terms
+from accord.core.predicates.tree import (
+    And,
+    Attribute,
+    Literal,
+    Node,
+    Not,
+    Or,
+    PathTest,
+    XPath,
+    render_name,
+    walk,
+)
+from accord.predicates import Predicate
+
+_JUNCTIONS: Final = {And: "all of", Or: "any of", Not: "not"}
+
+
+def show_explanation(console: Console, predicate: Predicate) -> None:
+    fields = [("canonical", str(predicate)), ("digest", predicate.digest)]
+    if names := attributes_of(predicate):
+        fields.append(("attributes", ", ".join(map(render_name, names))))
+    if paths := paths_of(predicate):
+        fields.append(("XML paths", ", ".join(paths)))
+    if conditions := conditions_of(predicate):
+        fields.append(("XPath", "; ".join(conditions)))
+    fields.append(("index", index_use(predicate)))
+    show_fields(console, fields)
+    console.print()
+    if isinstance(predicate.tree, Literal):
+        say(console, f"matches {'every' if predicate.tree.value else 'no'} event")
+    else:
+        console.print(_draw(predicate.tree))
+
+
+def attributes_of(predicate: Predicate) -> list[str]:
+    return sorted({node.name for node in walk(predicate.tree) if isinstance(node, Attribute)})
+
+
+def paths_of(predicate: Predicate) -> list[str]:
+    return sorted({node.path for node in walk(predicate.tree) if isinstance(node, PathTest)})
+
+
+def conditions_of(predicate: Predicate) -> list[str]:
+    """What has no equal in the tree, and needs an XPath engine."""
+    return sorted({node.expression for node in walk(predicate.tree) if isinstance(node, XPath)})
+
+
+def index_use(predicate: Predicate) -> str:
+    """In plain words, what an index can do with the predicate before evaluating it."""
+    terms = to_terms(predicate.tree)
+    if not terms:
+        return "drops it, no event can match"
+    narrowing = [_narrowing(term) for term in terms]
+    if not all(narrowing):
+        return "looks at it for every event on its channels"
+    names = ", ".join(sorted({name for names in narrowing for name in names}))
+    rest = " and ".join(sorted({node.text for term in terms for node in term.rest}))
+    return f"narrows by {names}" + (f", then evaluates {rest}" if rest else "")
+
+
+def _narrowing(term: Term) -> list[str]:
+    """What an event must have for the term to match."""
+    names = [render_name(name) for name, allowed in term.sets.items() if not allowed.has_null]
+    return names + [test.path for test in term.paths]
+
+
+def _draw(node: Node) -> Tree:
+    # Without recursion, as all walks over a tree of unknown depth.
+    root = Tree(_label(node), guide_style="dim")
+    pending = [(node, root)]
+    while pending:
+        parent, branch = pending.pop()
+        if type(parent) in _JUNCTIONS:
+            pending.extend((child, branch.add(_label(child))) for child in parent.children)
+    return root
+
+
+def _label(node: Node) -> Text:
+    junction = _JUNCTIONS.get(type(node))
+    return Text(junction, "bold") if junction else Text(safe(node.text))

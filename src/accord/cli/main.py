@@ -1,0 +1,70 @@
+"""The `accord` command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from accord.cli import predicate
+from accord.core.errors import AccordError
+
+
+class Commands(TyperGroup):
+    """The boundary: a mistake in what the user gave becomes a message and exit code 2."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except AccordError as error:
+            # Only now, because starting must not wait for it.
+            from accord.cli.screen import complain, open_console  # noqa: PLC0415
+
+            complain(open_console(stderr=True), error)
+        except OSError as error:
+            # A full disk, or a terminal that went away; a closed pipe is handled above.
+            typer.echo(f"error: {error.strerror or error}", err=True)
+        sys.exit(2)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Publish, subscribe and query, with quality of service: what matters arrives in time.",
+)
+app.add_typer(predicate.app, name="predicate")
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"accord {version('accord')}")
+        raise typer.Exit
+
+
+@app.callback()
+def prepare(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    _reopen_closed()
+    # A terminal that can't show a character shows its escape instead.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _reopen_closed() -> None:
+    """Python has None for standard streams that were closed before it started."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -1,0 +1,63 @@
+"""Which events match: as a table, as JSON lines, or how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import typer
+from rich.console import Console
+
+from accord.cli.events import ReadEvent
+from accord.cli.screen import say, show_events
+from accord.core.model.channels import filter_selects
+from accord.predicates import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events are wanted: those on `channel` that match `predicate`, or that do not."""
+
+    predicate: Predicate
+    channel: str | None = None
+    is_inverted: bool = False
+
+    def considers(self, read: ReadEvent) -> bool:
+        return self.channel is None or filter_selects(self.channel, read.event.channel)
+
+    def wants(self, read: ReadEvent) -> bool:
+        return self.considers(read) and self.predicate.matches(read.event) is not self.is_inverted
+
+
+def print_table(console: Console, selection: Selection, events: Iterator[ReadEvent]) -> int:
+    """Each way of printing returns how many events it was."""
+    considered = [read for read in events if selection.considers(read)]
+    wanted = [read for read in considered if selection.wants(read)]
+    if wanted:
+        show_events(console, wanted)
+        console.print()
+    say(console, summary(len(wanted), len(considered), is_inverted=selection.is_inverted))
+    return len(wanted)
+
+
+def print_json(selection: Selection, events: Iterator[ReadEvent]) -> int:
+    """Each event as the line it was read from, as soon as it is read."""
+    number = 0
+    for read in filter(selection.wants, events):
+        typer.echo(read.text)
+        number += 1
+    return number
+
+
+def print_count(selection: Selection, events: Iterator[ReadEvent]) -> int:
+    number = sum(1 for _ in filter(selection.wants, events))
+    typer.echo(number)
+    return number
+
+
+def summary(number: int, total: int, *, is_inverted: bool = False) -> str:
+    if is_inverted:
+        verb = "does not match" if number == 1 else "do not match"
+    else:
+        verb = "matches" if number == 1 else "match"
+    return f"{number or 'none'} of {total} events {verb}"

@@ -1,0 +1,57 @@
+"""How two predicates relate, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rich.console import Console
+
+from accord.cli.screen import say, show_fields
+from accord.predicates import Predicate, covers, intersects
+
+Answer = bool | None
+
+EXIT_CODES: Final[Mapping[Answer, int]] = {True: 0, False: 1, None: 3}
+
+_WORDS: Final[Mapping[Answer, str]] = {True: "yes", False: "no", None: "unknown"}
+_COVERS: Final[Mapping[Answer, str]] = {
+    True: "Yes: every event that matches B matches A.",
+    False: "No: some events match B but not A.",
+    None: "Unknown: whether every event that matches B matches A can't be told.",
+}
+_INTERSECTS: Final[Mapping[Answer, str]] = {
+    True: "Yes: some events match both A and B.",
+    False: "No: no event can match both A and B.",
+    None: "Unknown: whether an event can match both A and B can't be told.",
+}
+
+
+def show_covers(console: Console, a: Predicate, b: Predicate) -> Answer:
+    """Says whether `a` covers `b`; returns the answer."""
+    answer = covers(a, b)
+    say(console, _COVERS[answer])
+    _show_relations(console, a, b)
+    return answer
+
+
+def show_intersects(console: Console, a: Predicate, b: Predicate) -> Answer:
+    """Says whether `a` and `b` intersect; returns the answer."""
+    answer = intersects(a, b)
+    say(console, _INTERSECTS[answer])
+    _show_relations(console, a, b)
+    return answer
+
+
+def _show_relations(console: Console, a: Predicate, b: Predicate) -> None:
+    console.print()
+    show_fields(
+        console,
+        [
+            ("A", str(a)),
+            ("B", str(b)),
+            ("A covers B", _WORDS[covers(a, b)]),
+            ("B covers A", _WORDS[covers(b, a)]),
+            ("A intersects B", _WORDS[intersects(a, b)]),
+        ],
+    )
