@@ -7,14 +7,19 @@ does not select channels whose first level starts with `$`: those belong to the 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Generic, TypeVar
+
+from accord.core.model.values import problem_with_text
 
 MAX_CHANNEL_BYTES: Final = 65_535
+
+T = TypeVar("T")
 
 
 def problem_with_channel(name: str) -> str | None:
     """Why `name` can't be a channel, or None where it can."""
-    if problem := _problem_with_text(name):
+    if problem := _problem_with_levels(name):
         return problem
     if "+" in name or "#" in name:
         return f"expected a channel without wildcards, got {name!r}"
@@ -23,7 +28,7 @@ def problem_with_channel(name: str) -> str | None:
 
 def problem_with_filter(pattern: str) -> str | None:
     """Why `pattern` can't be a channel filter, or None where it can."""
-    if problem := _problem_with_text(pattern):
+    if problem := _problem_with_levels(pattern):
         return problem
     levels = pattern.split("/")
     for number, level in enumerate(levels, start=1):
@@ -47,15 +52,80 @@ def filter_selects(pattern: str, channel: str) -> bool:
     return len(wanted) == len(levels)
 
 
-def _problem_with_text(text: str) -> str | None:
+def _problem_with_levels(text: str) -> str | None:
     if not text:
         return "expected at least one character"
     if "\0" in text:
         return "expected no null character"
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        return "expected Unicode text, got a lone surrogate"
+    if problem := problem_with_text(text):
+        return problem
+    size = len(text.encode())
     if size > MAX_CHANNEL_BYTES:
         return f"{size} bytes, at most {MAX_CHANNEL_BYTES} accepted"
     return None
+
+
+class _Level(Generic[T]):
+    __slots__ = ("children", "value")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Level[T]] = {}
+        self.value: T | None = None
+
+
+class ChannelMap(Generic[T]):
+    """Values by channel filter; finds those whose filter selects a channel."""
+
+    def __init__(self) -> None:
+        self._root: _Level[T] = _Level()
+
+    def get(self, pattern: str) -> T | None:
+        level: _Level[T] | None = self._root
+        for name in pattern.split("/"):
+            level = None if level is None else level.children.get(name)
+        return None if level is None else level.value
+
+    def set(self, pattern: str, value: T) -> None:
+        level = self._root
+        for name in pattern.split("/"):
+            level = level.children.setdefault(name, _Level())
+        level.value = value
+
+    def remove(self, pattern: str) -> None:
+        """Forget the value of `pattern`, which must have one."""
+        names = pattern.split("/")
+        path = [self._root]
+        for name in names:
+            path.append(path[-1].children[name])
+        path[-1].value = None
+        for name, parent, child in zip(
+            reversed(names), reversed(path[:-1]), reversed(path), strict=False
+        ):
+            if child.children or child.value is not None:
+                break
+            del parent.children[name]
+
+    def select(self, channel: str) -> list[T]:
+        """The values of all filters that select `channel`."""
+        names = channel.split("/")
+        is_system = channel.startswith("$")
+        found: list[T] = []
+        levels = [self._root]
+        for position, name in enumerate(names):
+            wildcards = position > 0 or not is_system
+            if wildcards:
+                found += _values(level.children.get("#") for level in levels)
+            wanted = (name, "+") if wildcards else (name,)
+            levels = [
+                child
+                for level in levels
+                for each in wanted
+                if (child := level.children.get(each)) is not None
+            ]
+        found += _values(level.children.get("#") for level in levels)
+        found += _values(levels)
+        return found
+
+
+def _values(levels: Iterable[_Level[T] | None]) -> list[T]:
+    return [level.value for level in levels if level is not None and level.value is not None]

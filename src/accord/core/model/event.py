@@ -9,7 +9,7 @@ from typing import Final
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Document
-from accord.core.model.values import INTEGER_MAX, Value, problem_with
+from accord.core.model.values import INTEGER_MAX, Value, problem_with, problem_with_text
 
 MAX_ATTRIBUTES: Final = 1_000
 MAX_NAME_LENGTH: Final = 256
@@ -41,6 +41,9 @@ class Event:
         if problem := problem_with_channel(self.channel):
             raise EventError("channel", problem)
         _check_attributes(self.attributes)
+        for name, text in (("key", self.key), ("source", self.source)):
+            if text is not None and (problem := _problem_with_name(text)):
+                raise EventError(name, problem)
         for name in ("published_ms", "received_ms", "sequence", "deadline_ms"):
             number = getattr(self, name)
             if number is not None and not 0 <= number <= INTEGER_MAX:
@@ -60,10 +63,9 @@ def _check_attributes(attributes: Mapping[str, Value]) -> None:
             "attributes", f"{len(attributes)} attributes, at most {MAX_ATTRIBUTES} accepted"
         )
     for name, value in attributes.items():
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
-            raise EventError(
-                "attributes", f"expected a name of 1 to {MAX_NAME_LENGTH} characters, got {name!r}"
-            )
+        problem = "expected a name" if not name else _problem_with_name(name)
+        if problem:
+            raise EventError("attributes", f"{problem}, got {name[:40]!r}")
         if problem := problem_with(value):
             raise EventError(f"attributes.{name}", problem)
         if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
@@ -71,3 +73,11 @@ def _check_attributes(attributes: Mapping[str, Value]) -> None:
                 f"attributes.{name}",
                 f"{len(value)} characters, at most {MAX_TEXT_LENGTH} accepted",
             )
+
+
+def _problem_with_name(name: str) -> str | None:
+    if len(name) > MAX_NAME_LENGTH:
+        return f"expected at most {MAX_NAME_LENGTH} characters"
+    if "\0" in name:
+        return "expected no null character"
+    return problem_with_text(name)

@@ -53,11 +53,12 @@ def problem_with(value: object) -> str | None:
     if isinstance(value, datetime) and value.utcoffset() is None:
         return "expected a timestamp with its time zone, got one without"
     if isinstance(value, str):
-        return _problem_with_text(value)
+        return problem_with_text(value)
     return None
 
 
-def _problem_with_text(text: str) -> str | None:
+def problem_with_text(text: str) -> str | None:
+    """Why `text` can't be sent or kept, or None where it can."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 
+from accord.core.errors import PredicateError
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
@@ -65,9 +66,21 @@ EVERYTHING = Predicate(TRUE)
 
 def parse(text: str) -> Predicate:
     """The predicate that the selector `text` says; raises PredicateError at a mistake."""
+    _check_text(text)
     return Predicate(parse_selector(text))
 
 
 def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Predicate:
     """The predicate that the XPath 1.0 condition `text` says; raises PredicateError."""
+    _check_text(text)
     return Predicate(_parse_xpath(text, namespaces))
+
+
+def _check_text(text: str) -> None:
+    """Refuse lone surrogates, which no event's text can contain and nothing could print."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PredicateError(
+            "a lone surrogate", text=text, position=error.start, expected="Unicode text"
+        ) from None

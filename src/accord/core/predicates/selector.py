@@ -261,7 +261,7 @@ _EXPECTED: Final = {
     "EQUAL": "=",
     "SIGN": "",
     "STRING": "a quoted string",
-    "_TIMESTAMP": "",
+    "_TIMESTAMP": "TIMESTAMP",
     "_XPATH": "",
 }
 
@@ -273,6 +273,7 @@ def _mistake(error: UnexpectedInput, text: str) -> PredicateError:
             return _error_at(len(text), "the predicate ends too early", wanted, text)
         return _error_at(token.start_pos or 0, f"unexpected {str(token)!r}", wanted, text)
     assert isinstance(error, UnexpectedCharacters)
+    assert error.pos_in_stream is not None
     position = error.pos_in_stream
     found = text[position]
     if found in "'\"":

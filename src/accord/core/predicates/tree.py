@@ -1,7 +1,7 @@
 """The predicate tree: what selectors and XPath conditions both become.
 
-Nodes are frozen values. `str(node)` is selector text that parses back to an equal tree, so it serves
-as canonical form, as identity across processes, and for people to read.
+Nodes are frozen values. `str(node)` is selector text that parses back to an equal tree, so it
+serves as canonical form, as identity across processes, and for people to read.
 
 Logic is three-valued. An absent attribute, a comparison of unlike kinds, or arithmetic without a
 finite result is unknown (None); a predicate matches only where it is true.

@@ -1,10 +1,10 @@
 """XPath 1.0 conditions: parsed by elementpath, mapped to the tree where that keeps their meaning.
 
-What maps: `and`, `or`, `not()`, `boolean()`, and comparisons of a simple path with a constant or its
-mere existence. A simple path goes down by names from the document (`/report/position/@unit`,
+What maps: `and`, `or`, `not()`, `boolean()`, and comparisons of a simple path with a constant or
+its mere existence. A simple path goes down by names from the document (`/report/position/@unit`,
 `report/altitude`), or is one name at any depth (`//altitude`, `//@unit`); a last predicate of the
-same form may follow (`/report/sensor[@kind='ir']`), because "some sensor whose kind is ir" and "some
-kind of a sensor is ir" are the same question.
+same form may follow (`/report/sensor[@kind='ir']`), because "some sensor whose kind is ir" and
+"some kind of a sensor is ir" are the same question.
 
 Everything else becomes one `XPath` node that holds the whole condition for an XPath engine. A
 conjunction with one such part also keeps its simple parts beside it: they are implied, and let an
@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from elementpath import ElementPathError, XPath1Parser
 from lxml import etree
 
 from accord.core.errors import PredicateError
@@ -55,6 +54,8 @@ def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
     if len(text) > MAX_LENGTH:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
     bindings = dict(namespaces or {})
+    if "" in bindings or "" in bindings.values():
+        raise PredicateError("a namespace without prefix or URI", text=text)
     used = tuple(sorted((prefix, uri) for prefix, uri in bindings.items() if f"{prefix}:" in text))
     whole = XPath(text.strip(), used)
     root = _tokens(text, bindings, is_compilable=_is_compilable(whole))
@@ -63,7 +64,10 @@ def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
     for token in root.iter():
         if token.symbol == "$":
             raise PredicateError("a variable", text=text, position=_start(token, text))
-    return _Mapper(bindings).condition(root, whole)
+    try:
+        return _Mapper(bindings).condition(root, whole)
+    except RecursionError:
+        return whole
 
 
 def _is_compilable(node: XPath) -> bool:
@@ -81,6 +85,9 @@ def _tokens(text: str, namespaces: dict[str, str], *, is_compilable: bool) -> _T
     elementpath is the better judge of names (functions, prefixes), but refuses some rare conditions
     that XPath 1.0 allows, such as `1 = 2 = 2`, and trips over constants without a value.
     """
+    # Imported late: it takes longer to load than all the rest, and selectors don't need it.
+    from elementpath import ElementPathError, XPath1Parser  # noqa: PLC0415
+
     try:
         tokens = XPath1Parser(namespaces=namespaces).parse(text)
     except ElementPathError as error:
@@ -155,7 +162,7 @@ class _Mapper:
             return self._comparison(_OPS[symbol], token[0], token[1])
         constant = _constant(token)
         if constant is not None:
-            return Literal(bool(constant) and constant == constant)
+            return Literal(bool(constant))
         return self._existence(token)
 
     def _comparison(self, op: CompareOp, left: _Token, right: _Token) -> Node | None:
@@ -179,19 +186,16 @@ class _Mapper:
         path = self._path(token)
         if path is not None:
             return PathTest(path)
-        if token.symbol in ("/", "//") and token[-1].symbol == "[":
-            return self._filtered(token)
+        if token.symbol == "/" and len(token) == 2 and token[1].symbol == "[":
+            return self._filtered(token[0], *token[1])
         return None
 
-    def _filtered(self, token: _Token) -> Node | None:
-        """`path/step[test]`, the same as testing what the predicate names below `path/step`."""
-        step, test = token[-1]
-        base = self._path(token[0]) if token.symbol == "/" and len(token) == 2 else None
-        name = self._step(step)
-        if base is None or base.startswith("//") or name is None or name.startswith("@"):
+    def _filtered(self, parent: _Token, step: _Token, test: _Token) -> Node | None:
+        """`parent/step[test]`, the same as testing what the predicate names below `parent/step`."""
+        base, name, inner = self._path(parent), self._step(step), self._map(test)
+        if base is None or name is None or base.startswith("//") or name.startswith("@"):
             return None
-        inner = self._map(test)
-        if not isinstance(inner, PathTest) or inner.path.startswith("//") or _is_absolute(test):
+        if not isinstance(inner, PathTest) or _has_absolute_path(test):
             return None
         return PathTest(f"{base}/{name}{inner.path}", inner.op, inner.value)
 
@@ -241,10 +245,10 @@ def _constant(token: _Token) -> _Constant | None:
         operand = _constant(token[0])
         return -operand if isinstance(operand, float) else None
     if token.symbol in ("true", "false") and len(token) == 0:
-        return token.symbol == "true"
+        return bool(token.symbol == "true")
     return None
 
 
-def _is_absolute(token: _Token) -> bool:
+def _has_absolute_path(token: _Token) -> bool:
     """Whether a path in `token` starts at the document, not at the step it filters."""
     return any(part.symbol in ("/", "//") and len(part) == 1 for part in token.iter())

@@ -1,0 +1,240 @@
+"""Terms as the index keeps them, and events as it looks at them.
+
+A clause holds a term's conditions sorted by how fast they are checked. A view is an event with its
+values sorted by kind, so that a check never compares unlike kinds.
+
+Tests on XML paths take part in the index under names of their own (`PATH` before the path), as if
+the selected text were an attribute. Where a path selects several texts the view lists them in
+`many`: the index then rules nothing out unless all of them fail, which is XPath's meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from accord.core.model.document import Document
+from accord.core.model.values import Kind, Value
+from accord.core.predicates.evaluate import Evaluator, compile_node
+from accord.core.predicates.sets import Bound, ValueSet, compared
+from accord.core.predicates.terms import Term
+from accord.core.predicates.tree import And, Node, PathTest
+
+if TYPE_CHECKING:
+    from accord.core.predicates.grid import Block
+    from accord.core.predicates.partition import Partition
+
+PATH: Final = "\0"  # no attribute's name contains it
+
+# 1 == True in Python: as keys of a table, booleans need names of their own.
+_TRUE: Final = ("boolean", True)
+_FALSE: Final = ("boolean", False)
+
+NumberRange = tuple[str, float, float]
+TextRange = tuple[str, str, str | None]
+
+
+def key_of(value: Value) -> Hashable:
+    """What stands for `value` in a table of equalities."""
+    if value is True:
+        return _TRUE
+    return _FALSE if value is False else value
+
+
+class View:
+    """One event prepared for matching, and what has been found to match it.
+
+    `work` counts the clauses and blocks looked at; past `limit` no more are.
+    """
+
+    __slots__ = (
+        "_seen",
+        "document",
+        "found",
+        "keys",
+        "limit",
+        "many",
+        "numbers",
+        "strings",
+        "values",
+        "work",
+    )
+
+    def __init__(
+        self,
+        values: Mapping[str, Value],
+        document: Document | None,
+        *,
+        has_paths: bool,
+        limit: float = math.inf,
+    ) -> None:
+        self.values = values
+        self.document = document
+        self.found: list[Hashable] = []
+        self._seen: set[Hashable] = set()
+        self.work = 0
+        self.limit = limit
+        self.numbers: dict[str, float] = {}
+        self.strings: dict[str, str] = {}
+        self.keys: Mapping[str, Hashable] = values
+        self.many: dict[str, tuple[str, ...]] = {}
+        has_booleans = False
+        for name, value in values.items():
+            kind = type(value)
+            if kind is int or kind is float:
+                self.numbers[name] = value  # type: ignore[assignment]
+            elif kind is str:
+                self.strings[name] = value  # type: ignore[assignment]
+            elif kind is bool:
+                has_booleans = True
+        if has_booleans:
+            self.keys = {name: key_of(value) for name, value in values.items()}
+        if has_paths and document is not None:
+            self._add_paths(document)
+
+    def check(self, clause: Clause) -> None:
+        """Note the key of `clause` if it matches; once, however many terms its predicate has."""
+        if not clause.matches(self):
+            return
+        if not clause.is_only:
+            if clause.key in self._seen:
+                return
+            self._seen.add(clause.key)
+        self.found.append(clause.key)
+
+    def _add_paths(self, document: Document) -> None:
+        keys = dict(self.keys)
+        for path, texts in document.paths.items():
+            name = PATH + path
+            keys[name] = texts[0]
+            if len(texts) == 1:
+                self.strings[name] = texts[0]
+            else:
+                self.many[name] = texts
+        self.keys = keys
+
+
+class Clause:
+    """One term of the predicate registered under `key`.
+
+    `points` are its equalities and `names` the attributes it can't match without: what partitions
+    divide clauses by. `number_ranges` and `text_ranges` are what a grid rules events out by.
+    `partition`, `block` and `slot` say where the clause is kept, and belong to those who keep it.
+    """
+
+    __slots__ = (
+        "_evaluate",
+        "_numbers",
+        "_others",
+        "_rest",
+        "_texts",
+        "block",
+        "is_only",
+        "key",
+        "names",
+        "number_ranges",
+        "partition",
+        "points",
+        "slot",
+        "text_ranges",
+    )
+
+    def __init__(self, key: Hashable, term: Term, *, is_only: bool) -> None:
+        self.key = key
+        self.is_only = is_only
+        self.partition: Partition | None = None
+        self.block: Block | None = None
+        self.slot = -1
+        points: list[tuple[str, Hashable]] = []
+        numbers: list[NumberRange] = []
+        texts: list[TextRange] = []
+        others: list[tuple[str, ValueSet]] = []
+        for name, allowed in term.sets.items():
+            point = allowed.point()
+            if point is not None:
+                points.append((name, key_of(point)))
+            is_bounded = _add_bounds(name, allowed, numbers, texts)
+            if not is_bounded:
+                others.append((name, allowed))
+        self._numbers = tuple(numbers)
+        self._texts = tuple(texts)
+        self._others = tuple(others)
+        self._rest: tuple[Node, ...] = (*term.paths, *term.rest)
+        self._evaluate: Evaluator | None = None
+        for test in term.paths:
+            _add_path(test, points, numbers, texts)
+        self.points = tuple(points)
+        self.number_ranges = tuple(numbers)
+        self.text_ranges = tuple(texts)
+        self.names = tuple(
+            dict.fromkeys(
+                [name for name, allowed in term.sets.items() if not allowed.has_null]
+                + [PATH + test.path for test in term.paths]
+            )
+        )
+
+    @property
+    def has_paths(self) -> bool:
+        return any(isinstance(node, PathTest) for node in self._rest)
+
+    def matches(self, view: View) -> bool:
+        numbers = view.numbers
+        for name, low, high in self._numbers:
+            number = numbers.get(name)
+            if number is None or number < low or number >= high:
+                return False
+        for name, first, last in self._texts:
+            text = view.strings.get(name)
+            if text is None or text < first or (last is not None and text >= last):
+                return False
+        for name, allowed in self._others:
+            if view.values.get(name) not in allowed:
+                return False
+        if not self._rest:
+            return True
+        if self._evaluate is None:
+            self._evaluate = compile_node(And(self._rest))
+        return self._evaluate(view.values, view.document) is True
+
+
+def _add_bounds(
+    name: str, allowed: ValueSet, numbers: list[NumberRange], texts: list[TextRange]
+) -> bool:
+    """Note the hull of `allowed`; returns whether that says it all."""
+    kind = allowed.only_kind()
+    if kind is None:
+        return False
+    ranges = allowed.ranges[kind]
+    low, high = ranges[0][0], ranges[-1][1]
+    if kind is Kind.NUMBER:
+        numbers.append((name, low, _top(high)))
+    elif kind is Kind.STRING:
+        texts.append((name, low, high))
+    else:
+        return False
+    return len(ranges) == 1
+
+
+def _add_path(
+    test: PathTest,
+    points: list[tuple[str, Hashable]],
+    numbers: list[NumberRange],
+    texts: list[TextRange],
+) -> None:
+    """Let the first test of each path take part in the index; all are evaluated afterwards."""
+    name = PATH + test.path
+    known = {known for known, *_ in (*points, *numbers, *texts)}
+    if test.op is None or test.value is None or test.op == "<>" or name in known:
+        return
+    if isinstance(test.value, str):
+        if test.op == "=":
+            points.append((name, test.value))
+            texts.append((name, test.value, test.value + "\0"))
+        return
+    ((low, high),) = compared(test.op, test.value).ranges[Kind.NUMBER]
+    numbers.append((name, low, _top(high)))
+
+
+def _top(high: Bound | None) -> float:
+    return math.inf if high is None else high

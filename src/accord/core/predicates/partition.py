@@ -1,0 +1,174 @@
+"""Clauses divided by what they ask for, so that an event meets few of them.
+
+A partition with few clauses just lists them. Once it has more, it divides: a clause with an
+equality goes to a sub-partition that only events with this value reach; one without, where clauses
+ask for many different attributes, to one that only events with this attribute reach; all others
+into a grid. Of several choices a clause takes the smallest sub-partition. Sub-partitions divide in
+the same way by what is left, so the depth is bounded by a clause's conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from typing import Final
+
+from accord.core.predicates.clause import Clause, View
+from accord.core.predicates.grid import MAX_AXES, Grid
+
+LISTED: Final = 32
+
+
+class Partition:
+    """Clauses that an event with certain values and attributes may match."""
+
+    __slots__ = (
+        "_by_name",
+        "_by_value",
+        "_clauses",
+        "_grid",
+        "_is_divided",
+        "_names_vary",
+        "_origin",
+        "_parent",
+        "_settled",
+        "size",
+    )
+
+    def __init__(
+        self,
+        parent: Partition | None = None,
+        origin: tuple[str, Hashable | None] | None = None,
+    ) -> None:
+        self.size = 0
+        self._parent = parent
+        self._origin = origin  # the name, and value if any, by which the parent divided
+        self._settled: frozenset[str] = frozenset()
+        if parent is not None and origin is not None:
+            self._settled = parent._settled | {origin[0]}
+        self._clauses: list[Clause] = []
+        self._is_divided = False
+        self._names_vary = False
+        self._by_value: dict[str, dict[Hashable, Partition]] = {}
+        self._by_name: dict[str, Partition] = {}
+        self._grid: Grid | None = None
+
+    def add(self, clause: Clause) -> None:
+        self.size += 1
+        if not self._is_divided and len(self._clauses) >= LISTED:
+            self._divide()
+        if self._is_divided:
+            self._place(clause)
+        else:
+            self._list(clause)
+
+    def collect(self, view: View) -> None:
+        """Let `view` check all clauses that it may match."""
+        view.work += 1 + len(self._clauses)
+        if view.work > view.limit:
+            return
+        for clause in self._clauses:
+            view.check(clause)
+        if not self._is_divided:
+            return
+        if self._by_value:
+            self._collect_by_value(view)
+        if self._by_name:
+            for name in _shorter(self._by_name, view.keys):
+                if name in view.keys and (child := self._by_name.get(name)) is not None:
+                    child.collect(view)
+        if self._grid is not None:
+            self._grid.collect(view)
+
+    def _collect_by_value(self, view: View) -> None:
+        for name in _shorter(self._by_value, view.keys):
+            table = self._by_value.get(name)
+            if table is not None and (child := table.get(view.keys.get(name))) is not None:
+                child.collect(view)
+        for name, texts in view.many.items():
+            table = self._by_value.get(name, {})
+            for text in dict.fromkeys(texts[1:]):
+                if text != texts[0] and (child := table.get(text)) is not None:
+                    child.collect(view)
+
+    def _list(self, clause: Clause) -> None:
+        clause.partition = self
+        clause.slot = len(self._clauses)
+        self._clauses.append(clause)
+
+    def _divide(self) -> None:
+        self._is_divided = True
+        listed, self._clauses = self._clauses, []
+        names = {name for clause in listed for name in clause.names}
+        self._names_vary = len(names - self._settled) > MAX_AXES
+        for clause in listed:
+            self._place(clause)
+
+    def _place(self, clause: Clause) -> None:
+        points = [(name, key) for name, key in clause.points if name not in self._settled]
+        if points:
+            name, key = min(points, key=self._size_by_value)
+            child = self._by_value.setdefault(name, {}).get(key)
+            if child is None:
+                child = self._by_value[name][key] = Partition(self, (name, key))
+            child.add(clause)
+            return
+        names = [name for name in clause.names if name not in self._settled]
+        if self._grid is None:
+            self._grid = Grid()
+        if not (self._names_vary and names) and self._grid.takes(clause):
+            clause.partition = self
+            self._grid.add(clause)
+        elif names:
+            name = min(names, key=self._size_by_name)
+            if name not in self._by_name:
+                self._by_name[name] = Partition(self, (name, None))
+            self._by_name[name].add(clause)
+        else:
+            self._list(clause)
+
+    def _size_by_value(self, point: tuple[str, Hashable]) -> int:
+        child = self._by_value.get(point[0], {}).get(point[1])
+        return 0 if child is None else child.size
+
+    def _size_by_name(self, name: str) -> int:
+        child = self._by_name.get(name)
+        return 0 if child is None else child.size
+
+    def _forget(self, clause: Clause) -> None:
+        """Take `clause` out of the list or grid that it stands in."""
+        if clause.block is not None:
+            assert self._grid is not None
+            self._grid.remove(clause)
+        else:
+            last = self._clauses.pop()
+            if last is not clause:
+                self._clauses[clause.slot] = last
+                last.slot = clause.slot
+        clause.partition = None
+
+    def _drop(self, child: Partition) -> None:
+        assert child._origin is not None
+        name, key = child._origin
+        if key is None:
+            del self._by_name[name]
+            return
+        del self._by_value[name][key]
+        if not self._by_value[name]:
+            del self._by_value[name]
+
+
+def remove(clause: Clause) -> None:
+    """Take `clause` out of the partition that holds it, and drop partitions that this empties."""
+    partition = clause.partition
+    assert partition is not None
+    partition._forget(clause)
+    while partition is not None:
+        partition.size -= 1
+        parent = partition._parent
+        if parent is not None and not partition.size:
+            parent._drop(partition)
+        partition = parent
+
+
+def _shorter(left: Collection[str], right: Collection[str]) -> Collection[str]:
+    return left if len(left) <= len(right) else right

@@ -1,0 +1,131 @@
+"""How predicates relate: covering and intersection.
+
+`covers(p, q)` asks whether every event that matches q matches p; `intersects(p, q)`, whether some
+event matches both. Answers are True, False, or None for unknown, and never wrong.
+
+Each term bounds a box: one set of values per attribute. A term that is nothing but its box is known
+exactly; otherwise the box is too large, never too small. So q's boxes minus p's exact boxes being
+empty proves covering, and q's exact boxes minus all of p's boxes leaving something disproves it.
+The subtraction takes several terms of p together, because none alone need cover q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from accord.core.model.values import Kind
+from accord.core.predicates import sets
+from accord.core.predicates.predicate import Predicate
+from accord.core.predicates.sets import ANYTHING, ValueSet
+from accord.core.predicates.terms import Term, to_terms
+from accord.core.predicates.tree import PathTest
+
+Box = Mapping[str, ValueSet]
+
+MAX_BOXES: Final = 256
+
+
+def covers(p: Predicate, q: Predicate) -> bool | None:
+    """Whether every event that matches `q` matches `p`."""
+    if p == q:
+        return True
+    return covers_terms(to_terms(p.tree), to_terms(q.tree))
+
+
+def intersects(p: Predicate, q: Predicate) -> bool | None:
+    """Whether some event matches both `p` and `q`."""
+    return intersects_terms(to_terms(p.tree), to_terms(q.tree))
+
+
+def covers_terms(p: list[Term], q: list[Term]) -> bool | None:
+    answers = {_covers_term(p, term) for term in q}
+    if False in answers:
+        return False
+    return None if None in answers else True
+
+
+def intersects_terms(p: list[Term], q: list[Term]) -> bool | None:
+    answer: bool | None = False
+    for a in p:
+        for b in q:
+            both = a.both(b)
+            if both is None:
+                continue
+            if both.is_exact:
+                return True
+            answer = None
+    return answer
+
+
+def _covers_term(p: list[Term], q: Term) -> bool | None:
+    sure = [term.sets for term in p if _implies_extras(q, term)]
+    left = _subtract_all(q.sets, sure)
+    if left is None or not left:
+        return None if left is None else True
+    if not q.is_exact:
+        return None
+    left = _subtract_all(q.sets, [term.sets for term in p])
+    return False if left else None
+
+
+def _implies_extras(q: Term, p: Term) -> bool:
+    """Whether q says all that p says beside its box."""
+    known = set(q.rest)
+    return all(node in known for node in p.rest) and all(
+        any(_implies_path(test, wanted) for test in q.paths) for wanted in p.paths
+    )
+
+
+def _implies_path(test: PathTest, wanted: PathTest) -> bool:
+    if test.path != wanted.path:
+        return False
+    if wanted.op is None or test == wanted:
+        return True
+    if test.op is None or test.value is None or wanted.value is None:
+        return False
+    if isinstance(test.value, str) is not isinstance(wanted.value, str):
+        return False
+    return (_path_values(test) - _path_values(wanted)).is_empty
+
+
+def _path_values(test: PathTest) -> ValueSet:
+    """What the test allows; text that is no number differs from all numbers, as NaN does."""
+    assert test.op is not None
+    assert test.value is not None
+    allowed = sets.compared(test.op, test.value)
+    is_numeric = not isinstance(test.value, str)
+    return (
+        allowed | sets.of_kind(Kind.STRING, ("", None))
+        if is_numeric and test.op == "<>"
+        else allowed
+    )
+
+
+def _subtract_all(box: Box, others: Iterable[Box]) -> list[Box] | None:
+    """What is left of `box` without `others`, as boxes; None where they become too many."""
+    left = [box]
+    for other in others:
+        left = [piece for each in left for piece in _subtract(each, other)]
+        if len(left) > MAX_BOXES:
+            return None
+    return left
+
+
+def _subtract(box: Box, other: Box) -> list[Box]:
+    pieces: list[Box] = []
+    rest = dict(box)
+    for name, allowed in other.items():
+        own = rest.get(name, ANYTHING)
+        outside = own - allowed
+        if not outside.is_empty:
+            pieces.append({**rest, name: outside})
+        inside = own & allowed
+        if inside.is_empty:
+            return [box]
+        rest[name] = inside
+    return pieces
+
+
+class Relations:
+    """placeholder"""

@@ -1,0 +1,148 @@
+"""A predicate as a disjunction of terms: the form that the index and the relations work on.
+
+A term is a conjunction. What it says about single attributes is one `ValueSet` each, tests on XML
+paths are kept apart (see `tree`: they can't be merged), and the rest stays as nodes. Where a `LIKE`
+has a literal prefix, the set is a little too large and the node stays in `rest` beside it.
+
+A predicate whose disjunctions would multiply beyond `MAX_TERMS` keeps them in `rest` undivided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from accord.core.predicates import sets
+from accord.core.predicates.like import split_prefix
+from accord.core.predicates.sets import ValueSet
+from accord.core.predicates.tree import (
+    And,
+    Attribute,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Or,
+    PathTest,
+)
+
+MAX_TERMS: Final = 16
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """True for events whose attributes are in `sets`, and for which all `paths` and `rest` are."""
+
+    sets: Mapping[str, ValueSet] = field(default_factory=dict)
+    paths: tuple[PathTest, ...] = ()
+    rest: tuple[Node, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `sets` say it all."""
+        return not self.paths and not self.rest
+
+    def both(self, other: Term) -> Term | None:
+        """The conjunction, or None where no event can satisfy it."""
+        merged = dict(self.sets)
+        for name, allowed in other.sets.items():
+            merged[name] = merged[name] & allowed if name in merged else allowed
+            if merged[name].is_empty:
+                return None
+        return Term(merged, _joined(self.paths, other.paths), _joined(self.rest, other.rest))
+
+
+def _joined(left: tuple[_Item, ...], right: tuple[_Item, ...]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys((*left, *right)))
+
+
+def to_terms(node: Node) -> list[Term]:
+    """Terms whose disjunction matches exactly what the canonical tree `node` does."""
+    if isinstance(node, Or):
+        return _disjunction(node)
+    if isinstance(node, And):
+        return _conjunction(node)
+    term = _plain_conjunction((node,))
+    return [] if term is None else [term]
+
+
+def _conjunction(node: And) -> list[Term]:
+    term = _plain_conjunction(item for item in node.items if not isinstance(item, Or))
+    terms = [] if term is None else [term]
+    for item in node.items:
+        if isinstance(item, Or):
+            alternatives = to_terms(item)
+            if len(terms) * len(alternatives) > MAX_TERMS:
+                alternatives = [Term(rest=(item,))]
+            combined = (term.both(other) for term in terms for other in alternatives)
+            terms = [term for term in combined if term is not None]
+    return terms
+
+
+def _disjunction(node: Or) -> list[Term]:
+    terms = [term for item in node.items for term in to_terms(item)]
+    merged: dict[str, ValueSet] = {}
+    others: list[Term] = []
+    for term in terms:
+        if term.is_exact and len(term.sets) == 1:
+            ((name, allowed),) = term.sets.items()
+            merged[name] = merged[name] | allowed if name in merged else allowed
+        else:
+            others.append(term)
+    terms = [*others, *(Term({name: allowed}) for name, allowed in merged.items())]
+    return terms if len(terms) <= MAX_TERMS else [Term(rest=(node,))]
+
+
+def _plain_conjunction(items: Iterable[Node]) -> Term | None:
+    """Conditions without OR make one term, or none where they contradict each other."""
+    merged: dict[str, ValueSet] = {}
+    paths: list[PathTest] = []
+    rest: list[Node] = []
+    for item in items:
+        if isinstance(item, PathTest):
+            paths.append(item)
+        elif isinstance(item, Literal):
+            if item.value is not True:
+                return None
+        elif (about := _about_attribute(item)) is None:
+            rest.append(item)
+        else:
+            name, allowed, is_exact = about
+            if not is_exact:
+                rest.append(item)
+            if name in merged:
+                allowed = merged[name] & allowed
+            if allowed.is_empty:
+                return None
+            merged[name] = allowed
+    return Term(merged, tuple(paths), tuple(rest))
+
+
+def _about_attribute(node: Node) -> tuple[str, ValueSet, bool] | None:
+    """The attribute that `node` is about, what it allows, and whether that is exact."""
+    if isinstance(node, Compare):
+        if isinstance(node.left, Attribute) and isinstance(node.right, Literal):
+            assert node.right.value is not None
+            return node.left.name, sets.compared(node.op, node.right.value), True
+    elif isinstance(node, In | IsNull | Like) and isinstance(node.operand, Attribute):
+        name = node.operand.name
+        if isinstance(node, In):
+            members = sets.none_of if node.is_negated else sets.one_of
+            return name, members(node.values), True
+        if isinstance(node, IsNull):
+            return name, sets.NOT_NULL if node.is_negated else sets.NULL, True
+        return name, *_alike(node)
+    return None
+
+
+def _alike(node: Like) -> tuple[ValueSet, bool]:
+    prefix, wildcards = split_prefix(node.pattern)
+    alike = sets.with_prefix(prefix)
+    if wildcards == "%":
+        return sets.with_prefix("") - alike if node.is_negated else alike, True
+    return sets.with_prefix("") if node.is_negated else alike, False
