@@ -12,7 +12,8 @@ from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.predicates.index import Index, Matches
 from accord.core.predicates.predicate import EVERYTHING, Predicate, parse, parse_xpath
-from accord.core.predicates.relations import Relations, covers, intersects
+from accord.core.predicates.relation_index import Related, Relations
+from accord.core.predicates.relations import covers, intersects
 
 __all__ = [
     "EVERYTHING",
@@ -23,6 +24,7 @@ __all__ = [
     "Matches",
     "Predicate",
     "PredicateError",
+    "Related",
     "Relations",
     "covers",
     "intersects",

@@ -28,9 +28,7 @@ MAX_BOXES: Final = 256
 
 def covers(p: Predicate, q: Predicate) -> bool | None:
     """Whether every event that matches `q` matches `p`."""
-    if p == q:
-        return True
-    return covers_terms(to_terms(p.tree), to_terms(q.tree))
+    return True if p == q else covers_terms(to_terms(p.tree), to_terms(q.tree))
 
 
 def intersects(p: Predicate, q: Predicate) -> bool | None:
@@ -125,7 +123,3 @@ def _subtract(box: Box, other: Box) -> list[Box]:
             return [box]
         rest[name] = inside
     return pieces
-
-
-class Relations:
-    """placeholder"""

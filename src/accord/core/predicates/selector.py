@@ -273,8 +273,7 @@ def _mistake(error: UnexpectedInput, text: str) -> PredicateError:
             return _error_at(len(text), "the predicate ends too early", wanted, text)
         return _error_at(token.start_pos or 0, f"unexpected {str(token)!r}", wanted, text)
     assert isinstance(error, UnexpectedCharacters)
-    assert error.pos_in_stream is not None
-    position = error.pos_in_stream
+    position = cast(int, error.pos_in_stream)
     found = text[position]
     if found in "'\"":
         return _error_at(position, f"a quote {found} that is never closed", set(), text)
