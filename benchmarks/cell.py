@@ -28,7 +28,9 @@ from benchmarks.options import Options
 from benchmarks.workloads import BLOCK, Keyed, Workload
 
 LARGEST_NAIVE: Final = 100_000
-_EVENTS: Final = 2_000
+LATENCY_SIZE: Final = 1_000
+_EVENTS: Final = 1_000
+_FEWEST: Final = 100
 _SAMPLED_BLOCKS: Final = 20
 # Below this, an index is no larger than what the allocator takes from the system at once.
 _SMALLEST_WEIGHED: Final = 10_000
@@ -56,8 +58,7 @@ class Cell:
     events_per_s: float
     cpu_us: float
     naive_us: float | None
-    p50_us: float
-    p99_us: float
+    latencies_us: list[float] | None
     upkeep: Upkeep
 
     @property
@@ -71,16 +72,19 @@ def measure_cell(workload: Workload, size: int, options: Options) -> Cell:
     events = workload.events(_EVENTS)
     first = time_of(lambda: _pass(index, events))
     naive = Naive(_known(workload, size))
-    check_index(index, workload, naive, events[: options.checked])
+    # Fewer where naive takes long: as many predicates are compared then.
+    checked = min(options.checked, max(4, 400_000 // size))
+    check_index(index, workload, naive, events[:checked])
 
     spans, counts = _race(index, naive if size <= LARGEST_NAIVE else None, events, options)
     index_span = spans["index"]
     cpu_us = _each_us(index_span.cpu_s, counts["index"])
-    latencies = _latencies_us(index, islice(cycle(events), options.calls))
+    calls = options.calls if size == LATENCY_SIZE else 0
+    latencies = _latencies_us(index, islice(cycle(events), calls)) if calls else None
     chosen = naive.predicates[:: max(1, len(naive.predicates) // options.changes)]
     remove_us, add_again_us = _replace(index, chosen)
     change_us = _change(index, chosen, events)
-    check_index(index, workload, naive, events[-options.checked :])
+    check_index(index, workload, naive, events[-checked:])
     upkeep = Upkeep(
         add_us=add_us,
         first_pass_ms=max(0.0, first.cpu_s * 1e3 - cpu_us * len(events) / 1e3),
@@ -98,8 +102,7 @@ def measure_cell(workload: Workload, size: int, options: Options) -> Cell:
         events_per_s=counts["index"] / index_span.wall_s,
         cpu_us=cpu_us,
         naive_us=_each_us(spans["naive"].cpu_s, counts["naive"]) if "naive" in spans else None,
-        p50_us=latencies[49],
-        p99_us=latencies[98],
+        latencies_us=latencies,
         upkeep=upkeep,
     )
 
@@ -155,9 +158,10 @@ def _race(
 
 
 def _fitting(index: Index, events: Sequence[Event], batch_s: float) -> int:
-    """How many events the index matches in `batch_s`, but all of them at least once."""
-    span = time_of(lambda: _pass(index, events))
-    return len(events) * max(1, round(batch_s / span.wall_s))
+    """About how many events the index matches in `batch_s`."""
+    few = events[:_FEWEST]
+    span = time_of(lambda: _pass(index, few))
+    return max(_FEWEST, int(len(few) * batch_s / span.wall_s))
 
 
 def _latencies_us(index: Index, events: Iterable[Event]) -> list[float]:

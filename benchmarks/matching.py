@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.cell import LARGEST_NAIVE, Cell, measure_cell
+from benchmarks.cell import LARGEST_NAIVE, LATENCY_SIZE, Cell, measure_cell
 from benchmarks.measure import apart
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant
@@ -30,8 +30,7 @@ def run(options: Options) -> list[Table]:
         for size in options.sizes
         if _is_worthwhile(workload, size, options)
     ]
-    small = [cell for cell in cells if cell.size == 1_000]
-    return [_speed(cells), _upkeep(cells), *([_latency(small)] if small else [])]
+    return [_speed(cells), _upkeep(cells), _latency(cells)]
 
 
 def _is_worthwhile(workload: Workload, size: int, options: Options) -> bool:
@@ -104,7 +103,7 @@ def _upkeep(cells: list[Cell]) -> Table:
         )
     table.notes = [
         "add: mean while building; remove, add again: at full size.",
-        "first pass: what the first 2,000 events take longer than later ones.",
+        "first pass: what the first 1,000 events take longer than later ones.",
         "change: remove, add and match one event, less the match.",
         "bytes: growth of the process's resident memory per predicate, none held elsewhere.",
     ]
@@ -112,10 +111,12 @@ def _upkeep(cells: list[Cell]) -> Table:
 
 
 def _latency(cells: list[Cell]) -> Table:
-    table = Table("Latency with 1,000 predicates", ["workload", "values", "p50 µs", "p99 µs"])
+    title = f"Latency with {LATENCY_SIZE:,} predicates"
+    table = Table(title, ["workload", "values", "p50 µs", "p99 µs"])
     for cell in cells:
-        p50, p99 = significant(cell.p50_us), significant(cell.p99_us)
-        table.add(cell.workload, cell.distribution, p50, p99)
+        if percentiles := cell.latencies_us:
+            p50, p99 = significant(percentiles[49]), significant(percentiles[98])
+            table.add(cell.workload, cell.distribution, p50, p99)
     table.notes = ["Of single calls, by the wall clock."]
     return table
 

@@ -95,8 +95,14 @@ def machine() -> str:
     return (
         f"{os.cpu_count()} cores ({_processor()}), {_memory_gb():.0f} GB, "
         f"{platform.system()} {platform.machine()}, "
-        f"{platform.python_implementation()} {platform.python_version()}"
+        f"{platform.python_implementation()} {platform.python_version()}, "
+        f"load {os.getloadavg()[0]:.1f}; {_reference_us():.0f} µs for sum(range(1000))"
     )
+
+
+def _reference_us() -> float:
+    """How fast plain Python is here, to judge the figures of one machine by another's."""
+    return 1e6 * min(time_of(lambda: sum(range(1000))).cpu_s for _ in range(1000))
 
 
 def _processor() -> str:

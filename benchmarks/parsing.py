@@ -17,7 +17,7 @@ ABOUT: Final = (
     "canonical; and compiling the tree to a function, as naive evaluation needs it. CPU time."
 )
 _TEXTS: Final = 10_000
-_QUICK_TEXTS: Final = 500
+_QUICK_TEXTS: Final = 200
 
 
 def run(options: Options) -> list[Table]:
