@@ -1,0 +1,192 @@
+"""Predicates as Spark columns, with the meaning that `core.predicates.evaluate` gives them.
+
+`to_column(parse("altitude > 300"), declared)` is a boolean column over the columns that
+`attributes.schema(declared)` describes: true, false, or null for unknown. It never fails on a row,
+and depends neither on the session's time zone nor on its ANSI mode.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+from lxml import etree
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from accord.core.errors import EventError
+from accord.core.model.document import Document
+from accord.core.predicates.like import split_prefix
+from accord.core.predicates.predicate import Predicate
+from accord.core.predicates.tree import (
+    And,
+    Arithmetic,
+    Attribute,
+    Compare,
+    CompareOp,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Node,
+    Not,
+    Or,
+    PathTest,
+    XPath,
+)
+from accord.core.predicates.xpath import compile_xpath, evaluate_xpath
+from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, Declared, field_of
+from accord.pipeline.operands import (
+    Operand,
+    all_of,
+    any_of,
+    calculate,
+    compare,
+    constant,
+    finite,
+    is_in,
+    is_unknown,
+    test,
+    to_double,
+    truth,
+)
+
+# `core.predicates.xpath.xpath_number` in Java's words; an exponent without digits does not count.
+_XPATH_NUMBER: Final = (
+    r"\A[ \t\r\n]*-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]*)?[ \t\r\n]*\z"
+)
+_NO_EXPONENT: Final = r"[eE][+-]?[ \t\r\n]*\z"
+_PIECE: Final = re.compile(r"\\(.)|(.)", re.DOTALL)
+
+
+def to_column(predicate: Predicate | Node, declared: Declared = MappingProxyType({})) -> Column:
+    """Where `predicate` is true; `declared` attributes are columns of their own."""
+    tree = predicate.tree if isinstance(predicate, Predicate) else predicate
+    return _Compiler(declared).condition(tree)
+
+
+class _Compiler:
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+
+    def condition(self, node: Node) -> Column:
+        match node:
+            case Literal() | Attribute() | Negative() | Arithmetic():
+                return self._operand(node).columns.get("boolean", truth(None))
+            case Compare(op, left, right):
+                return compare(op, self._operand(left), self._operand(right))
+            case In(operand, values):
+                return is_in(self._operand(operand), values, is_negated=node.is_negated)
+            case Like(operand, pattern):
+                is_like = _like(self._operand(operand), pattern)
+                return ~is_like if node.is_negated else is_like
+            case IsNull(operand):
+                is_null = is_unknown(self._operand(operand))
+                return ~is_null if node.is_negated else is_null
+            case And(items):
+                return all_of([self.condition(item) for item in items])
+            case Or(items):
+                return any_of([self.condition(item) for item in items])
+            case Not(item):
+                return ~self.condition(item)
+            case PathTest():
+                return _path_test(node)
+            case XPath():
+                return _xpath(node)
+        raise AssertionError(f"no column for {node!r}")
+
+    def _operand(self, node: Node) -> Operand:
+        match node:
+            case Literal(value):
+                return constant(value)
+            case Attribute(name):
+                return self._attribute(name)
+            case Negative() | Arithmetic():
+                return finite(self._number(node))
+        return Operand({"boolean": self.condition(node)})
+
+    def _number(self, node: Node) -> Column:
+        match node:
+            case Negative(operand):
+                return calculate("-", F.lit(0.0), self._number(operand))
+            case Arithmetic(op, left, right):
+                return calculate(op, self._number(left), self._number(right))
+        return to_double(self._operand(node))
+
+    def _attribute(self, name: str) -> Operand:
+        kind = self._declared.get(name)
+        if kind is not None:
+            quoted = name.replace("`", "``")
+            return Operand({field_of(kind): F.col(f"`{quoted}`")})
+        value = F.col(ATTRIBUTES)[name]
+        return Operand({field: value[field] for field in TYPES})
+
+
+def _like(operand: Operand, pattern: str) -> Column:
+    text = operand.columns.get("string")
+    if text is None:
+        return truth(None)
+    prefix, rest = split_prefix(pattern)
+    return text.startswith(prefix) if rest == "%" else text.rlike(_like_regex(pattern))
+
+
+def _like_regex(pattern: str) -> str:
+    """Spark's own LIKE tries every place for every part, which a hostile pattern exploits.
+
+    Atomic groups settle for the first place where a part fits, as `core.predicates.like` does.
+    """
+    parts = [""]
+    for piece in _PIECE.finditer(pattern):
+        if piece[0] == "%":
+            parts.append("")
+        else:
+            parts[-1] += "." if piece[0] == "_" else re.escape(piece[1] or piece[2])
+    head, *others = parts
+    if not others:
+        return rf"(?s)\A{head}\z"
+    *middle, tail = others
+    return rf"(?s)\A{head}{''.join(f'(?>.*?{part})' for part in middle)}.*{tail}\z"
+
+
+def _path_test(node: PathTest) -> Column:
+    """`F.exists` is null where the document has no such path: false, for there is a document."""
+    op, value = node.op, node.value
+    found = F.col(PATHS)[node.path]
+    if op is None or value is None:
+        is_satisfied = found.isNotNull()
+    else:
+        satisfying = F.exists(found, lambda text: _path_satisfies(op, text, value))
+        is_satisfied = F.coalesce(satisfying, F.lit(False))
+    return F.when(F.col(PATHS).isNotNull(), is_satisfied)
+
+
+def _path_satisfies(op: CompareOp, text: Column, value: str | float) -> Column:
+    if isinstance(value, str):
+        return test(op, text, F.lit(value))
+    digits = F.regexp_replace(text, _NO_EXPONENT, "")
+    number = F.when(text.rlike(_XPATH_NUMBER), digits.try_cast("double"))
+    # What is no number is NaN in XPath: unequal to all, and in no order.
+    return F.coalesce(test(op, number, float(value)), F.lit(op == "<>"))
+
+
+def _xpath(node: XPath) -> Column:
+    # pyspark ships stubs without it.
+    @F.arrow_udf("boolean")  # type: ignore[attr-defined, untyped-decorator]
+    def holds(sources: pa.Array) -> pa.Array:
+        engine = compile_xpath(node)
+        found = [_xpath_holds(engine, source) for source in sources.to_pylist()]
+        return pa.array(found, pa.bool_())
+
+    return holds(F.col(METADATA).cast("binary"))  # type: ignore[no-any-return]
+
+
+def _xpath_holds(engine: etree.XPath, source: bytes | None) -> bool | None:
+    if source is None:
+        return None
+    try:
+        return evaluate_xpath(engine, Document(source))
+    except EventError:
+        return None
