@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from accord.core.errors import EventError
@@ -41,6 +42,7 @@ class Event:
         if problem := problem_with_channel(self.channel):
             raise EventError("channel", problem)
         _check_attributes(self.attributes)
+        object.__setattr__(self, "attributes", _in_utc(self.attributes))
         for name, text in (("key", self.key), ("source", self.source)):
             if text is not None and (problem := _problem_with_name(text)):
                 raise EventError(name, problem)
@@ -73,6 +75,19 @@ def _check_attributes(attributes: Mapping[str, Value]) -> None:
                 f"attributes.{name}",
                 f"{len(value)} characters, at most {MAX_TEXT_LENGTH} accepted",
             )
+
+
+def _in_utc(attributes: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Python compares times of different zones by their clock where that repeats an hour."""
+    if all(getattr(value, "tzinfo", UTC) is UTC for value in attributes.values()):
+        return attributes
+    try:
+        return {
+            name: value.astimezone(UTC) if isinstance(value, datetime) else value
+            for name, value in attributes.items()
+        }
+    except OverflowError:
+        raise EventError("attributes", "expected timestamps from year 1 to 9999 in UTC") from None
 
 
 def _problem_with_name(name: str) -> str | None:

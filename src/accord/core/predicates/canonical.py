@@ -148,7 +148,7 @@ def _compare_with_truth(op: CompareOp, left: Node, truth: bool) -> Node:
 
 def _in(operand: Node, values: Iterable[Value], is_negated: bool) -> Node:
     op: CompareOp = "<>" if is_negated else "="
-    parts = [_compare(op, operand, Literal(value)) for value in values]
+    parts = [_compare(op, operand, _operand(Literal(value))) for value in values]
     return _all_of(parts) if is_negated else _any_of(parts)
 
 

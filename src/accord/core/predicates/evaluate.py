@@ -1,4 +1,4 @@
-"""The meaning of the tree: `compile_node` turns it into a function of values and document.
+"""The meaning of a canonical tree: `compile_node` makes it a function of values and document.
 
 Functions return a value, or None for unknown. Truth follows SQL's three-valued logic.
 """

@@ -208,7 +208,7 @@ class Grid:
             for number, places in many:
                 failed |= _fail_everywhere(block.rows[number], places)
             left = block.used & ~failed
-            while left:
+            while left and view.work <= view.limit:
                 bit = left & -left
                 left ^= bit
                 view.work += 1

@@ -53,6 +53,7 @@ class _Group:
     channel: str
     importance: int
     partition: Partition
+    size: int = 0
 
 
 class Index:
@@ -82,6 +83,7 @@ class Index:
         group = self._group(channel, importance)
         clauses = [Clause(key, term, is_only=len(terms) == 1) for term in terms]
         self._entries[key] = _Entry(group, clauses)
+        group.size += 1
         self._with_paths += any(term.paths for term in terms)
         for clause in clauses:
             group.partition.add(clause)
@@ -92,7 +94,8 @@ class Index:
         self._with_paths -= any(clause.has_paths for clause in entry.clauses)
         for clause in entry.clauses:
             remove(clause)
-        if not entry.group.partition.size:
+        entry.group.size -= 1
+        if not entry.group.size:
             self._drop(entry.group)
 
     def match(self, event: Event, *, limit: int | None = None) -> Matches:

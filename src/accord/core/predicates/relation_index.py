@@ -33,7 +33,11 @@ Mask = NDArray[np.bool_]
 
 
 class Related(NamedTuple):
-    """Keys of predicates that are related for sure, and of those for which it is unknown."""
+    """Keys of predicates that are related for sure, and of those for which it is unknown.
+
+    Predicates that can be related only because one of the two matches nothing at all, which nobody
+    could see from its conditions, are in neither list.
+    """
 
     yes: list[Hashable]
     unknown: list[Hashable]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Final
@@ -284,7 +284,7 @@ def render_value(value: Value) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.isoformat()}'"
+        return f"TIMESTAMP '{value.astimezone(UTC).isoformat()}'"
     return repr(value)
 
 

@@ -127,7 +127,10 @@ def evaluate_xpath(engine: etree.XPath, document: Document) -> bool | None:
 
 
 def xpath_number(text: str) -> float:
-    """XPath's number() of a string, as libxml2 reads it; NaN where it is none."""
+    """XPath's number() of a string; NaN where it is none.
+
+    As libxml2 reads it, except that no exponent makes its arithmetic overflow on the way.
+    """
     found = _NUMBER.fullmatch(text)
     if found is None:
         return math.nan
@@ -212,8 +215,10 @@ class _Mapper:
         if token.symbol != "/":
             step = self._step(token)
             return None if step is None else [step]
+        if len(token) == 0:
+            return None
         before = [] if len(token) == 1 else self._steps(token[0])
-        last = self._step(token[-1]) if len(token) else None
+        last = self._step(token[-1])
         return None if before is None or last is None else [*before, last]
 
     def _step(self, token: _Token) -> str | None:
