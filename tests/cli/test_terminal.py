@@ -21,7 +21,7 @@ ENVIRONMENT: Final = {**os.environ, "COLUMNS": "80", "TERM": "dumb", "NO_COLOR":
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         [*ACCORD, *arguments], input=stdin, capture_output=True, env=ENVIRONMENT, check=False
     )
 
@@ -46,7 +46,7 @@ class Terminal:
 @contextmanager
 def session() -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
     controller, screen = pty.openpty()
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         [*AT_TERMINAL, "predicate", "session"],
         stdin=screen,
         stdout=screen,
@@ -102,7 +102,7 @@ def test_a_reader_that_leaves_early_is_no_mistake(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     events.write_text('{"channel": "a"}\n' * 50_000)
     command = [*ACCORD, "predicate", "match", "TRUE", str(events), "--json"]
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
     ) as process:
         assert process.stdout is not None
@@ -115,7 +115,7 @@ def test_a_reader_that_leaves_early_is_no_mistake(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_reported() -> None:
     with open("/dev/full", "wb") as full:
-        heard = subprocess.run(  # noqa: S603
+        heard = subprocess.run(
             [*ACCORD, "--version"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert heard.returncode == 2
@@ -124,7 +124,7 @@ def test_a_full_disk_is_reported() -> None:
 
 def test_starting_loads_neither_parsers_nor_spark() -> None:
     program = "import sys, accord.cli.main; print(*sys.modules)"
-    loaded = subprocess.run(  # noqa: S603
+    loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"pyspark", "elementpath", "lark", "lxml", "accord.predicates"} & set(loaded)

@@ -154,9 +154,13 @@ def test_divided_partitions_and_grids_equal_naive_evaluation(
     for key in [key for key in gone if key % 2]:
         index.add(key, registered[key][0])
     kept = {key: entry for key, entry in registered.items() if key not in gone or key % 2}
-    values = st.one_of(NUMBERS, st.sampled_from(["", "x", "xy", "z"]), st.booleans())
+    values: st.SearchStrategy[Value] = st.one_of(
+        NUMBERS, st.sampled_from(["", "x", "xy", "z"]), st.booleans()
+    )
     names = [*"abcdefst", *(f"n{number}" for number in range(60))]
     for _ in range(5):
-        event = data.draw(st.dictionaries(st.sampled_from(names), values, max_size=12))
+        event: dict[str, Value] = data.draw(
+            st.dictionaries(st.sampled_from(names), values, max_size=12)
+        )
         found: list[Hashable] = index.match_values("c", event).keys
         assert sorted(found) == naive(kept, "c", event, None)  # type: ignore[type-var]

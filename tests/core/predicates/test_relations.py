@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -11,7 +12,7 @@ from tests.strategies import trees
 
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
-from accord.core.predicates.relation_index import Relations
+from accord.core.predicates.relation_index import Related, Relations
 from accord.core.predicates.relations import covers, intersects
 from accord.core.predicates.sets import successor
 from accord.core.predicates.tree import And, Attribute, Compare, In, IsNull, Like, Literal, Node, Or
@@ -113,11 +114,12 @@ def test_many_are_related_as_one_by_one(
         relations.remove(number)
     kept = {number: p for number, p in enumerate(many) if number not in gone}
     assert len(relations) == len(kept)
-    for found, ask in (
+    questions: list[tuple[Related, Callable[[Predicate], bool | None]]] = [
         (relations.covering(asked), lambda p: covers(p, asked)),
         (relations.covered_by(asked), lambda p: covers(asked, p)),
         (relations.intersecting(asked), lambda p: intersects(p, asked)),
-    ):
+    ]
+    for found, ask in questions:
         answers = {number: ask(p) for number, p in kept.items()}
         assert sorted(found.yes) == [n for n, answer in answers.items() if answer is True]  # type: ignore[type-var]
         assert all(answers[number] is None for number in found.unknown)  # type: ignore[index]
