@@ -11,8 +11,9 @@ the selected text were an attribute. Where a path selects several texts the view
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Final
+import sys
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.core.model.document import Document
 from accord.core.model.values import Kind, Value
@@ -31,8 +32,10 @@ PATH: Final = "\0"  # no attribute's name contains it
 _TRUE: Final = ("boolean", True)
 _FALSE: Final = ("boolean", False)
 
-NumberRange = tuple[str, float, float]
+# The numbers are integers or floats. Declared as floats, a compiler would round large integers.
+NumberRange = tuple[str, Any, Any]
 TextRange = tuple[str, str, str | None]
+Bits = Any  # an int; declared as such, compiled code would keep it in a form of its own
 
 
 def key_of(value: Value) -> Hashable:
@@ -42,14 +45,50 @@ def key_of(value: Value) -> Hashable:
     return _FALSE if value is False else value
 
 
+class NameBits:
+    """A bit for each name that predicates ask for, to see at once that an event lacks some.
+
+    Names share bits once there are more than BITS of them, and have none where there are very many:
+    bits only ever rule out.
+    """
+
+    __slots__ = ("_bits",)
+
+    BITS: Final = 63
+    MAX_NAMES: Final = 100_000
+
+    def __init__(self) -> None:
+        self._bits: dict[str, int] = {}
+
+    def needed(self, names: Iterable[str]) -> Bits:
+        """The bits of all `names`, which get one each if they have none."""
+        mask = 0
+        for name in names:
+            bit = self._bits.get(name)
+            if bit is None and len(self._bits) < self.MAX_NAMES:
+                bit = 1 << (len(self._bits) % self.BITS)
+                self._bits[sys.intern(name)] = bit
+            mask |= bit or 0
+        return mask
+
+    def absent(self, names: Iterable[str]) -> Bits:
+        """The bits that none of `names` has."""
+        mask = 0
+        for name in names:
+            mask |= self._bits.get(name, 0)
+        return mask ^ ((1 << self.BITS) - 1)
+
+
 class View:
     """One event prepared for matching, and what has been found to match it.
 
-    `work` counts the clauses and blocks looked at; past `limit` no more are.
+    `absent` has a bit for each name that the event lacks, see `NameBits`. `work` counts the clauses
+    and blocks looked at; past `limit` no more are.
     """
 
     __slots__ = (
         "_seen",
+        "absent",
         "document",
         "found",
         "keys",
@@ -65,6 +104,7 @@ class View:
         self,
         values: Mapping[str, Value],
         document: Document | None,
+        name_bits: NameBits,
         *,
         has_paths: bool,
         limit: float = math.inf,
@@ -75,7 +115,7 @@ class View:
         self._seen: set[Hashable] = set()
         self.work = 0
         self.limit = limit
-        self.numbers: dict[str, float] = {}
+        self.numbers: dict[str, Any] = {}
         self.strings: dict[str, str] = {}
         self.keys: Mapping[str, Hashable] = values
         self.many: dict[str, tuple[str, ...]] = {}
@@ -83,7 +123,7 @@ class View:
         for name, value in values.items():
             kind = type(value)
             if kind is int or kind is float:
-                self.numbers[name] = value  # type: ignore[assignment]
+                self.numbers[name] = value
             elif kind is str:
                 self.strings[name] = value  # type: ignore[assignment]
             elif kind is bool:
@@ -92,6 +132,7 @@ class View:
             self.keys = {name: key_of(value) for name, value in values.items()}
         if has_paths and document is not None:
             self._add_paths(document)
+        self.absent: Bits = name_bits.absent(self.keys)
 
     def check(self, clause: Clause) -> None:
         """Note the key of `clause` if it matches; once, however many terms its predicate has."""
@@ -119,7 +160,8 @@ class Clause:
     """One term of the predicate registered under `key`.
 
     `points` are its equalities and `names` the attributes it can't match without: what partitions
-    divide clauses by. `number_ranges` and `text_ranges` are what a grid rules events out by.
+    divide clauses by, and `needs` are the bits of those names. `number_ranges` and `text_ranges` are what a grid decides by; `is_decided`
+    says whether nothing is left to check then.
     `partition`, `block` and `slot` say where the clause is kept, and belong to those who keep it.
     """
 
@@ -130,9 +172,11 @@ class Clause:
         "_rest",
         "_texts",
         "block",
+        "is_decided",
         "is_only",
         "key",
         "names",
+        "needs",
         "number_ranges",
         "partition",
         "points",
@@ -140,7 +184,7 @@ class Clause:
         "text_ranges",
     )
 
-    def __init__(self, key: Hashable, term: Term, *, is_only: bool) -> None:
+    def __init__(self, key: Hashable, term: Term, name_bits: NameBits, *, is_only: bool) -> None:
         self.key = key
         self.is_only = is_only
         self.partition: Partition | None = None
@@ -150,7 +194,8 @@ class Clause:
         numbers: list[NumberRange] = []
         texts: list[TextRange] = []
         others: list[tuple[str, ValueSet]] = []
-        for name, allowed in term.sets.items():
+        for text, allowed in term.sets.items():
+            name = sys.intern(text)
             point = allowed.point()
             if point is not None:
                 points.append((name, key_of(point)))
@@ -162,17 +207,16 @@ class Clause:
         self._others = tuple(others)
         self._rest: tuple[Node, ...] = (*term.paths, *term.rest)
         self._evaluate: Evaluator | None = None
+        self.is_decided = is_only and not others and not self._rest
         for test in term.paths:
             _add_path(test, points, numbers, texts)
         self.points = tuple(points)
         self.number_ranges = tuple(numbers)
         self.text_ranges = tuple(texts)
-        self.names = tuple(
-            dict.fromkeys(
-                [name for name, allowed in term.sets.items() if not allowed.has_null]
-                + [PATH + test.path for test in term.paths]
-            )
-        )
+        names = [name for name, allowed in term.sets.items() if not allowed.has_null]
+        names += [PATH + test.path for test in term.paths]
+        self.names = tuple(dict.fromkeys(map(sys.intern, names)))
+        self.needs: Bits = name_bits.needed(self.names)
 
     @property
     def has_paths(self) -> bool:
@@ -223,7 +267,7 @@ def _add_path(
     texts: list[TextRange],
 ) -> None:
     """Let the first test of each path take part in the index; all are evaluated afterwards."""
-    name = PATH + test.path
+    name = sys.intern(PATH + test.path)
     known = {known for known, *_ in (*points, *numbers, *texts)}
     if test.op is None or test.value is None or test.op == "<>" or name in known:
         return
@@ -236,5 +280,5 @@ def _add_path(
     numbers.append((name, low, _top(high)))
 
 
-def _top(high: Bound | None) -> float:
+def _top(high: Bound | None) -> Any:
     return math.inf if high is None else high

@@ -1,10 +1,11 @@
-"""Many clauses at once, by bits: which of them can an event not match?
+"""Many clauses at once, by bits: which of them does an event match?
 
 A block numbers its clauses, and an axis cuts the values of one attribute into cells. For each cell
-a block keeps an integer whose bit n is set if clause n fails for every value in that cell, and one
-more for the attribute's absence. The union of one such integer per axis leaves, of up to `BLOCK`
-clauses, few more than those that match, for one lookup and one OR per axis. Those few are then
-checked one by one.
+a block keeps two integers: bit n of the first is set if clause n fails for every value in the cell,
+bit n of the second if it may fail for some, because one of its bounds lies inside. The attribute's
+absence has such a pair too. Their unions over all axes, one lookup and two ORs for each, tell for
+up to `BLOCK` clauses which fail and which are in doubt; only the doubtful ones are checked one by
+one.
 
 Cells are cut at the bounds of the clauses themselves, and cut anew when these have become eight
 times as many, until there are enough of them to know. Clauses come and go one at a time.
@@ -13,17 +14,17 @@ times as many, until there are enough of them to know. Clauses come and go one a
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
-from accord.core.predicates.clause import PATH, Clause, View
+from accord.core.predicates.clause import PATH, Bits, Clause, View
 from accord.core.predicates.xpath import xpath_number
 
 BLOCK: Final = 2_048
 CELLS: Final = 64
 MAX_AXES: Final = 32
 _CUT_AT: Final = (8, 64, 512, 4_096)  # numbers of ranges at which the cells of an axis are cut anew
+_MANY_BITS: Final = 12
 
 Bound = Any  # a number on an axis of numbers, a string on an axis of texts
 
@@ -32,12 +33,29 @@ _ABSENT: Final = -2
 _UNDECIDED: Final = -1  # always 0
 
 
+class Span:
+    """The cells in which a clause may match: all from `first` to `last`, the ends maybe in part."""
+
+    __slots__ = ("first", "is_first_whole", "is_last_whole", "last")
+
+    def __init__(self, cuts: list[Bound], low: Bound, high: Bound | None) -> None:
+        self.first = bisect_right(cuts, low)
+        self.is_first_whole = cuts[self.first - 1] == low if self.first else _is_lowest(low)
+        is_open = high is None or high == math.inf
+        self.last = len(cuts) if is_open else bisect_left(cuts, high)
+        self.is_last_whole = is_open or (self.last < len(cuts) and cuts[self.last] == high)
+
+
+def _is_lowest(bound: Bound) -> bool:
+    return bound in (-math.inf, "")
+
+
 class Axis:
     """One attribute's values, numbers or texts, cut into cells at `cuts`."""
 
     __slots__ = ("cuts", "is_path", "is_text", "name", "ranges_seen")
 
-    def __init__(self, name: str, *, is_text: bool) -> None:
+    def __init__(self, name: str, is_text: bool) -> None:
         self.name = name
         self.is_text = is_text
         self.is_path = name.startswith(PATH)
@@ -63,42 +81,40 @@ class Axis:
         number = xpath_number(text)
         return _ABSENT if math.isnan(number) else bisect_right(self.cuts, number)
 
-    def span(self, clause: Clause) -> tuple[int, int] | None:
-        """The first and last cell in which `clause` may match, if it has a range here."""
+    def range_of(self, clause: Clause) -> tuple[Bound, Bound | None] | None:
+        """The bounds of `clause` on this axis, if it has any."""
         for name, low, high in clause.text_ranges if self.is_text else clause.number_ranges:
             if name == self.name:
-                last = len(self.cuts) if high is None else bisect_right(self.cuts, high)
-                return bisect_right(self.cuts, low), last
+                return low, high
         return None
 
     def cut(self, clauses: list[Clause]) -> None:
         """Cut the cells anew, with about as many bounds of `clauses` in each."""
-        bounds = sorted(
-            bound
-            for clause in clauses
-            for name, *ends in (clause.text_ranges if self.is_text else clause.number_ranges)
-            if name == self.name
-            for bound in ends
-            if bound is not None and bound not in (math.inf, -math.inf, "")
-        )
+        ends = [bound for clause in clauses for bound in self.range_of(clause) or ()]
+        bounds = sorted(bound for bound in ends if bound is not None and not _is_endless(bound))
         step = max(1, len(bounds) // CELLS)
         self.cuts = sorted(set(bounds[step // 2 :: step]))
 
 
-class Block:
-    """Up to BLOCK clauses; `rows[axis][cell]` has a bit for each that fails there."""
+def _is_endless(bound: Bound) -> bool:
+    return _is_lowest(bound) or bool(bound == math.inf)
 
-    __slots__ = ("clauses", "free", "rows", "used")
+
+class Block:
+    """Up to BLOCK clauses, and for each axis the rows of bits that say where they fail or may."""
+
+    __slots__ = ("clauses", "doubts", "fails", "free", "unsure", "used")
 
     def __init__(self, axes: list[Axis]) -> None:
         self.clauses: list[Clause | None] = []
         self.free: list[int] = []
-        self.used = 0
-        self.rows: list[list[int]] = [_empty_row(axis) for axis in axes]
+        self.used: Bits = 0
+        self.unsure: Bits = 0  # clauses that axes alone can't decide
+        self.fails: list[list[Bits]] = [_empty_row(axis) for axis in axes]
+        self.doubts: list[list[Bits]] = [_empty_row(axis) for axis in axes]
 
-    @property
     def has_room(self) -> bool:
-        return bool(self.free) or len(self.clauses) < BLOCK
+        return len(self.free) > 0 or len(self.clauses) < BLOCK
 
     def add(self, clause: Clause) -> None:
         if self.free:
@@ -108,46 +124,114 @@ class Block:
             clause.slot = len(self.clauses)
             self.clauses.append(clause)
         clause.block = self
-        self.used |= 1 << clause.slot
+        self._flip(clause)
 
     def remove(self, clause: Clause) -> None:
+        self._flip(clause)
         self.clauses[clause.slot] = None
         self.free.append(clause.slot)
-        self.used ^= 1 << clause.slot
         clause.block = None
 
-    def flip(self, number: int, clause: Clause, span: tuple[int, int]) -> None:
-        """Set the bits of the cells outside `span`, or clear them again."""
-        row, bit = self.rows[number], 1 << clause.slot
-        for cell in range(span[0]):
-            row[cell] ^= bit
-        for cell in range(span[1] + 1, len(row) - 1):
-            row[cell] ^= bit
+    def _flip(self, clause: Clause) -> None:
+        bit: Bits = 1 << clause.slot
+        self.used ^= bit
+        if not clause.is_decided:
+            self.unsure ^= bit
+
+    def flip_range(self, number: int, clause: Clause, span: Span) -> None:
+        """Set the bits of `clause` on one axis, or clear them again."""
+        bit: Bits = 1 << clause.slot
+        fails, doubts = self.fails[number], self.doubts[number]
+        for cell in range(span.first):
+            fails[cell] ^= bit
+        for cell in range(span.last + 1, len(fails) - 1):
+            fails[cell] ^= bit
+        if not span.is_first_whole:
+            doubts[span.first] |= bit
+        if not span.is_last_whole:
+            doubts[span.last] |= bit
+
+    def forget_doubts(self, number: int, clause: Clause, span: Span) -> None:
+        keep: Bits = ~(1 << clause.slot)
+        doubts = self.doubts[number]
+        doubts[span.first] &= keep
+        doubts[span.last] &= keep
 
     def rebuild(self, number: int, axis: Axis) -> None:
-        """Fill the row of a newly cut axis: all clauses at once, so that one costs little."""
-        row = _empty_row(axis)
-        cells = len(row) - 2
+        """Fill the rows of a newly cut axis, all clauses at once so that each costs little."""
+        fails, doubts = _empty_row(axis), _empty_row(axis)
+        cells = len(axis.cuts) + 1
         starts, ends = [0] * (cells + 1), [0] * (cells + 1)
-        for clause in filter(None, self.clauses):
-            span = axis.span(clause)
-            if span is not None:
-                starts[span[0]] |= 1 << clause.slot
-                ends[span[1] + 1] |= 1 << clause.slot
-        before = 0
-        for cell in range(cells):
-            before |= ends[cell]
-            row[cell] |= before
+        for clause in self.clauses:
+            bounds = None if clause is None else axis.range_of(clause)
+            if clause is None or bounds is None:
+                continue
+            span = Span(axis.cuts, bounds[0], bounds[1])
+            bit = 1 << clause.slot
+            starts[span.first] |= bit
+            ends[span.last + 1] |= bit
+            if not span.is_first_whole:
+                doubts[span.first] |= bit
+            if not span.is_last_whole:
+                doubts[span.last] |= bit
         after = 0
-        for cell in reversed(range(cells)):
-            row[cell] |= after
-            after |= starts[cell]
-        row[_ABSENT] = before | ends[cells]
-        self.rows[number] = row
+        for cell in range(cells):
+            after |= ends[cell]
+            fails[cell] |= after
+        fails[_ABSENT] = after | ends[cells]
+        before = 0
+        for cell in range(cells - 1, -1, -1):
+            fails[cell] |= before
+            before |= starts[cell]
+        self.fails[number], self.doubts[number] = fails, doubts
+
+    def collect(self, view: View, cells: list[int], many: list[tuple[int, set[int]]]) -> None:
+        failed: Bits = 0
+        doubtful: Bits = self.unsure
+        for number, cell in enumerate(cells):
+            failed |= self.fails[number][cell]
+            doubtful |= self.doubts[number][cell]
+        for number, places in many:
+            failed |= _fail_everywhere(self.fails[number], places)
+        left: Bits = self.used & ~failed
+        if not left:
+            return
+        for slot in bits(left & ~doubtful):
+            view.found.append(self.clauses[slot].key)  # type: ignore[union-attr]
+        for slot in bits(left & doubtful):
+            view.work += 1
+            if view.work > view.limit:
+                return
+            view.check(self.clauses[slot])  # type: ignore[arg-type]
 
 
-def _empty_row(axis: Axis) -> list[int]:
+def _empty_row(axis: Axis) -> list[Bits]:
     return [0] * (len(axis.cuts) + 3)
+
+
+def _fail_everywhere(row: list[Bits], places: set[int]) -> Bits:
+    failed: Bits = -1
+    for place in places:
+        failed &= row[place]
+    return failed
+
+
+def bits(mask: Bits) -> list[int]:
+    """The numbers of the bits set in `mask`."""
+    found: list[int] = []
+    if mask.bit_count() > _MANY_BITS:
+        text: str = bin(mask)
+        end = len(text) - 1
+        at = text.rfind("1")
+        while at > 1:
+            found.append(end - at)
+            at = text.rfind("1", 0, at)
+        return found
+    while mask:
+        rest: Bits = mask & (mask - 1)
+        found.append((mask ^ rest).bit_length() - 1)
+        mask = rest
+    return found
 
 
 class Grid:
@@ -163,20 +247,19 @@ class Grid:
 
     def takes(self, clause: Clause) -> bool:
         """Whether `clause` fits in without more than MAX_AXES axes."""
-        missing = sum(1 for axis in _axes_of(clause) if axis not in self._numbers)
+        missing = 0
+        for axis in _axes_of(clause):
+            missing += axis not in self._numbers
         return not missing or len(self._axes) + missing <= MAX_AXES
 
     def add(self, clause: Clause) -> None:
         self.size += 1
-        self._block_with_room().add(clause)
-        block = clause.block
-        assert block is not None
+        block = self._block_with_room()
+        block.add(clause)
         for name, is_text in _axes_of(clause):
             number = self._number(name, is_text)
             axis = self._axes[number]
-            span = axis.span(clause)
-            assert span is not None
-            block.flip(number, clause, span)
+            block.flip_range(number, clause, _span(axis, clause))
             axis.ranges_seen += 1
             if axis.ranges_seen in _CUT_AT:
                 self._cut(number)
@@ -184,35 +267,27 @@ class Grid:
     def remove(self, clause: Clause) -> None:
         block = clause.block
         assert block is not None
-        for name in _axes_of(clause):
-            number = self._numbers[name]
-            span = self._axes[number].span(clause)
-            assert span is not None
-            block.flip(number, clause, span)
+        for key in _axes_of(clause):
+            number = self._numbers[key]
+            span = _span(self._axes[number], clause)
+            block.flip_range(number, clause, span)
+            block.forget_doubts(number, clause, span)
         block.remove(clause)
         self.size -= 1
         if not block.used:
             self._blocks.remove(block)
 
     def collect(self, view: View) -> None:
-        """Let `view` check the clauses that no axis rules out."""
+        """Note what matches in `view`."""
         cells = [axis.cell(view) for axis in self._axes]
-        many = self._many(view) if view.many else []
+        many: list[tuple[int, set[int]]] = []
+        if view.many:
+            many = self._many(view)
         for block in self._blocks:
             view.work += 1
             if view.work > view.limit:
                 return
-            failed = 0
-            for row, cell in zip(block.rows, cells, strict=True):
-                failed |= row[cell]
-            for number, places in many:
-                failed |= _fail_everywhere(block.rows[number], places)
-            left = block.used & ~failed
-            while left and view.work <= view.limit:
-                bit = left & -left
-                left ^= bit
-                view.work += 1
-                view.check(block.clauses[bit.bit_length() - 1])  # type: ignore[arg-type]
+            block.collect(view, cells, many)
 
     def _many(self, view: View) -> list[tuple[int, set[int]]]:
         """Axes whose path selects several texts: a clause fails there if it fails for all."""
@@ -224,7 +299,7 @@ class Grid:
 
     def _block_with_room(self) -> Block:
         for block in reversed(self._blocks):
-            if block.has_room:
+            if block.has_room():
                 return block
         self._blocks.append(Block(self._axes))
         return self._blocks[-1]
@@ -232,10 +307,13 @@ class Grid:
     def _number(self, name: str, is_text: bool) -> int:
         number = self._numbers.get((name, is_text))
         if number is None:
-            number = self._numbers[name, is_text] = len(self._axes)
-            self._axes.append(Axis(name, is_text=is_text))
+            number = len(self._axes)
+            self._numbers[name, is_text] = number
+            axis = Axis(name, is_text)
+            self._axes.append(axis)
             for block in self._blocks:
-                block.rows.append(_empty_row(self._axes[number]))
+                block.fails.append(_empty_row(axis))
+                block.doubts.append(_empty_row(axis))
         return number
 
     def _cut(self, number: int) -> None:
@@ -245,15 +323,12 @@ class Grid:
             block.rebuild(number, axis)
 
 
-def _axes_of(clause: Clause) -> Iterator[tuple[str, bool]]:
-    for name, _, _ in clause.number_ranges:
-        yield name, False
-    for name, _, _ in clause.text_ranges:
-        yield name, True
+def _axes_of(clause: Clause) -> list[tuple[str, bool]]:
+    numbers = [(name, False) for name, _, _ in clause.number_ranges]
+    return numbers + [(name, True) for name, _, _ in clause.text_ranges]
 
 
-def _fail_everywhere(row: list[int], places: set[int]) -> int:
-    failed = -1
-    for place in places:
-        failed &= row[place]
-    return failed
+def _span(axis: Axis, clause: Clause) -> Span:
+    bounds = axis.range_of(clause)
+    assert bounds is not None
+    return Span(axis.cuts, bounds[0], bounds[1])

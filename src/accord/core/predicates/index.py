@@ -18,7 +18,7 @@ from accord.core.model.channels import ChannelMap, problem_with_filter
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
-from accord.core.predicates.clause import Clause, View
+from accord.core.predicates.clause import Clause, NameBits, View
 from accord.core.predicates.partition import Partition, remove
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.terms import to_terms
@@ -63,6 +63,7 @@ class Index:
         self._entries: dict[Hashable, _Entry] = {}
         self._groups: ChannelMap[dict[int, _Group]] = ChannelMap()
         self._selected: dict[str, list[_Group]] = {}
+        self._name_bits = NameBits()
         self._with_paths = 0
 
     def __len__(self) -> int:
@@ -81,7 +82,7 @@ class Index:
             raise ValueError(problem)
         terms = to_terms(predicate.tree)
         group = self._group(channel, importance)
-        clauses = [Clause(key, term, is_only=len(terms) == 1) for term in terms]
+        clauses = [Clause(key, term, self._name_bits, is_only=len(terms) == 1) for term in terms]
         self._entries[key] = _Entry(group, clauses)
         group.size += 1
         self._with_paths += any(term.paths for term in terms)
@@ -114,6 +115,7 @@ class Index:
         view = View(
             values,
             document,
+            self._name_bits,
             has_paths=self._with_paths > 0,
             limit=math.inf if limit is None else limit,
         )

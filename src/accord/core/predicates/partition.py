@@ -5,17 +5,26 @@ equality goes to a sub-partition that only events with this value reach; one wit
 ask for many different attributes, to one that only events with this attribute reach; all others
 into a grid. Of several choices a clause takes the smallest sub-partition. Sub-partitions divide in
 the same way by what is left, so the depth is bounded by a clause's conditions.
+
+Even a short list is not gone through: `_needs` holds, in lanes of 64 bits, the names that each
+clause needs, and one addition over all lanes tells which need none that the event lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
-from typing import Final
+from collections.abc import Collection, Hashable, Iterable
+from typing import Any, Final
 
-from accord.core.predicates.clause import Clause, View
-from accord.core.predicates.grid import MAX_AXES, Grid
+from accord.core.predicates.clause import Bits, Clause, View
+from accord.core.predicates.grid import MAX_AXES, Grid, bits
 
 LISTED: Final = 32
+_FEW: Final = 2
+_LANE: Final = 64
+_ONES: Final[list[Any]] = [sum(1 << _LANE * lane for lane in range(n)) for n in range(LISTED + 1)]
+# Adding this to a lane of 63 bits sets the 64th unless the lane is 0.
+_ALMOST: Final[list[Any]] = [ones * ((1 << _LANE - 1) - 1) for ones in _ONES]
+_TOPS: Final[list[Any]] = [ones << _LANE - 1 for ones in _ONES]
 
 
 class Partition:
@@ -28,6 +37,7 @@ class Partition:
         "_grid",
         "_is_divided",
         "_names_vary",
+        "_needs",
         "_origin",
         "_parent",
         "_settled",
@@ -46,6 +56,7 @@ class Partition:
         if parent is not None and origin is not None:
             self._settled = parent._settled | {origin[0]}
         self._clauses: list[Clause] = []
+        self._needs: Bits = 0
         self._is_divided = False
         self._names_vary = False
         self._by_value: dict[str, dict[Hashable, Partition]] = {}
@@ -63,11 +74,11 @@ class Partition:
 
     def collect(self, view: View) -> None:
         """Let `view` check all clauses that it may match."""
-        view.work += 1 + len(self._clauses)
+        view.work += 1
         if view.work > view.limit:
             return
-        for clause in self._clauses:
-            view.check(clause)
+        if self._clauses:
+            self._collect_listed(view)
         if not self._is_divided:
             return
         if self._by_value:
@@ -78,6 +89,21 @@ class Partition:
                     child.collect(view)
         if self._grid is not None:
             self._grid.collect(view)
+
+    def _collect_listed(self, view: View) -> None:
+        count = len(self._clauses)
+        slots: Iterable[int] = range(count)
+        if _FEW < count <= LISTED:
+            lacking: Bits = self._needs & view.absent * _ONES[count]
+            ruled_out: Bits = (lacking + _ALMOST[count]) & _TOPS[count]
+            if ruled_out == _TOPS[count]:
+                return
+            slots = [bit // _LANE for bit in bits(ruled_out ^ _TOPS[count])]
+        for slot in slots:
+            view.work += 1
+            if view.work > view.limit:
+                return
+            view.check(self._clauses[slot])
 
     def _collect_by_value(self, view: View) -> None:
         for name in _shorter(self._by_value, view.keys):
@@ -94,10 +120,12 @@ class Partition:
         clause.partition = self
         clause.slot = len(self._clauses)
         self._clauses.append(clause)
+        if clause.slot < LISTED:
+            self._needs |= clause.needs << (_LANE * clause.slot)
 
     def _divide(self) -> None:
         self._is_divided = True
-        listed, self._clauses = self._clauses, []
+        listed, self._clauses, self._needs = self._clauses, [], 0
         names = {name for clause in listed for name in clause.names}
         self._names_vary = len(names - self._settled) > MAX_AXES
         for clause in listed:
@@ -140,10 +168,10 @@ class Partition:
             assert self._grid is not None
             self._grid.remove(clause)
         else:
-            last = self._clauses.pop()
-            if last is not clause:
-                self._clauses[clause.slot] = last
-                last.slot = clause.slot
+            listed, self._clauses, self._needs = self._clauses, [], 0
+            for other in listed:
+                if other is not clause:
+                    self._list(other)
         clause.partition = None
 
     def _drop(self, child: Partition) -> None:
