@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from accord.core.predicates.grid import Block
     from accord.core.predicates.partition import Partition
 
+_LARGE: Final = 2**53
+
 PATH: Final = "\0"  # no attribute's name contains it
 
 # 1 == True in Python: as keys of a table, booleans need names of their own.
@@ -82,7 +84,8 @@ class NameBits:
 class View:
     """One event prepared for matching, and what has been found to match it.
 
-    `absent` has a bit for each name that the event lacks, see `NameBits`. `work` counts the clauses
+    `absent` has a bit for each name that the event lacks, see `NameBits`; `has_large` says that it
+    has an integer which no float can hold. `work` counts the clauses
     and blocks looked at; past `limit` no more are.
     """
 
@@ -91,6 +94,7 @@ class View:
         "absent",
         "document",
         "found",
+        "has_large",
         "keys",
         "limit",
         "many",
@@ -119,11 +123,16 @@ class View:
         self.strings: dict[str, str] = {}
         self.keys: Mapping[str, Hashable] = values
         self.many: dict[str, tuple[str, ...]] = {}
+        self.has_large = False
         has_booleans = False
         for name, value in values.items():
             kind = type(value)
-            if kind is int or kind is float:
+            if kind is float:
                 self.numbers[name] = value
+            elif kind is int:
+                self.numbers[name] = value
+                if not -_LARGE < value < _LARGE:  # type: ignore[operator]
+                    self.has_large = True
             elif kind is str:
                 self.strings[name] = value  # type: ignore[assignment]
             elif kind is bool:
@@ -160,9 +169,9 @@ class Clause:
     """One term of the predicate registered under `key`.
 
     `points` are its equalities and `names` the attributes it can't match without: what partitions
-    divide clauses by, and `needs` are the bits of those names. `number_ranges` and `text_ranges` are what a grid decides by; `is_decided`
-    says whether nothing is left to check then.
-    `partition`, `block` and `slot` say where the clause is kept, and belong to those who keep it.
+    divide clauses by; `needs` are the bits of those names. `number_ranges` and `text_ranges` are
+    what a grid decides by; `is_decided` says whether nothing is left to check then. `partition`,
+    `block` and `slot` say where the clause is kept, and belong to those who keep it.
     """
 
     __slots__ = (

@@ -1,14 +1,16 @@
 """Many clauses at once, by bits: which of them does an event match?
 
 A block numbers its clauses, and an axis cuts the values of one attribute into cells. For each cell
-a block keeps two integers: bit n of the first is set if clause n fails for every value in the cell,
-bit n of the second if it may fail for some, because one of its bounds lies inside. The attribute's
-absence has such a pair too. Their unions over all axes, one lookup and two ORs for each, tell for
-up to `BLOCK` clauses which fail and which are in doubt; only the doubtful ones are checked one by
-one.
+a block keeps two rows of bits: bit n of the first is set if clause n fails for every value in the
+cell, bit n of the second if it may fail for some, because one of its bounds lies inside. The union
+of one pair per axis tells of thousands of clauses which fail and which are in doubt; only the
+doubtful ones are checked one by one.
 
-Cells are cut at the bounds of the clauses themselves, and cut anew when these have become eight
-times as many, until there are enough of them to know. Clauses come and go one at a time.
+What an event costs is mostly access to memory, so cuts and rows lie in one array each. All cuts are
+searched in one call: as complex numbers, whose order is by axis first and by value then.
+
+Cells are cut at the bounds of the clauses themselves, and cut anew whenever a block has become
+eight times as large. Clauses are taken in by `BATCH`: until then they wait in a list.
 """
 
 from __future__ import annotations
@@ -17,206 +19,214 @@ import math
 from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accord.core.predicates.clause import PATH, Bits, Clause, View
 from accord.core.predicates.xpath import xpath_number
 
-BLOCK: Final = 2_048
-CELLS: Final = 64
+BATCH: Final = 8  # clauses, so that each batch is one byte of every row
+MAX_BLOCK: Final = 32_768
 MAX_AXES: Final = 32
-_CUT_AT: Final = (8, 64, 512, 4_096)  # numbers of ranges at which the cells of an axis are cut anew
+CELLS: Final = 64
+_ROWS: Final = CELLS + 3
+_ABSENT: Final = CELLS + 1  # the row for events without the attribute
+_UNDECIDED: Final = CELLS + 2  # the row for values that can't be placed in a single cell
+_LARGE: Final = 2**53  # beyond, floats can't hold all integers
+_NONE: Final = -1
+_CUT_AGAIN_AT: Final = (64, 512, 4_096)
 _MANY_BITS: Final = 12
 
 Bound = Any  # a number on an axis of numbers, a string on an axis of texts
-
-# A row is one integer per cell, then these two:
-_ABSENT: Final = -2
-_UNDECIDED: Final = -1  # always 0
-
-
-class Span:
-    """The cells in which a clause may match: all from `first` to `last`, the ends maybe in part."""
-
-    __slots__ = ("first", "is_first_whole", "is_last_whole", "last")
-
-    def __init__(self, cuts: list[Bound], low: Bound, high: Bound | None) -> None:
-        self.first = bisect_right(cuts, low)
-        self.is_first_whole = cuts[self.first - 1] == low if self.first else _is_lowest(low)
-        is_open = high is None or high == math.inf
-        self.last = len(cuts) if is_open else bisect_left(cuts, high)
-        self.is_last_whole = is_open or (self.last < len(cuts) and cuts[self.last] == high)
-
-
-def _is_lowest(bound: Bound) -> bool:
-    return bound in (-math.inf, "")
+AxisKey = tuple[str, bool]  # a name, and whether its values are texts
 
 
 class Axis:
     """One attribute's values, numbers or texts, cut into cells at `cuts`."""
 
-    __slots__ = ("cuts", "is_path", "is_text", "name", "ranges_seen")
+    __slots__ = ("cuts", "is_plain", "is_text", "name")
 
-    def __init__(self, name: str, is_text: bool) -> None:
-        self.name = name
-        self.is_text = is_text
-        self.is_path = name.startswith(PATH)
-        self.cuts: list[Bound] = []
-        self.ranges_seen = 0
+    def __init__(self, key: AxisKey, bounds: list[Bound]) -> None:
+        self.name, self.is_text = key
+        self.is_plain = not self.is_text and not self.name.startswith(PATH)
+        ordered = sorted(bound for bound in bounds if not _is_endless(bound))
+        step = max(1, -(-len(ordered) // CELLS))
+        chosen = ordered[step // 2 :: step]
+        self.cuts: list[Bound] = sorted(set(chosen if self.is_text else map(float, chosen)))
 
-    def cell(self, view: View) -> int:
-        """Where in a row the event's value is found."""
-        if not self.is_text and not self.is_path:
+    def row(self, view: View) -> int:
+        """Which row tells about the event's value."""
+        if self.is_plain:
             number = view.numbers.get(self.name)
             return _ABSENT if number is None else bisect_right(self.cuts, number)
         text = view.strings.get(self.name)
         if text is None:
             return _UNDECIDED if self.name in view.many else _ABSENT
-        return self._cell_of(text)
-
-    def cells_of_many(self, view: View) -> set[int]:
-        return {self._cell_of(text) for text in view.many[self.name]}
-
-    def _cell_of(self, text: str) -> int:
         if self.is_text:
             return bisect_right(self.cuts, text)
         number = xpath_number(text)
         return _ABSENT if math.isnan(number) else bisect_right(self.cuts, number)
 
-    def range_of(self, clause: Clause) -> tuple[Bound, Bound | None] | None:
-        """The bounds of `clause` on this axis, if it has any."""
-        for name, low, high in clause.text_ranges if self.is_text else clause.number_ranges:
-            if name == self.name:
-                return low, high
-        return None
-
-    def cut(self, clauses: list[Clause]) -> None:
-        """Cut the cells anew, with about as many bounds of `clauses` in each."""
-        ends = [bound for clause in clauses for bound in self.range_of(clause) or ()]
-        bounds = sorted(bound for bound in ends if bound is not None and not _is_endless(bound))
-        step = max(1, len(bounds) // CELLS)
-        self.cuts = sorted(set(bounds[step // 2 :: step]))
+    def span(self, low: Bound, high: Bound | None) -> tuple[int, int, int, int]:
+        """The first and last cell of a range, and those of them that lie in it only in part."""
+        first = bisect_right(self.cuts, low)
+        is_whole = self.cuts[first - 1] == low if first else _is_endless(low)
+        if _is_endless(high):
+            return first, len(self.cuts), _NONE if is_whole else first, _NONE
+        last = bisect_left(self.cuts, high)
+        is_last_whole = last < len(self.cuts) and self.cuts[last] == high
+        return first, last, _NONE if is_whole else first, _NONE if is_last_whole else last
 
 
-def _is_endless(bound: Bound) -> bool:
-    return _is_lowest(bound) or bool(bound == math.inf)
+def _is_endless(bound: Bound | None) -> bool:
+    return bound in (None, -math.inf, math.inf, "")
 
 
 class Block:
-    """Up to BLOCK clauses, and for each axis the rows of bits that say where they fail or may."""
+    """Clauses by number, and the rows of bits that say where they fail or may fail."""
 
-    __slots__ = ("clauses", "doubts", "fails", "free", "unsure", "used")
+    __slots__ = (
+        "_axes",
+        "_cuts",
+        "_keys",
+        "_names",
+        "_numbers",
+        "_others",
+        "_steps",
+        "_table",
+        "clauses",
+        "unsure",
+        "used",
+    )
 
-    def __init__(self, axes: list[Axis]) -> None:
+    def __init__(self, clauses: list[Clause], words: int) -> None:
+        """Take `clauses`, in whole batches, with room for 64 clauses a word."""
+        bounds: dict[AxisKey, list[Bound]] = {}
+        for clause in clauses:
+            for key, low, high in ranges_of(clause):
+                bounds.setdefault(key, []).extend((low, high))
+        self._axes = [Axis(key, ends) for key, ends in bounds.items()]
+        self._numbers = {key: number for number, key in enumerate(bounds)}
+        self._others = [(n, axis) for n, axis in enumerate(self._axes) if not axis.is_plain]
+        self._lay_out_cuts()
         self.clauses: list[Clause | None] = []
-        self.free: list[int] = []
         self.used: Bits = 0
-        self.unsure: Bits = 0  # clauses that axes alone can't decide
-        self.fails: list[list[Bits]] = [_empty_row(axis) for axis in axes]
-        self.doubts: list[list[Bits]] = [_empty_row(axis) for axis in axes]
+        self.unsure: Bits = 0  # those that axes alone can't decide
+        self._table: NDArray[np.uint64] = np.zeros((len(bounds) * _ROWS, 2, words), np.uint64)
+        self.take(clauses)
 
-    def has_room(self) -> bool:
-        return len(self.free) > 0 or len(self.clauses) < BLOCK
+    def _lay_out_cuts(self) -> None:
+        """All cuts in one order; beyond them, infinity, which stands for absence as a key."""
+        count = len(self._axes)
+        cuts = np.full((count, CELLS + 1), math.inf, np.complex128)
+        cuts.imag = math.inf
+        cuts.real = np.arange(count)[:, np.newaxis]
+        for number, axis in enumerate(self._axes):
+            if axis.is_plain:
+                cuts.imag[number, : len(axis.cuts)] = axis.cuts
+        self._cuts = cuts.ravel()
+        self._keys = np.arange(count).astype(np.complex128)
+        # From places among the cuts to rows: each axis has CELLS + 1 of the former.
+        self._steps = np.arange(count) * (_ROWS - CELLS - 1)
+        self._names = [axis.name if axis.is_plain else "" for axis in self._axes]
 
-    def add(self, clause: Clause) -> None:
-        if self.free:
-            clause.slot = self.free.pop()
-            self.clauses[clause.slot] = clause
-        else:
-            clause.slot = len(self.clauses)
-            self.clauses.append(clause)
-        clause.block = self
-        self._flip(clause)
+    @property
+    def is_full(self) -> bool:
+        return bool(len(self.clauses) == 64 * self._table.shape[2])
+
+    @property
+    def live(self) -> int:
+        return int(self.used.bit_count())
+
+    def knows(self, clause: Clause) -> bool:
+        """Whether there is an axis for each of its ranges."""
+        return all(key in self._numbers for key, _, _ in ranges_of(clause))
+
+    def grow(self) -> None:
+        self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
+
+    def take(self, clauses: list[Clause]) -> None:
+        """Add whole batches of clauses, for which there are axes and room."""
+        start = len(self.clauses)
+        for slot, clause in enumerate(clauses, start):
+            clause.slot, clause.block = slot, self
+            self.used |= 1 << slot
+            if not clause.is_decided:
+                self.unsure |= 1 << slot
+        self.clauses += clauses
+        if self._axes:
+            end = start + len(clauses)
+            self._table.view(np.uint8)[:, :, start // 8 : -(-end // 8)] = self._columns(clauses)
+
+    def _columns(self, clauses: list[Clause]) -> NDArray[np.uint8]:
+        """The bits of `clauses` in all rows."""
+        shape = (len(self._axes), 1, len(clauses))
+        first, last = np.zeros(shape, np.int16), np.full(shape, CELLS, np.int16)
+        doubt, other = np.full(shape, _NONE, np.int16), np.full(shape, _NONE, np.int16)
+        has_range = np.zeros((len(self._axes), len(clauses)), np.bool_)
+        for column, clause in enumerate(clauses):
+            for key, low, high in ranges_of(clause):
+                number = self._numbers[key]
+                at = number, 0, column
+                first[at], last[at], doubt[at], other[at] = self._axes[number].span(low, high)
+                has_range[number, column] = True
+        cells = np.arange(_ROWS, dtype=np.int16)[:, np.newaxis]
+        bits = np.empty((len(self._axes), _ROWS, 2, len(clauses)), np.bool_)
+        bits[:, :, 0] = (cells < first) | (cells > last)
+        bits[:, :, 1] = (cells == doubt) | (cells == other)
+        bits[:, _ABSENT, 0] = has_range
+        bits[:, _UNDECIDED, 0] = False
+        bits[:, _UNDECIDED, 1] = has_range
+        packed = np.packbits(bits, axis=-1, bitorder="little")
+        return packed.reshape(len(self._axes) * _ROWS, 2, -1)
 
     def remove(self, clause: Clause) -> None:
-        self._flip(clause)
         self.clauses[clause.slot] = None
-        self.free.append(clause.slot)
+        self.used ^= 1 << clause.slot
+        self.unsure &= self.used
         clause.block = None
 
-    def _flip(self, clause: Clause) -> None:
-        bit: Bits = 1 << clause.slot
-        self.used ^= bit
-        if not clause.is_decided:
-            self.unsure ^= bit
-
-    def flip_range(self, number: int, clause: Clause, span: Span) -> None:
-        """Set the bits of `clause` on one axis, or clear them again."""
-        bit: Bits = 1 << clause.slot
-        fails, doubts = self.fails[number], self.doubts[number]
-        for cell in range(span.first):
-            fails[cell] ^= bit
-        for cell in range(span.last + 1, len(fails) - 1):
-            fails[cell] ^= bit
-        if not span.is_first_whole:
-            doubts[span.first] |= bit
-        if not span.is_last_whole:
-            doubts[span.last] |= bit
-
-    def forget_doubts(self, number: int, clause: Clause, span: Span) -> None:
-        keep: Bits = ~(1 << clause.slot)
-        doubts = self.doubts[number]
-        doubts[span.first] &= keep
-        doubts[span.last] &= keep
-
-    def rebuild(self, number: int, axis: Axis) -> None:
-        """Fill the rows of a newly cut axis, all clauses at once so that each costs little."""
-        fails, doubts = _empty_row(axis), _empty_row(axis)
-        cells = len(axis.cuts) + 1
-        starts, ends = [0] * (cells + 1), [0] * (cells + 1)
-        for clause in self.clauses:
-            bounds = None if clause is None else axis.range_of(clause)
-            if clause is None or bounds is None:
-                continue
-            span = Span(axis.cuts, bounds[0], bounds[1])
-            bit = 1 << clause.slot
-            starts[span.first] |= bit
-            ends[span.last + 1] |= bit
-            if not span.is_first_whole:
-                doubts[span.first] |= bit
-            if not span.is_last_whole:
-                doubts[span.last] |= bit
-        after = 0
-        for cell in range(cells):
-            after |= ends[cell]
-            fails[cell] |= after
-        fails[_ABSENT] = after | ends[cells]
-        before = 0
-        for cell in range(cells - 1, -1, -1):
-            fails[cell] |= before
-            before |= starts[cell]
-        self.fails[number], self.doubts[number] = fails, doubts
-
-    def collect(self, view: View, cells: list[int], many: list[tuple[int, set[int]]]) -> None:
+    def collect(self, view: View) -> None:
+        """Note what matches in `view`."""
         failed: Bits = 0
         doubtful: Bits = self.unsure
-        for number, cell in enumerate(cells):
-            failed |= self.fails[number][cell]
-            doubtful |= self.doubts[number][cell]
-        for number, places in many:
-            failed |= _fail_everywhere(self.fails[number], places)
+        if self._axes:
+            fails, doubts = np.bitwise_or.reduce(self._table.take(self._rows(view), 0), 0)
+            failed = int.from_bytes(fails.tobytes(), "little")
+            doubtful |= int.from_bytes(doubts.tobytes(), "little")
         left: Bits = self.used & ~failed
         if not left:
             return
-        for slot in bits(left & ~doubtful):
+        for slot in numbers_of(left & ~doubtful):
             view.found.append(self.clauses[slot].key)  # type: ignore[union-attr]
-        for slot in bits(left & doubtful):
+        for slot in numbers_of(left & doubtful):
             view.work += 1
             if view.work > view.limit:
                 return
             view.check(self.clauses[slot])  # type: ignore[arg-type]
 
+    def _rows(self, view: View) -> NDArray[np.int64]:
+        """For each axis, the row that tells about the event's value."""
+        get = view.numbers.get
+        keys = self._keys.copy()
+        keys.imag = [get(name, math.inf) for name in self._names]
+        rows = self._cuts.searchsorted(keys, "right")
+        rows += self._steps
+        for number, axis in self._others:
+            rows[number] = number * _ROWS + axis.row(view)
+        if view.has_large:
+            for number, axis in enumerate(self._axes):
+                if abs(get(axis.name, 0)) > _LARGE:
+                    rows[number] = number * _ROWS + axis.row(view)
+        return rows
 
-def _empty_row(axis: Axis) -> list[Bits]:
-    return [0] * (len(axis.cuts) + 3)
+
+def ranges_of(clause: Clause) -> list[tuple[AxisKey, Bound, Bound | None]]:
+    numbers = [((name, False), low, high) for name, low, high in clause.number_ranges]
+    return numbers + [((name, True), low, high) for name, low, high in clause.text_ranges]
 
 
-def _fail_everywhere(row: list[Bits], places: set[int]) -> Bits:
-    failed: Bits = -1
-    for place in places:
-        failed &= row[place]
-    return failed
-
-
-def bits(mask: Bits) -> list[int]:
+def numbers_of(mask: Bits) -> list[int]:
     """The numbers of the bits set in `mask`."""
     found: list[int] = []
     if mask.bit_count() > _MANY_BITS:
@@ -235,100 +245,73 @@ def bits(mask: Bits) -> list[int]:
 
 
 class Grid:
-    """Clauses in blocks, over the axes of all their ranges."""
+    """Clauses in blocks, and those that wait to be taken into one."""
 
-    __slots__ = ("_axes", "_blocks", "_numbers", "size")
+    __slots__ = ("_axes", "_blocks", "_waiting", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        self._axes: list[Axis] = []
-        self._numbers: dict[tuple[str, bool], int] = {}
+        self._axes: set[AxisKey] = set()
         self._blocks: list[Block] = []
+        self._waiting: list[Clause] = []
 
     def takes(self, clause: Clause) -> bool:
         """Whether `clause` fits in without more than MAX_AXES axes."""
-        missing = 0
-        for axis in _axes_of(clause):
-            missing += axis not in self._numbers
-        return not missing or len(self._axes) + missing <= MAX_AXES
+        return len(self._axes.union(key for key, _, _ in ranges_of(clause))) <= MAX_AXES
 
     def add(self, clause: Clause) -> None:
         self.size += 1
-        block = self._block_with_room()
-        block.add(clause)
-        for name, is_text in _axes_of(clause):
-            number = self._number(name, is_text)
-            axis = self._axes[number]
-            block.flip_range(number, clause, _span(axis, clause))
-            axis.ranges_seen += 1
-            if axis.ranges_seen in _CUT_AT:
-                self._cut(number)
+        self._axes.update(key for key, _, _ in ranges_of(clause))
+        self._waiting.append(clause)
+        if len(self._waiting) == BATCH:
+            batch, self._waiting = self._waiting, []
+            self._take(batch)
+
+    def _take(self, batch: list[Clause]) -> None:
+        block = self._blocks[-1] if self._blocks else None
+        if block is None or len(block.clauses) >= MAX_BLOCK:
+            self._blocks.append(Block(batch, 1))
+        elif len(block.clauses) in _CUT_AGAIN_AT or not all(map(block.knows, batch)):
+            self._rebuild(block, batch)
+        else:
+            if block.is_full:
+                block.grow()
+            block.take(batch)
 
     def remove(self, clause: Clause) -> None:
-        block = clause.block
-        assert block is not None
-        for key in _axes_of(clause):
-            number = self._numbers[key]
-            span = _span(self._axes[number], clause)
-            block.flip_range(number, clause, span)
-            block.forget_doubts(number, clause, span)
-        block.remove(clause)
         self.size -= 1
-        if not block.used:
-            self._blocks.remove(block)
+        block = clause.block
+        if block is None:
+            self._waiting.remove(clause)
+            return
+        block.remove(clause)
+        if block.live < len(block.clauses) // 2:
+            self._rebuild(block, [])
+
+    def _rebuild(self, block: Block, batch: list[Clause]) -> None:
+        """Cut the cells of `block` anew, with `batch` and without the clauses it lost."""
+        clauses = [clause for clause in block.clauses if clause is not None] + batch
+        left_over = len(clauses) % BATCH
+        place = self._blocks.index(block)
+        kept = clauses[: len(clauses) - left_over]
+        words = 1
+        while 64 * words < len(kept):
+            words *= 2
+        self._blocks[place : place + 1] = [Block(kept, words)] if kept else []
+        for clause in clauses[len(kept) :]:
+            clause.block = None
+            self.size -= 1
+            self.add(clause)
 
     def collect(self, view: View) -> None:
         """Note what matches in `view`."""
-        cells = [axis.cell(view) for axis in self._axes]
-        many: list[tuple[int, set[int]]] = []
-        if view.many:
-            many = self._many(view)
+        for clause in self._waiting:
+            view.work += 1
+            if view.work > view.limit:
+                return
+            view.check(clause)
         for block in self._blocks:
             view.work += 1
             if view.work > view.limit:
                 return
-            block.collect(view, cells, many)
-
-    def _many(self, view: View) -> list[tuple[int, set[int]]]:
-        """Axes whose path selects several texts: a clause fails there if it fails for all."""
-        return [
-            (number, axis.cells_of_many(view))
-            for number, axis in enumerate(self._axes)
-            if axis.name in view.many
-        ]
-
-    def _block_with_room(self) -> Block:
-        for block in reversed(self._blocks):
-            if block.has_room():
-                return block
-        self._blocks.append(Block(self._axes))
-        return self._blocks[-1]
-
-    def _number(self, name: str, is_text: bool) -> int:
-        number = self._numbers.get((name, is_text))
-        if number is None:
-            number = len(self._axes)
-            self._numbers[name, is_text] = number
-            axis = Axis(name, is_text)
-            self._axes.append(axis)
-            for block in self._blocks:
-                block.fails.append(_empty_row(axis))
-                block.doubts.append(_empty_row(axis))
-        return number
-
-    def _cut(self, number: int) -> None:
-        axis = self._axes[number]
-        axis.cut([clause for block in self._blocks for clause in block.clauses if clause])
-        for block in self._blocks:
-            block.rebuild(number, axis)
-
-
-def _axes_of(clause: Clause) -> list[tuple[str, bool]]:
-    numbers = [(name, False) for name, _, _ in clause.number_ranges]
-    return numbers + [(name, True) for name, _, _ in clause.text_ranges]
-
-
-def _span(axis: Axis, clause: Clause) -> Span:
-    bounds = axis.range_of(clause)
-    assert bounds is not None
-    return Span(axis.cuts, bounds[0], bounds[1])
+            block.collect(view)

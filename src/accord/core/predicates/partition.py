@@ -16,7 +16,7 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import Any, Final
 
 from accord.core.predicates.clause import Bits, Clause, View
-from accord.core.predicates.grid import MAX_AXES, Grid, bits
+from accord.core.predicates.grid import MAX_AXES, Grid, numbers_of
 
 LISTED: Final = 32
 _FEW: Final = 2
@@ -98,7 +98,7 @@ class Partition:
             ruled_out: Bits = (lacking + _ALMOST[count]) & _TOPS[count]
             if ruled_out == _TOPS[count]:
                 return
-            slots = [bit // _LANE for bit in bits(ruled_out ^ _TOPS[count])]
+            slots = [bit // _LANE for bit in numbers_of(ruled_out ^ _TOPS[count])]
         for slot in slots:
             view.work += 1
             if view.work > view.limit:
@@ -122,6 +122,10 @@ class Partition:
         self._clauses.append(clause)
         if clause.slot < LISTED:
             self._needs |= clause.needs << (_LANE * clause.slot)
+
+    def _lists(self, clause: Clause) -> bool:
+        slot = clause.slot
+        return 0 <= slot < len(self._clauses) and self._clauses[slot] is clause
 
     def _divide(self) -> None:
         self._is_divided = True
@@ -164,8 +168,7 @@ class Partition:
 
     def _forget(self, clause: Clause) -> None:
         """Take `clause` out of the list or grid that it stands in."""
-        if clause.block is not None:
-            assert self._grid is not None
+        if self._grid is not None and not self._lists(clause):
             self._grid.remove(clause)
         else:
             listed, self._clauses, self._needs = self._clauses, [], 0

@@ -9,13 +9,15 @@ A predicate whose disjunctions would multiply beyond `MAX_TERMS` keeps them in `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from accord.core.model.values import Kind
 from accord.core.predicates import sets
 from accord.core.predicates.like import split_prefix
-from accord.core.predicates.sets import ValueSet
+from accord.core.predicates.sets import Range, ValueSet
 from accord.core.predicates.tree import (
     And,
     Attribute,
@@ -100,10 +102,13 @@ def _disjunction(node: Or) -> list[Term]:
 
 def _plain_conjunction(items: Iterable[Node]) -> Term | None:
     """Conditions without OR make one term, or none where they contradict each other."""
+    bounds: dict[str, Range] = {}
     merged: dict[str, ValueSet] = {}
     paths: list[PathTest] = []
     rest: list[Node] = []
     for item in items:
+        if isinstance(item, Compare) and _narrow(bounds, item):
+            continue
         if isinstance(item, PathTest):
             paths.append(item)
         elif isinstance(item, Literal):
@@ -115,12 +120,37 @@ def _plain_conjunction(items: Iterable[Node]) -> Term | None:
             name, allowed, is_exact = about
             if not is_exact:
                 rest.append(item)
-            if name in merged:
-                allowed = merged[name] & allowed
-            if allowed.is_empty:
-                return None
-            merged[name] = allowed
+            merged[name] = merged[name] & allowed if name in merged else allowed
+    for name, (low, high) in bounds.items():
+        if high is not None and low >= high:
+            return None
+        allowed = sets.of_kind(Kind.NUMBER, (low, high))
+        merged[name] = merged[name] & allowed if name in merged else allowed
+    if any(allowed.is_empty for allowed in merged.values()):
+        return None
     return Term(merged, tuple(paths), tuple(rest))
+
+
+def _narrow(bounds: dict[str, Range], node: Compare) -> bool:
+    """Take in a comparison with a number, by far the most frequent condition; or return False."""
+    left, right, op = node.left, node.right, node.op
+    if not isinstance(left, Attribute) or not isinstance(right, Literal) or op == "<>":
+        return False
+    value = right.value
+    if type(value) is not int and type(value) is not float:
+        return False
+    low, high = bounds.get(left.name, (-math.inf, None))
+    after = None if op in ("<", ">=") else sets.successor(value)
+    if op in (">", ">=", "="):
+        start = after if op == ">" else value
+        if start is None:
+            return False
+        low = max(low, start)
+    if op in ("<", "<=", "="):
+        end = value if op == "<" else after
+        high = end if high is None else high if end is None else min(high, end)
+    bounds[left.name] = low, high
+    return True
 
 
 def _about_attribute(node: Node) -> tuple[str, ValueSet, bool] | None:
