@@ -3,6 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# The same package with its hot modules compiled, if there is a C compiler: first on the path.
+COMPILED := build/compiled
+COMPILED_READY := $(COMPILED)/.ready
+SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl')
 
 .PHONY: help up test check format bench clean
 .DEFAULT_GOAL := help
@@ -10,11 +15,12 @@ READY := $(VENV)/.ready
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(READY) ## start Accord: for now an interactive predicate session
-	@$(BIN)/accord predicate session
+up: $(COMPILED_READY) ## start Accord: for now an interactive predicate session
+	@PYTHONPATH=$(COMPILED) $(BIN)/accord predicate session
 
-test: $(READY) ## run all tests
+test: $(COMPILED_READY) ## run all tests, and those of the core once more on compiled code
 	$(BIN)/python -m pytest
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core
 
 check: $(READY) ## formatting, lint, types, import direction
 	$(BIN)/ruff format --check .
@@ -26,15 +32,20 @@ format: $(READY) ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## compare with naive evaluation and with peers, as ratios
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
-	$(BIN)/python -m benchmarks
+bench: $(COMPILED_READY) ## compare with naive evaluation and with peers, as ratios
+	$(PIP) install -e '.[bench]'
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m benchmarks
 
 clean: ## remove everything the targets made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[pipeline,dev]'
+	$(PIP) install --upgrade pip
+	$(PIP) install -e '.[pipeline,dev]'
+	touch $@
+
+$(COMPILED_READY): $(READY) setup.py $(SOURCES)
+	rm -rf $(COMPILED)
+	$(PIP) install --no-deps --no-build-isolation --target $(COMPILED) .
 	touch $@

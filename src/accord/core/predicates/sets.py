@@ -214,15 +214,18 @@ def successor(value: Value) -> Bound | None:
     return _next_number(value)
 
 
-def _next_number(value: float) -> float | None:
-    """The next among all 64-bit integers and all floats, compared exactly."""
+def _next_number(value: Any) -> Any | None:
+    """The next among all 64-bit integers and all floats, compared exactly.
+
+    Not declared as float: compiled, that would round a large integer before it is looked at.
+    """
     real = float(value)
     if -_EXACT < real < _EXACT:
         return math.nextafter(real, math.inf)
     if real <= value:
         real = math.nextafter(real, math.inf)
     whole = math.floor(value) + 1
-    candidates = [real] if math.isfinite(real) else []
+    candidates: list[Any] = [real] if math.isfinite(real) else []
     if INTEGER_MIN <= whole <= INTEGER_MAX:
         candidates.append(whole)
     return min(candidates, default=None)
