@@ -86,14 +86,17 @@ class Attribute(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Negative(Node):
-    """Unary minus."""
-
+class _WithOperand(Node):
     operand: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
         return (self.operand,)
+
+
+@dataclass(frozen=True, eq=False)
+class Negative(_WithOperand):
+    """Unary minus."""
 
     def _render(self) -> str:
         return f"-{_operand(self.operand)}"
@@ -128,16 +131,11 @@ class Compare(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class In(Node):
+class In(_WithOperand):
     """Whether `operand` equals one of `values`, in the order of `sort_key`."""
 
-    operand: Node
     values: tuple[Value, ...]
     is_negated: bool = False
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.operand,)
 
     def _render(self) -> str:
         listed = ", ".join(map(render_value, self.values))
@@ -145,16 +143,11 @@ class In(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Like(Node):
+class Like(_WithOperand):
     """`pattern` has `%` and `_` as wildcards, and a backslash before each that is meant itself."""
 
-    operand: Node
     pattern: str
     is_negated: bool = False
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.operand,)
 
     def _render(self) -> str:
         escape = " ESCAPE '\\'" if "\\" in self.pattern else ""
@@ -163,28 +156,26 @@ class Like(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class IsNull(Node):
+class IsNull(_WithOperand):
     """Whether `operand`, a value or a condition, is unknown. Never unknown itself."""
 
-    operand: Node
     is_negated: bool = False
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.operand,)
 
     def _render(self) -> str:
         return f"{_term(self.operand)} IS {'NOT ' * self.is_negated}NULL"
 
 
 @dataclass(frozen=True, eq=False)
-class And(Node):
+class _WithItems(Node):
     items: tuple[Node, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
         return self.items
 
+
+@dataclass(frozen=True, eq=False)
+class And(_WithItems):
     def _render(self) -> str:
         return " AND ".join(
             f"({item})" if isinstance(item, And | Or) else item.text for item in self.items
@@ -192,13 +183,7 @@ class And(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Or(Node):
-    items: tuple[Node, ...]
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.items
-
+class Or(_WithItems):
     def _render(self) -> str:
         return " OR ".join(
             f"({item})" if isinstance(item, Or) else item.text for item in self.items
