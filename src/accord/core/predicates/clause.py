@@ -37,6 +37,7 @@ _FALSE: Final = ("boolean", False)
 # The numbers are integers or floats. Declared as floats, a compiler would round large integers.
 NumberRange = tuple[str, Any, Any]
 TextRange = tuple[str, str, str | None]
+AxisKey = tuple[str, bool]  # a name, and whether its values are texts
 Bits = Any  # an int; declared as such, compiled code would keep it in a form of its own
 
 
@@ -169,9 +170,9 @@ class Clause:
     """One term of the predicate registered under `key`.
 
     `points` are its equalities and `names` the attributes it can't match without: what partitions
-    divide clauses by; `needs` are the bits of those names. `number_ranges` and `text_ranges` are
-    what a grid decides by; `is_decided` says whether nothing is left to check then. `partition`,
-    `block` and `slot` say where the clause is kept, and belong to those who keep it.
+    divide clauses by; `needs` are the bits of those names. `ranges` are what a grid decides
+    by; `is_decided` says whether nothing is left to check then. `partition`, `block` and `slot` say
+    where the clause is kept, and belong to those who keep it.
     """
 
     __slots__ = (
@@ -186,11 +187,10 @@ class Clause:
         "key",
         "names",
         "needs",
-        "number_ranges",
         "partition",
         "points",
+        "ranges",
         "slot",
-        "text_ranges",
     )
 
     def __init__(self, key: Hashable, term: Term, name_bits: NameBits, *, is_only: bool) -> None:
@@ -220,8 +220,10 @@ class Clause:
         for test in term.paths:
             _add_path(test, points, numbers, texts)
         self.points = tuple(points)
-        self.number_ranges = tuple(numbers)
-        self.text_ranges = tuple(texts)
+        self.ranges: tuple[tuple[AxisKey, Bound, Bound | None], ...] = (
+            *(((name, False), low, high) for name, low, high in numbers),
+            *(((name, True), low, high) for name, low, high in texts),
+        )
         names = [name for name, allowed in term.sets.items() if not allowed.has_null]
         names += [PATH + test.path for test in term.paths]
         self.names = tuple(dict.fromkeys(map(sys.intern, names)))

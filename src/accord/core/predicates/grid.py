@@ -10,19 +10,20 @@ What an event costs is mostly access to memory, so cuts and rows lie in one arra
 searched in one call: as complex numbers, whose order is by axis first and by value then.
 
 Cells are cut at the bounds of the clauses themselves, and cut anew whenever a block has become
-eight times as large. Clauses are taken in by `BATCH`: until then they wait in a list.
+four times as large. Clauses are taken in by `BATCH`: until then they wait in a list.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Hashable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.core.predicates.clause import PATH, Bits, Clause, View
+from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, View
 from accord.core.predicates.xpath import xpath_number
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
@@ -34,11 +35,10 @@ _ABSENT: Final = CELLS + 1  # the row for events without the attribute
 _UNDECIDED: Final = CELLS + 2  # the row for values that can't be placed in a single cell
 _LARGE: Final = 2**53  # beyond, floats can't hold all integers
 _NONE: Final = -1
-_CUT_AGAIN_AT: Final = (64, 512, 4_096)
+_CUT_AGAIN_AT: Final = (64, 256, 1_024, 4_096)
 _MANY_BITS: Final = 12
 
 Bound = Any  # a number on an axis of numbers, a string on an axis of texts
-AxisKey = tuple[str, bool]  # a name, and whether its values are texts
 
 
 class Axis:
@@ -95,6 +95,7 @@ class Block:
         "_steps",
         "_table",
         "clauses",
+        "keys",
         "unsure",
         "used",
     )
@@ -103,13 +104,14 @@ class Block:
         """Take `clauses`, in whole batches, with room for 64 clauses a word."""
         bounds: dict[AxisKey, list[Bound]] = {}
         for clause in clauses:
-            for key, low, high in ranges_of(clause):
+            for key, low, high in clause.ranges:
                 bounds.setdefault(key, []).extend((low, high))
         self._axes = [Axis(key, ends) for key, ends in bounds.items()]
         self._numbers = {key: number for number, key in enumerate(bounds)}
         self._others = [(n, axis) for n, axis in enumerate(self._axes) if not axis.is_plain]
         self._lay_out_cuts()
         self.clauses: list[Clause | None] = []
+        self.keys: list[Hashable] = []  # theirs, to be had without touching them
         self.used: Bits = 0
         self.unsure: Bits = 0  # those that axes alone can't decide
         self._table: NDArray[np.uint64] = np.zeros((len(bounds) * _ROWS, 2, words), np.uint64)
@@ -140,7 +142,7 @@ class Block:
 
     def knows(self, clause: Clause) -> bool:
         """Whether there is an axis for each of its ranges."""
-        return all(key in self._numbers for key, _, _ in ranges_of(clause))
+        return all(key in self._numbers for key, _, _ in clause.ranges)
 
     def grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
@@ -154,34 +156,36 @@ class Block:
             if not clause.is_decided:
                 self.unsure |= 1 << slot
         self.clauses += clauses
+        self.keys += [clause.key for clause in clauses]
         if self._axes:
             end = start + len(clauses)
             self._table.view(np.uint8)[:, :, start // 8 : -(-end // 8)] = self._columns(clauses)
 
     def _columns(self, clauses: list[Clause]) -> NDArray[np.uint8]:
         """The bits of `clauses` in all rows."""
-        shape = (len(self._axes), 1, len(clauses))
-        first, last = np.zeros(shape, np.int16), np.full(shape, CELLS, np.int16)
-        doubt, other = np.full(shape, _NONE, np.int16), np.full(shape, _NONE, np.int16)
-        has_range = np.zeros((len(self._axes), len(clauses)), np.bool_)
+        count, width = len(self._axes), len(clauses)
+        size = count * width
+        first, last, has_range = [0] * size, [CELLS] * size, [0] * size
+        doubt, other = [_NONE] * size, [_NONE] * size
         for column, clause in enumerate(clauses):
-            for key, low, high in ranges_of(clause):
+            for key, low, high in clause.ranges:
                 number = self._numbers[key]
-                at = number, 0, column
+                at = number * width + column
                 first[at], last[at], doubt[at], other[at] = self._axes[number].span(low, high)
-                has_range[number, column] = True
+                has_range[at] = 1
         cells = np.arange(_ROWS, dtype=np.int16)[:, np.newaxis]
-        bits = np.empty((len(self._axes), _ROWS, 2, len(clauses)), np.bool_)
-        bits[:, :, 0] = (cells < first) | (cells > last)
-        bits[:, :, 1] = (cells == doubt) | (cells == other)
-        bits[:, _ABSENT, 0] = has_range
+        spans = np.array((first, last, doubt, other, has_range), np.int16)
+        spans = spans.reshape(5, count, 1, width)
+        bits = np.empty((count, _ROWS, 2, width), np.bool_)
+        bits[:, :, 0] = (cells < spans[0]) | (cells > spans[1])
+        bits[:, :, 1] = (cells == spans[2]) | (cells == spans[3])
+        bits[:, _ABSENT, 0] = bits[:, _UNDECIDED, 1] = spans[4, :, 0] != 0
         bits[:, _UNDECIDED, 0] = False
-        bits[:, _UNDECIDED, 1] = has_range
         packed = np.packbits(bits, axis=-1, bitorder="little")
-        return packed.reshape(len(self._axes) * _ROWS, 2, -1)
+        return packed.reshape(count * _ROWS, 2, -1)
 
     def remove(self, clause: Clause) -> None:
-        self.clauses[clause.slot] = None
+        self.clauses[clause.slot] = self.keys[clause.slot] = None
         self.used ^= 1 << clause.slot
         self.unsure &= self.used
         clause.block = None
@@ -197,8 +201,8 @@ class Block:
         left: Bits = self.used & ~failed
         if not left:
             return
-        for slot in numbers_of(left & ~doubtful):
-            view.found.append(self.clauses[slot].key)  # type: ignore[union-attr]
+        keys = self.keys
+        view.found += [keys[slot] for slot in numbers_of(left & ~doubtful)]
         for slot in numbers_of(left & doubtful):
             view.work += 1
             if view.work > view.limit:
@@ -221,22 +225,12 @@ class Block:
         return rows
 
 
-def ranges_of(clause: Clause) -> list[tuple[AxisKey, Bound, Bound | None]]:
-    numbers = [((name, False), low, high) for name, low, high in clause.number_ranges]
-    return numbers + [((name, True), low, high) for name, low, high in clause.text_ranges]
-
-
 def numbers_of(mask: Bits) -> list[int]:
     """The numbers of the bits set in `mask`."""
-    found: list[int] = []
     if mask.bit_count() > _MANY_BITS:
-        text: str = bin(mask)
-        end = len(text) - 1
-        at = text.rfind("1")
-        while at > 1:
-            found.append(end - at)
-            at = text.rfind("1", 0, at)
-        return found
+        octets = np.frombuffer(mask.to_bytes(mask.bit_length() // 8 + 1, "little"), np.uint8)
+        return np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()  # type: ignore[no-any-return]
+    found: list[int] = []
     while mask:
         rest: Bits = mask & (mask - 1)
         found.append((mask ^ rest).bit_length() - 1)
@@ -257,11 +251,11 @@ class Grid:
 
     def takes(self, clause: Clause) -> bool:
         """Whether `clause` fits in without more than MAX_AXES axes."""
-        return len(self._axes.union(key for key, _, _ in ranges_of(clause))) <= MAX_AXES
+        return len(self._axes.union(key for key, _, _ in clause.ranges)) <= MAX_AXES
 
     def add(self, clause: Clause) -> None:
         self.size += 1
-        self._axes.update(key for key, _, _ in ranges_of(clause))
+        self._axes.update(key for key, _, _ in clause.ranges)
         self._waiting.append(clause)
         if len(self._waiting) == BATCH:
             batch, self._waiting = self._waiting, []
