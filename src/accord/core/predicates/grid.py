@@ -229,7 +229,7 @@ def numbers_of(mask: Bits) -> list[int]:
     """The numbers of the bits set in `mask`."""
     if mask.bit_count() > _MANY_BITS:
         octets = np.frombuffer(mask.to_bytes(mask.bit_length() // 8 + 1, "little"), np.uint8)
-        return np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()  # type: ignore[no-any-return]
+        return np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
     found: list[int] = []
     while mask:
         rest: Bits = mask & (mask - 1)
