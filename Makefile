@@ -20,7 +20,7 @@ up: $(COMPILED_READY) ## start Accord: for now an interactive predicate session
 
 test: $(COMPILED_READY) ## run all tests, and those of the core once more on compiled code
 	$(BIN)/python -m pytest
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/test_package.py
 
 check: $(READY) ## formatting, lint, types, import direction
 	$(BIN)/ruff format --check .

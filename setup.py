@@ -1,6 +1,6 @@
 """Compiles the hot modules where that can be done; everywhere else they run as they are.
 
-Editable installs stay interpreted, so that what is edited is what runs.
+Only wheels are compiled. Editable installs stay interpreted, so that what is edited is what runs.
 """
 
 import os
@@ -15,13 +15,13 @@ HOT = [
 
 
 def extensions() -> list[Extension]:
-    if "editable_wheel" in sys.argv or os.environ.get("ACCORD_PURE"):
+    if "bdist_wheel" not in sys.argv or os.environ.get("ACCORD_PURE"):
         return []
-    try:
-        from mypyc.build import mypycify  # noqa: PLC0415
-    except ImportError:
-        return []
-    compiled: list[Extension] = mypycify(["--config-file=", "--ignore-missing-imports", *HOT])
+    from mypyc.build import mypycify  # noqa: PLC0415
+
+    # What the hot modules import may not be installed in a build's own environment.
+    options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+    compiled: list[Extension] = mypycify([*options, *HOT])
     for extension in compiled:
         extension.optional = True  # no compiler is no error
     return compiled
