@@ -3,7 +3,6 @@
 Only wheels are compiled. Editable installs stay interpreted, so that what is edited is what runs.
 """
 
-import os
 import sys
 
 from setuptools import Extension, setup
@@ -15,7 +14,7 @@ HOT = [
 
 
 def extensions() -> list[Extension]:
-    if "bdist_wheel" not in sys.argv or os.environ.get("ACCORD_PURE"):
+    if "bdist_wheel" not in sys.argv:
         return []
     from mypyc.build import mypycify  # noqa: PLC0415
 

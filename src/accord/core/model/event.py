@@ -15,6 +15,7 @@ from accord.core.model.values import INTEGER_MAX, Value, problem_with, problem_w
 MAX_ATTRIBUTES: Final = 1_000
 MAX_NAME_LENGTH: Final = 256
 MAX_TEXT_LENGTH: Final = 65_535
+MAX_PAYLOAD: Final = 268_435_455  # what one MQTT packet can carry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,12 @@ class Event:
             raise EventError("channel", problem)
         _check_attributes(self.attributes)
         object.__setattr__(self, "attributes", _in_utc(self.attributes))
+        if len(self.payload) > MAX_PAYLOAD:
+            raise EventError(
+                "payload", f"{len(self.payload)} bytes, at most {MAX_PAYLOAD} accepted"
+            )
         for name, text in (("key", self.key), ("source", self.source)):
-            if text is not None and (problem := _problem_with_name(text)):
+            if text is not None and (problem := problem_with_name(text)):
                 raise EventError(name, problem)
         for name in ("published_ms", "received_ms", "sequence", "deadline_ms"):
             number = getattr(self, name)
@@ -65,7 +70,7 @@ def _check_attributes(attributes: Mapping[str, Value]) -> None:
             "attributes", f"{len(attributes)} attributes, at most {MAX_ATTRIBUTES} accepted"
         )
     for name, value in attributes.items():
-        problem = "expected a name" if not name else _problem_with_name(name)
+        problem = "expected a name" if not name else problem_with_name(name)
         if problem:
             raise EventError("attributes", f"{problem}, got {name[:40]!r}")
         if problem := problem_with(value):
@@ -90,7 +95,8 @@ def _in_utc(attributes: Mapping[str, Value]) -> Mapping[str, Value]:
         raise EventError("attributes", "expected timestamps from year 1 to 9999 in UTC") from None
 
 
-def _problem_with_name(name: str) -> str | None:
+def problem_with_name(name: str) -> str | None:
+    """Why `name` can't be an attribute's name, or None where it can."""
     if len(name) > MAX_NAME_LENGTH:
         return f"expected at most {MAX_NAME_LENGTH} characters"
     if "\0" in name:

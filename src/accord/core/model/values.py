@@ -17,6 +17,8 @@ Value = str | int | float | bool | datetime
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
+# Up to here floats hold every integer.
+EXACT_MAX: Final = 2**53
 
 
 class Kind(enum.IntEnum):

@@ -13,7 +13,7 @@ from typing import cast
 
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
 from accord.core.predicates.evaluate import arithmetic, compare
-from accord.core.predicates.like import split_prefix
+from accord.core.predicates.like import compile_pattern, split_prefix
 from accord.core.predicates.tree import (
     FALSE,
     MIRRORED,
@@ -156,8 +156,10 @@ def _like(operand: Node, pattern: str, is_negated: bool) -> Node:
     prefix, rest = split_prefix(pattern)
     if not rest:
         return _compare("<>" if is_negated else "=", operand, Literal(prefix))
-    if isinstance(operand, Literal) and not isinstance(operand.value, str):
-        return UNKNOWN
+    if isinstance(operand, Literal):
+        if not isinstance(operand.value, str):
+            return UNKNOWN
+        return _truth(compile_pattern(pattern)(operand.value), is_negated)
     return Like(operand, pattern, is_negated)
 
 

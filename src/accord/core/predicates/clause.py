@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.core.model.document import Document
-from accord.core.model.values import Kind, Value
+from accord.core.model.values import EXACT_MAX, Kind, Value
 from accord.core.predicates.evaluate import Evaluator, compile_node
 from accord.core.predicates.sets import Bound, ValueSet, compared
 from accord.core.predicates.terms import Term
@@ -25,8 +25,6 @@ from accord.core.predicates.tree import And, Node, PathTest
 if TYPE_CHECKING:
     from accord.core.predicates.grid import Block
     from accord.core.predicates.partition import Partition
-
-_LARGE: Final = 2**53
 
 PATH: Final = "\0"  # no attribute's name contains it
 
@@ -86,8 +84,7 @@ class View:
     """One event prepared for matching, and what has been found to match it.
 
     `absent` has a bit for each name that the event lacks, see `NameBits`; `has_large` says that it
-    has an integer which no float can hold. `work` counts the clauses
-    and blocks looked at; past `limit` no more are.
+    has an integer which no float may hold. `work` counts steps; past `limit` no more are taken.
     """
 
     __slots__ = (
@@ -132,7 +129,7 @@ class View:
                 self.numbers[name] = value
             elif kind is int:
                 self.numbers[name] = value
-                if not -_LARGE < value < _LARGE:  # type: ignore[operator]
+                if not -EXACT_MAX < value < EXACT_MAX:  # type: ignore[operator]
                     self.has_large = True
             elif kind is str:
                 self.strings[name] = value  # type: ignore[assignment]
@@ -171,8 +168,8 @@ class Clause:
 
     `points` are its equalities and `names` the attributes it can't match without: what partitions
     divide clauses by; `needs` are the bits of those names. `ranges` are what a grid decides
-    by; `is_decided` says whether nothing is left to check then. `partition`, `block` and `slot` say
-    where the clause is kept, and belong to those who keep it.
+    by; `is_decided` says whether nothing is left to check then. `partition`, `block`, `slot` and
+    `is_listed` say where the clause is kept, and belong to those who keep it.
     """
 
     __slots__ = (
@@ -183,6 +180,7 @@ class Clause:
         "_texts",
         "block",
         "is_decided",
+        "is_listed",
         "is_only",
         "key",
         "names",
@@ -198,6 +196,7 @@ class Clause:
         self.is_only = is_only
         self.partition: Partition | None = None
         self.block: Block | None = None
+        self.is_listed = False
         self.slot = -1
         points: list[tuple[str, Hashable]] = []
         numbers: list[NumberRange] = []
@@ -287,8 +286,8 @@ def _add_path(
             points.append((name, test.value))
             texts.append((name, test.value, test.value + "\0"))
         return
-    ((low, high),) = compared(test.op, test.value).ranges[Kind.NUMBER]
-    numbers.append((name, low, _top(high)))
+    for low, high in compared(test.op, test.value).ranges[Kind.NUMBER]:
+        numbers.append((name, low, _top(high)))
 
 
 def _top(high: Bound | None) -> Any:

@@ -10,20 +10,23 @@ What an event costs is mostly access to memory, so cuts and rows lie in one arra
 searched in one call: as complex numbers, whose order is by axis first and by value then.
 
 Cells are cut at the bounds of the clauses themselves, and cut anew whenever a block has become
-four times as large. Clauses are taken in by `BATCH`: until then they wait in a list.
+four times as large, or when too many bounds lie beyond the cuts. Clauses are taken in by `BATCH`:
+until then they wait in a list.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.core.model.values import EXACT_MAX, Kind
 from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, View
+from accord.core.predicates.sets import LOWEST
 from accord.core.predicates.xpath import xpath_number
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
@@ -33,10 +36,10 @@ CELLS: Final = 64
 _ROWS: Final = CELLS + 3
 _ABSENT: Final = CELLS + 1  # the row for events without the attribute
 _UNDECIDED: Final = CELLS + 2  # the row for values that can't be placed in a single cell
-_LARGE: Final = 2**53  # beyond, floats can't hold all integers
 _NONE: Final = -1
-_CUT_AGAIN_AT: Final = (64, 256, 1_024, 4_096)
+_CUT_AGAIN_AT: Final = (64, 256, 1_024, 4_096, 16_384)
 _MANY_BITS: Final = 12
+_ENDLESS: Final = (None, LOWEST[Kind.NUMBER], math.inf, LOWEST[Kind.STRING])
 
 Bound = Any  # a number on an axis of numbers, a string on an axis of texts
 
@@ -79,7 +82,7 @@ class Axis:
 
 
 def _is_endless(bound: Bound | None) -> bool:
-    return bound in (None, -math.inf, math.inf, "")
+    return bound in _ENDLESS
 
 
 class Block:
@@ -88,10 +91,11 @@ class Block:
     __slots__ = (
         "_axes",
         "_cuts",
-        "_keys",
         "_names",
         "_numbers",
         "_others",
+        "_outside",
+        "_probes",
         "_steps",
         "_table",
         "clauses",
@@ -114,6 +118,7 @@ class Block:
         self.keys: list[Hashable] = []  # theirs, to be had without touching them
         self.used: Bits = 0
         self.unsure: Bits = 0  # those that axes alone can't decide
+        self._outside = 0  # ranges with a bound beyond the first or last cut
         self._table: NDArray[np.uint64] = np.zeros((len(bounds) * _ROWS, 2, words), np.uint64)
         self.take(clauses)
 
@@ -127,7 +132,7 @@ class Block:
             if axis.is_plain:
                 cuts.imag[number, : len(axis.cuts)] = axis.cuts
         self._cuts = cuts.ravel()
-        self._keys = np.arange(count).astype(np.complex128)
+        self._probes = np.arange(count).astype(np.complex128)
         # From places among the cuts to rows: each axis has CELLS + 1 of the former.
         self._steps = np.arange(count) * (_ROWS - CELLS - 1)
         self._names = [axis.name if axis.is_plain else "" for axis in self._axes]
@@ -140,9 +145,18 @@ class Block:
     def live(self) -> int:
         return int(self.used.bit_count())
 
+    @property
+    def axis_keys(self) -> Iterable[AxisKey]:
+        return self._numbers
+
     def knows(self, clause: Clause) -> bool:
         """Whether there is an axis for each of its ranges."""
         return all(key in self._numbers for key, _, _ in clause.ranges)
+
+    @property
+    def wants_new_cuts(self) -> bool:
+        size = len(self.clauses)
+        return size in _CUT_AGAIN_AT or self._outside > max(64, size)
 
     def grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
@@ -173,6 +187,7 @@ class Block:
                 at = number * width + column
                 first[at], last[at], doubt[at], other[at] = self._axes[number].span(low, high)
                 has_range[at] = 1
+                self._outside += doubt[at] == 0 or other[at] == len(self._axes[number].cuts)
         cells = np.arange(_ROWS, dtype=np.int16)[:, np.newaxis]
         spans = np.array((first, last, doubt, other, has_range), np.int16)
         spans = spans.reshape(5, count, 1, width)
@@ -212,7 +227,7 @@ class Block:
     def _rows(self, view: View) -> NDArray[np.int64]:
         """For each axis, the row that tells about the event's value."""
         get = view.numbers.get
-        keys = self._keys.copy()
+        keys = self._probes.copy()
         keys.imag = [get(name, math.inf) for name in self._names]
         rows = self._cuts.searchsorted(keys, "right")
         rows += self._steps
@@ -220,7 +235,7 @@ class Block:
             rows[number] = number * _ROWS + axis.row(view)
         if view.has_large:
             for number, axis in enumerate(self._axes):
-                if abs(get(axis.name, 0)) > _LARGE:
+                if abs(get(axis.name, 0)) >= EXACT_MAX:
                     rows[number] = number * _ROWS + axis.row(view)
         return rows
 
@@ -265,7 +280,7 @@ class Grid:
         block = self._blocks[-1] if self._blocks else None
         if block is None or len(block.clauses) >= MAX_BLOCK:
             self._blocks.append(Block(batch, 1))
-        elif len(block.clauses) in _CUT_AGAIN_AT or not all(map(block.knows, batch)):
+        elif block.wants_new_cuts or not all(map(block.knows, batch)):
             self._rebuild(block, batch)
         else:
             if block.is_full:
@@ -292,6 +307,8 @@ class Grid:
         while 64 * words < len(kept):
             words *= 2
         self._blocks[place : place + 1] = [Block(kept, words)] if kept else []
+        self._axes = {key for block in self._blocks for key in block.axis_keys}
+        self._axes.update(key for clause in self._waiting for key, _, _ in clause.ranges)
         for clause in clauses[len(kept) :]:
             clause.block = None
             self.size -= 1

@@ -30,9 +30,10 @@ _REMEMBERED_CHANNELS: Final = 10_000
 class Matches:
     """What matched, most important first.
 
-    `work` is what it took, counted in predicates looked at. Where a limit cut the answer short,
-    `cut_at` is the importance of the first group that was not answered in full: whatever is more
-    important is complete, and of what is as or less important some may be missing.
+    `work` is what it took, in steps: partitions, blocks and single clauses looked at. Where a limit
+    cut the answer short, `cut_at` is the importance of the first group that was not answered in
+    full: whatever is more important is complete, and of what is as or less important some may be
+    missing.
     """
 
     keys: list[Hashable]
@@ -81,8 +82,8 @@ class Index:
         if problem := problem_with_filter(channel):
             raise ValueError(problem)
         terms = to_terms(predicate.tree)
-        group = self._group(channel, importance)
         clauses = [Clause(key, term, self._name_bits, is_only=len(terms) == 1) for term in terms]
+        group = self._group(channel, importance)
         self._entries[key] = _Entry(group, clauses)
         group.size += 1
         self._with_paths += any(term.paths for term in terms)

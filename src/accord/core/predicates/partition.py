@@ -117,15 +117,11 @@ class Partition:
                     child.collect(view)
 
     def _list(self, clause: Clause) -> None:
-        clause.partition = self
+        clause.partition, clause.is_listed = self, True
         clause.slot = len(self._clauses)
         self._clauses.append(clause)
         if clause.slot < LISTED:
             self._needs |= clause.needs << (_LANE * clause.slot)
-
-    def _lists(self, clause: Clause) -> bool:
-        slot = clause.slot
-        return 0 <= slot < len(self._clauses) and self._clauses[slot] is clause
 
     def _divide(self) -> None:
         self._is_divided = True
@@ -145,11 +141,11 @@ class Partition:
             child.add(clause)
             return
         names = [name for name in clause.names if name not in self._settled]
-        if self._grid is None:
-            self._grid = Grid()
-        if not (self._names_vary and names) and self._grid.takes(clause):
-            clause.partition = self
-            self._grid.add(clause)
+        grid = Grid() if self._grid is None else self._grid
+        if not (self._names_vary and names) and grid.takes(clause):
+            clause.partition, clause.is_listed = self, False
+            grid.add(clause)
+            self._grid = grid
         elif names:
             name = min(names, key=self._size_by_name)
             if name not in self._by_name:
@@ -168,8 +164,11 @@ class Partition:
 
     def _forget(self, clause: Clause) -> None:
         """Take `clause` out of the list or grid that it stands in."""
-        if self._grid is not None and not self._lists(clause):
+        if not clause.is_listed:
+            assert self._grid is not None
             self._grid.remove(clause)
+            if not self._grid.size:
+                self._grid = None
         else:
             listed, self._clauses, self._needs = self._clauses, [], 0
             for other in listed:

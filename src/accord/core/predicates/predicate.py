@@ -41,7 +41,7 @@ class Predicate:
     def evaluate(
         self, values: Mapping[str, Value], document: Document | None = None
     ) -> bool | None:
-        """True, False, or None for unknown."""
+        """True, False, or None for unknown; unknown constants count as false."""
         truth = self._evaluate(values, document)
         return truth if isinstance(truth, bool) else None
 

@@ -11,6 +11,7 @@ The subtraction takes several terms of p together, because none alone need cover
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -83,6 +84,9 @@ def _implies_path(test: PathTest, wanted: PathTest) -> bool:
     if test.op is None or test.value is None or wanted.value is None:
         return False
     if isinstance(test.value, str) is not isinstance(wanted.value, str):
+        return False
+    # Unlike attributes, paths may select an infinite number.
+    if sys.float_info.max in (abs(v) for v in (test.value, wanted.value) if isinstance(v, float)):
         return False
     return (_path_values(test) - _path_values(wanted)).is_empty
 

@@ -11,6 +11,7 @@ from typing import Final, cast
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from accord.core.errors import PredicateError
+from accord.core.model.event import problem_with_name
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, parse_timestamp
 from accord.core.predicates.like import normalise_pattern
 from accord.core.predicates.tree import (
@@ -193,7 +194,10 @@ class _Builder:
         return Attribute(str(parsed.children[0]))
 
     def delimited(self, parsed: _Parsed) -> Node:
-        return Attribute(str(parsed.children[0])[1:-1].replace('""', '"'))
+        name = str(parsed.children[0])[1:-1].replace('""', '"')
+        if problem := problem_with_name(name):
+            raise self._error(problem, parsed)
+        return Attribute(name)
 
     def number(self, parsed: _Parsed) -> Node:
         return self._number(cast(Token, parsed.children[0]), is_negative=False)

@@ -10,21 +10,21 @@ None means no upper bound.
 from __future__ import annotations
 
 import math
+import sys
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any, Final
 
-from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Kind, Value, kind_of
+from accord.core.model.values import EXACT_MAX, INTEGER_MAX, INTEGER_MIN, Kind, Value, kind_of
 from accord.core.predicates.tree import CompareOp
 
-Bound = Any  # a value of the range's kind; -inf as the lowest number
+Bound = Any  # a value of the range's kind
 Range = tuple[Bound, Bound | None]
 Ranges = tuple[Range, ...]
 
-_EXACT: Final = 2.0**53  # below, floats lie closer together than integers
 _KINDS: Final = tuple(Kind)
 LOWEST: Final[dict[Kind, Bound]] = {
-    Kind.NUMBER: -math.inf,
+    Kind.NUMBER: -sys.float_info.max,
     Kind.STRING: "",
     Kind.BOOLEAN: False,
     Kind.TIMESTAMP: datetime.min.replace(tzinfo=UTC),
@@ -111,7 +111,7 @@ class ValueSet:
         if kind is None or len(self.ranges[kind]) != 1:
             return None
         low, high = self.ranges[kind][0]
-        return low if low != -math.inf and high == successor(low) else None
+        return low if high == successor(low) else None
 
 
 def _intersect(left: Ranges, right: Ranges) -> Ranges:
@@ -220,7 +220,7 @@ def _next_number(value: Any) -> Any | None:
     Not declared as float: compiled, that would round a large integer before it is looked at.
     """
     real = float(value)
-    if -_EXACT < real < _EXACT:
+    if -EXACT_MAX < real < EXACT_MAX:
         return math.nextafter(real, math.inf)
     if real <= value:
         real = math.nextafter(real, math.inf)

@@ -9,7 +9,6 @@ A predicate whose disjunctions would multiply beyond `MAX_TERMS` keeps them in `
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -32,6 +31,7 @@ from accord.core.predicates.tree import (
 )
 
 MAX_TERMS: Final = 16
+_ALL_NUMBERS: Final[Range] = (sets.LOWEST[Kind.NUMBER], None)
 
 _Item = TypeVar("_Item")
 
@@ -139,7 +139,7 @@ def _narrow(bounds: dict[str, Range], node: Compare) -> bool:
     value = right.value
     if type(value) is not int and type(value) is not float:
         return False
-    low, high = bounds.get(left.name, (-math.inf, None))
+    low, high = bounds.get(left.name, _ALL_NUMBERS)
     after = None if op in ("<", ">=") else sets.successor(value)
     if op in (">", ">=", "="):
         start = after if op == ">" else value
