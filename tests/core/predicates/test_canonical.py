@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.reference import truth
 from tests.strategies import attribute_maps, documents, trees
 
 from accord.core.model.document import Document
@@ -71,8 +73,9 @@ def test_unlike_conditions_stay_unlike(left: str, right: str) -> None:
 def test_the_canonical_form_matches_the_same_events(
     tree: Node, values: dict[str, Value], document: Document | None
 ) -> None:
-    is_match = Predicate(tree).evaluate(values, document) is True
     written = canonical(tree)
+    is_match = truth(tree, values, document) is True
+    assert (truth(written, values, document) is True) is is_match
     assert (compile_node(written)(values, document) is True) is is_match
     assert canonical(written) == written
 
@@ -97,6 +100,11 @@ def test_the_digest_is_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     }
     assert digests == {parse(text).digest}
+
+
+def test_a_predicate_survives_pickling() -> None:
+    predicate = parse("a IN (1, 'x') AND XPATH 'count(//n) > 1'")
+    assert pickle.loads(pickle.dumps(predicate)) == predicate  # noqa: S301
 
 
 def test_namespaces_survive_printing() -> None:

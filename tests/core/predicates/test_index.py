@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -164,3 +166,69 @@ def test_divided_partitions_and_grids_equal_naive_evaluation(
         )
         found: list[Hashable] = index.match_values("c", event).keys
         assert sorted(found) == naive(kept, "c", event, None)  # type: ignore[type-var]
+
+
+def test_sorted_insertion_is_no_worse_than_any_other() -> None:
+    index = Index()
+    for number in range(3_000):
+        index.add(number, parse(f"h > {number}"))
+    answer = index.match_values("c", {"h": 2_000.5})
+    assert len(answer.keys) == 2_001
+    assert answer.work < 600
+
+
+def test_an_accepted_condition_that_nothing_satisfies_is_no_harm() -> None:
+    index = Index()
+    most = int(sys.float_info.max)
+    index.add("most", parse_xpath(f"/a > {most}"))
+    assert index.match_values("c", {}, Document(b"<a>5</a>")).keys == []
+
+
+def test_a_batch_is_answered_event_by_event() -> None:
+    index = Index()
+    index.add("high", parse("h > 5"))
+    events = [Event(channel="c", attributes={"h": height}) for height in (1, 9, 7)]
+    assert [answer.keys for answer in index.match_all(events)] == [[], ["high"], ["high"]]
+
+
+OPERATORS = ["<", "<=", ">", ">=", "=", "<>"]
+
+
+def many(random: Random) -> str:
+    numbers = [0, 1, 2.5, 7, 2**53 - 1, 2**53, 2**53 + 1, 2**62 + 1, -(2**53) - 1, random.random()]
+    choices = [
+        f"{random.choice('abc')} {random.choice(OPERATORS)} {random.choice(numbers)}",
+        f"s LIKE '{random.choice(['x', 'xy', 'y', ''])}%'",
+        f"XPATH '/r/n {random.choice(['<', '>', '='])} {random.randrange(9)}'",
+        f"XPATH '/r/@k = \"{random.choice('pq')}\"'",
+        f"n{random.randrange(80)} IS NOT NULL",
+    ]
+    return " AND ".join(random.sample(choices, random.randint(1, 3)))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_thousands_that_come_and_go_equal_naive_evaluation(seed: int) -> None:
+    """Large enough for every size at which cells are cut anew."""
+    random = Random(seed)  # noqa: S311
+    pool = [parse(many(random)) for _ in range(400)]
+    index = Index()
+    registered: dict[int, tuple[Predicate, str]] = {}
+    for key in range(6_000):
+        registered[key] = (random.choice(pool), "#")
+        index.add(key, registered[key][0])
+    for key in random.sample(range(6_000), 2_500):
+        index.remove(key)
+        del registered[key]
+    numbers: list[Value] = [0, 1, 3.5, 2**53, 2**53 + 1, 2**62, -(2**53) - 1, 0.5, True, "x"]
+    for _ in range(12):
+        values: dict[str, Value] = {name: random.choice(numbers) for name in "abc"}
+        values["s"] = random.choice(["", "x", "xyz", "yx"])
+        values[f"n{random.randrange(80)}"] = 1
+        nodes = "".join(f"<n>{random.randrange(9)}</n>" for _ in range(random.randrange(3)))
+        document = random.choice([None, Document(f'<r k="p">{nodes}</r>'.encode())])
+        answer = index.match_values("c", values, document)
+        assert sorted(answer.keys) == naive(registered, "c", values, document)  # type: ignore[type-var]
+        limit = random.randrange(answer.work + 1)
+        cut = index.match_values("c", values, document, limit=limit)
+        assert cut.keys == answer.keys[: len(cut.keys)]
+        assert (cut.cut_at is None) is (answer.work <= limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import product
 
@@ -17,6 +18,7 @@ from accord.core.predicates.relations import covers, intersects
 from accord.core.predicates.sets import successor
 from accord.core.predicates.tree import And, Attribute, Compare, In, IsNull, Like, Literal, Node, Or
 
+MOST = int(sys.float_info.max)  # XPath has no exponents
 CONSTANTS: list[Value] = [1, 2, 2.5, "a", "ab", True, False]
 # Below, on, right after, between and above all constants: no other value behaves differently.
 VALUES: list[Value | None] = [
@@ -95,6 +97,8 @@ def test_what_covers_and_is_covered_matches_the_same(p: Predicate, q: Predicate)
         ("XPATH '/r/n > 5'", "XPATH '/r/n > 3'", None, None),
         ("TRUE", "XPATH 'count(//n) > 1'", True, None),
         ("a = 1", "FALSE", True, False),
+        ("FALSE", "a < -1.7976931348623157e308", True, False),
+        (f"XPATH '/a = {MOST}'", f"XPATH '/a >= {MOST}'", None, None),
     ],
 )
 def test_answers(p: str, q: str, is_covered: bool | None, is_intersecting: bool | None) -> None:

@@ -101,6 +101,8 @@ def test_selectors_that_are_unknown_or_false(text: str) -> None:
         ("a = NULL", "unexpected 'NULL' at character 5"),
         ("a = 1 AND XPATH '/b['", "unexpected end of source at character 21"),
         ("a = '\ud800'", "a lone surrogate at character 6, expected Unicode text"),
+        ('"a\0b" = 1', "expected no null character at character 1"),
+        (f'"{"n" * 257}" = 1', "expected at most 256 characters at character 1"),
         ("-" * 100 + "a = 1", "nested deeper than 64 levels"),
         ("NOT " * 100 + "a", "nested deeper than 64 levels at character"),
         ("a" * 20_000, "20000 characters, at most 16384 accepted"),

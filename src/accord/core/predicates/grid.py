@@ -96,6 +96,7 @@ class Block:
         "_others",
         "_outside",
         "_probes",
+        "_ranges",
         "_steps",
         "_table",
         "clauses",
@@ -118,6 +119,7 @@ class Block:
         self.keys: list[Hashable] = []  # theirs, to be had without touching them
         self.used: Bits = 0
         self.unsure: Bits = 0  # those that axes alone can't decide
+        self._ranges = 0
         self._outside = 0  # ranges with a bound beyond the first or last cut
         self._table: NDArray[np.uint64] = np.zeros((len(bounds) * _ROWS, 2, words), np.uint64)
         self.take(clauses)
@@ -155,8 +157,8 @@ class Block:
 
     @property
     def wants_new_cuts(self) -> bool:
-        size = len(self.clauses)
-        return size in _CUT_AGAIN_AT or self._outside > max(64, size)
+        """Whether the cells have become too large for most clauses, or for the latest."""
+        return len(self.clauses) in _CUT_AGAIN_AT or 4 * self._outside > max(256, self._ranges)
 
     def grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
@@ -187,7 +189,9 @@ class Block:
                 at = number * width + column
                 first[at], last[at], doubt[at], other[at] = self._axes[number].span(low, high)
                 has_range[at] = 1
-                self._outside += doubt[at] == 0 or other[at] == len(self._axes[number].cuts)
+                outer = 0, len(self._axes[number].cuts)
+                self._outside += doubt[at] in outer or other[at] in outer
+            self._ranges += len(clause.ranges)
         cells = np.arange(_ROWS, dtype=np.int16)[:, np.newaxis]
         spans = np.array((first, last, doubt, other, has_range), np.int16)
         spans = spans.reshape(5, count, 1, width)
