@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_right
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from typing import Any, Final
 
 from accord.core.model.values import EXACT_MAX, INTEGER_MAX, INTEGER_MIN, Kind, Value, kind_of
-from accord.core.predicates.tree import CompareOp
+from accord.core.predicates.tree import CompareOp, sort_key
 
 Bound = Any  # a value of the range's kind
 Range = tuple[Bound, Bound | None]
@@ -58,10 +59,12 @@ class ValueSet:
     def __contains__(self, value: Value | None) -> bool:
         if value is None:
             return self.has_null
-        return any(
-            low <= value and (high is None or value < high)
-            for low, high in self.ranges[kind_of(value)]
-        )
+        ranges = self.ranges[kind_of(value)]
+        place = bisect_right(ranges, value, key=_low)
+        if not place:
+            return False
+        high = ranges[place - 1][1]
+        return high is None or value < high
 
     def __and__(self, other: ValueSet) -> ValueSet:
         a, b, c, d = self.ranges
@@ -112,6 +115,10 @@ class ValueSet:
             return None
         low, high = self.ranges[kind][0]
         return low if high == successor(low) else None
+
+
+def _low(bounds: Range) -> Bound:
+    return bounds[0]
 
 
 def _intersect(left: Ranges, right: Ranges) -> Ranges:
@@ -188,14 +195,28 @@ def compared(op: CompareOp, constant: Value) -> ValueSet:
             return of_kind(kind, (constant, None))
 
 
-def one_of(values: tuple[Value, ...]) -> ValueSet:
+def one_of(values: Iterable[Value]) -> ValueSet:
     """All values that equal one of `values`."""
-    return reduce(ValueSet.__or__, (compared("=", value) for value in values), NOTHING)
+    found: dict[Kind, list[Range]] = {kind: [] for kind in _KINDS}
+    for value in sorted(values, key=sort_key):
+        ranges, after = found[kind_of(value)], successor(value)
+        last: Range = ranges[-1] if ranges else (None, value)
+        low, high = last
+        if high is None or value < high:
+            continue  # a repetition
+        if ranges and high == value:
+            ranges[-1] = low, after
+        else:
+            ranges.append((value, after))
+    numbers, strings, booleans, timestamps = (tuple(found[kind]) for kind in _KINDS)
+    return ValueSet((numbers, strings, booleans, timestamps))
 
 
-def none_of(values: tuple[Value, ...]) -> ValueSet:
+def none_of(values: Iterable[Value]) -> ValueSet:
     """All values that are known to differ from each of `values`: of their kind, so of one."""
-    return reduce(ValueSet.__and__, (compared("<>", value) for value in values), NOT_NULL)
+    equal = one_of(values)
+    kind = equal.only_kind()
+    return NOTHING if kind is None else of_kind(kind, (LOWEST[kind], None)) - equal
 
 
 def with_prefix(prefix: str) -> ValueSet:
