@@ -11,7 +11,7 @@ searched in one call: as complex numbers, whose order is by axis first and by va
 
 Cells are cut at the bounds of the clauses themselves, and cut anew whenever a block has become
 four times as large, or when too many bounds lie beyond the cuts. Clauses are taken in by `BATCH`:
-until then they wait in a list.
+until then they wait in a list, unless events keep coming by and going through it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from accord.core.predicates.sets import LOWEST
 from accord.core.predicates.xpath import xpath_number
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
+PATIENCE: Final = 64  # events that look at waiting clauses before these are taken in all the same
 MAX_BLOCK: Final = 32_768
 MAX_AXES: Final = 32
 CELLS: Final = 64
@@ -106,7 +107,7 @@ class Block:
     )
 
     def __init__(self, clauses: list[Clause], words: int) -> None:
-        """Take `clauses`, in whole batches, with room for 64 clauses a word."""
+        """Take `clauses`, with room for 64 a word."""
         bounds: dict[AxisKey, list[Bound]] = {}
         for clause in clauses:
             for key, low, high in clause.ranges:
@@ -144,8 +145,8 @@ class Block:
         return bool(len(self.clauses) == 64 * self._table.shape[2])
 
     @property
-    def live(self) -> int:
-        return int(self.used.bit_count())
+    def is_sparse(self) -> bool:
+        return bool(2 * self.used.bit_count() < len(self.clauses))
 
     @property
     def axis_keys(self) -> Iterable[AxisKey]:
@@ -164,15 +165,16 @@ class Block:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
 
     def take(self, clauses: list[Clause]) -> None:
-        """Add whole batches of clauses, for which there are axes and room."""
+        """Add clauses, for which there are axes and room; they fill the last byte's other bits."""
         start = len(self.clauses)
         for slot, clause in enumerate(clauses, start):
             clause.slot, clause.block = slot, self
             self.used |= 1 << slot
             if not clause.is_decided:
                 self.unsure |= 1 << slot
-        self.clauses += clauses
-        self.keys += [clause.key for clause in clauses]
+        unused: list[None] = [None] * (-len(clauses) % BATCH)
+        self.clauses += [*clauses, *unused]
+        self.keys += [*(clause.key for clause in clauses), *unused]
         if self._axes:
             end = start + len(clauses)
             self._table.view(np.uint8)[:, :, start // 8 : -(-end // 8)] = self._columns(clauses)
@@ -260,13 +262,14 @@ def numbers_of(mask: Bits) -> list[int]:
 class Grid:
     """Clauses in blocks, and those that wait to be taken into one."""
 
-    __slots__ = ("_axes", "_blocks", "_waiting", "size")
+    __slots__ = ("_axes", "_blocks", "_looks", "_waiting", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self._axes: set[AxisKey] = set()
         self._blocks: list[Block] = []
         self._waiting: list[Clause] = []
+        self._looks = 0
 
     def takes(self, clause: Clause) -> bool:
         """Whether `clause` fits in without more than MAX_AXES axes."""
@@ -277,14 +280,14 @@ class Grid:
         self._axes.update(key for key, _, _ in clause.ranges)
         self._waiting.append(clause)
         if len(self._waiting) == BATCH:
-            batch, self._waiting = self._waiting, []
-            self._take(batch)
+            self._take_in()
 
-    def _take(self, batch: list[Clause]) -> None:
+    def _take_in(self) -> None:
+        batch, self._waiting, self._looks = self._waiting, [], 0
         block = self._blocks[-1] if self._blocks else None
         if block is None or len(block.clauses) >= MAX_BLOCK:
             self._blocks.append(Block(batch, 1))
-        elif block.wants_new_cuts or not all(map(block.knows, batch)):
+        elif block.is_sparse or block.wants_new_cuts or not all(map(block.knows, batch)):
             self._rebuild(block, batch)
         else:
             if block.is_full:
@@ -298,28 +301,26 @@ class Grid:
             self._waiting.remove(clause)
             return
         block.remove(clause)
-        if block.live < len(block.clauses) // 2:
+        if block.is_sparse:
             self._rebuild(block, [])
 
     def _rebuild(self, block: Block, batch: list[Clause]) -> None:
         """Cut the cells of `block` anew, with `batch` and without the clauses it lost."""
         clauses = [clause for clause in block.clauses if clause is not None] + batch
-        left_over = len(clauses) % BATCH
-        place = self._blocks.index(block)
-        kept = clauses[: len(clauses) - left_over]
         words = 1
-        while 64 * words < len(kept):
+        while 64 * words < len(clauses):
             words *= 2
-        self._blocks[place : place + 1] = [Block(kept, words)] if kept else []
+        place = self._blocks.index(block)
+        self._blocks[place : place + 1] = [Block(clauses, words)] if clauses else []
         self._axes = {key for block in self._blocks for key in block.axis_keys}
         self._axes.update(key for clause in self._waiting for key, _, _ in clause.ranges)
-        for clause in clauses[len(kept) :]:
-            clause.block = None
-            self.size -= 1
-            self.add(clause)
 
     def collect(self, view: View) -> None:
         """Note what matches in `view`."""
+        if self._waiting:
+            self._looks += 1
+            if self._looks > PATIENCE:
+                self._take_in()
         for clause in self._waiting:
             view.work += 1
             if view.work > view.limit:
