@@ -10,9 +10,9 @@ from typing import Any
 from lxml import etree
 
 from accord.core.model.document import Document
+from accord.core.model.numbers import xpath_number
 from accord.core.model.values import Value, kind_of
 from accord.core.predicates import tree as t
-from accord.core.predicates.xpath import xpath_number
 
 COMPARE: dict[str, Any] = {
     "=": lambda a, b: a == b,

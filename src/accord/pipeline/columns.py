@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
-from lxml import etree
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -37,7 +36,7 @@ from accord.core.predicates.tree import (
     PathTest,
     XPath,
 )
-from accord.core.predicates.xpath import compile_xpath, evaluate_xpath
+from accord.core.predicates.xpath import Engine, compile_xpath
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, Declared, field_of
 from accord.pipeline.operands import (
     Operand,
@@ -183,10 +182,10 @@ def _xpath(node: XPath) -> Column:
     return holds(F.col(METADATA).cast("binary"))  # type: ignore[no-any-return]
 
 
-def _xpath_holds(engine: etree.XPath, source: bytes | None) -> bool | None:
+def _xpath_holds(engine: Engine, source: bytes | None) -> bool | None:
     if source is None:
         return None
     try:
-        return evaluate_xpath(engine, Document(source))
+        return engine.evaluate(Document(source))
     except EventError:
         return None

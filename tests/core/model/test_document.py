@@ -13,6 +13,10 @@ REPORT = b"""<report xmlns:g="urn:geo" priority="2">
 </report>"""
 
 
+NAME = b"n" * 300
+LONG_PATHS = b"<%s>" % NAME * 30 + b"<b/>" * 5_000 + b"</%s>" % NAME * 30
+
+
 def test_elements_and_xml_attributes_become_attributes() -> None:
     assert Document(REPORT).attributes == {
         "priority": 2,
@@ -67,6 +71,8 @@ def test_character_references_and_cdata_are_text() -> None:
         (b"<a>" * (MAX_DEPTH + 1) + b"</a>" * (MAX_DEPTH + 1), "nested deeper than 32"),
         (b"<a>" * 3000 + b"</a>" * 3000, "not well-formed XML"),
         (b"<a>" + b"<b/>" * MAX_NODES + b"</a>", "more than 10000 elements"),
+        (b"<a xmlns='" + b"u" * 600 + b"'/>", "a name longer than 512 with its namespace"),
+        (LONG_PATHS, "paths and texts longer than 8388608 in all"),
     ],
 )
 def test_unacceptable_xml_is_refused_with_its_reason(source: bytes, problem: str) -> None:

@@ -102,6 +102,11 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     assert digests == {parse(text).digest}
 
 
+def test_names_that_only_look_like_keywords_are_quoted() -> None:
+    predicate = parse('"LI\u212aE" = 1')
+    assert parse(str(predicate)) == predicate
+
+
 def test_a_predicate_survives_pickling() -> None:
     predicate = parse("a IN (1, 'x') AND XPATH 'count(//n) > 1'")
     assert pickle.loads(pickle.dumps(predicate)) == predicate  # noqa: S301

@@ -131,6 +131,13 @@ def test_many_are_related_as_one_by_one(
     assert sorted(relations.intersecting(asked).unknown) == undecided  # type: ignore[type-var]
 
 
+def test_predicates_on_very_many_attributes_are_compared_in_bounded_memory() -> None:
+    names = [f"n{number}" for number in range(1_400)]
+    many = parse(" AND ".join(names[:200]) + " OR " + " AND ".join(names[200:]))
+    assert covers(many, parse("zzz")) is None
+    assert covers(parse("zzz"), many) is False
+
+
 def test_rows_left_behind_are_cleared_away() -> None:
     relations = Relations()
     for number in range(5_000):

@@ -15,6 +15,13 @@ PATROL: dict[str, Value] = {
 }
 
 
+def nested(form: str, times: int) -> str:
+    text = "a"
+    for _ in range(times):
+        text = form.format(text)
+    return text
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -103,6 +110,11 @@ def test_selectors_that_are_unknown_or_false(text: str) -> None:
         ("a = '\ud800'", "a lone surrogate at character 6, expected Unicode text"),
         ('"a\0b" = 1', "expected no null character at character 1"),
         (f'"{"n" * 257}" = 1', "expected at most 256 characters at character 1"),
+        ("x = " + "1" * 5_000, "a long number at character 5, expected at most 1024 digits"),
+        ("x LIKE '" + "%a" * 600 + "'", "a long pattern at character 8"),
+        ("x = -(-9223372036854775808)", "an integer beyond 64 bits at character 7"),
+        (nested("({}) BETWEEN b AND c", 20), "too large when written out at character"),
+        (nested("({}) IN (b, c, d, e)", 12), "too large when written out at character"),
         ("-" * 100 + "a = 1", "nested deeper than 64 levels"),
         ("NOT " * 100 + "a", "nested deeper than 64 levels at character"),
         ("a" * 20_000, "20000 characters, at most 16384 accepted"),

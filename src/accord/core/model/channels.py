@@ -122,6 +122,8 @@ class ChannelMap(Generic[T]):
                 for each in wanted
                 if (child := level.children.get(each)) is not None
             ]
+            if not levels:
+                return found
         found += _values(level.children.get("#") for level in levels)
         found += _values(levels)
         return found

@@ -22,11 +22,14 @@ from typing import Final
 from lxml import etree
 
 from accord.core.errors import EventError
+from accord.core.model.numbers import xpath_number
 from accord.core.model.values import Value, infer
 
 MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 10_000
+MAX_TAG_LENGTH: Final = 512  # its namespace included
+MAX_TEXT: Final = 8 * 1024 * 1024  # of all paths and string values together
 
 Paths = Mapping[str, tuple[str, ...]]
 
@@ -34,7 +37,7 @@ Paths = Mapping[str, tuple[str, ...]]
 class Document:
     """An event's XML metadata: `root` for XPath, `paths` and `attributes` for the index."""
 
-    __slots__ = ("attributes", "paths", "root", "source")
+    __slots__ = ("_numbers", "attributes", "nodes", "paths", "root", "source", "widest")
 
     def __init__(self, source: bytes) -> None:
         """Parse `source`; raises EventError where it is not acceptable XML."""
@@ -43,6 +46,16 @@ class Document:
         walk = _Walk(self.root)
         self.paths: Paths = {path: tuple(values) for path, values in walk.paths.items()}
         self.attributes: Mapping[str, Value] = walk.attributes()
+        self.nodes = walk.nodes
+        self.widest = walk.widest
+        self._numbers: dict[str, tuple[float, ...]] = {}
+
+    def numbers(self, path: str) -> tuple[float, ...]:
+        """XPath's number() of all that `path` selects, worked out once."""
+        found = self._numbers.get(path)
+        if found is None:
+            found = self._numbers[path] = tuple(map(xpath_number, self.paths.get(path, ())))
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Document) and self.source == other.source
@@ -81,7 +94,9 @@ class _Walk:
 
     def __init__(self, root: etree._Element) -> None:
         self.paths: dict[str, list[str]] = {}
-        self._nodes = 0
+        self.nodes = 0
+        self.widest = 1
+        self._text = 0
         self._from_elements: dict[str, str] = {}
         self._from_xml_attributes: dict[str, str] = {}
         self._element(root, "", (), 1)
@@ -94,14 +109,15 @@ class _Walk:
         self, element: etree._Element, parent: str, names: tuple[str, ...], depth: int
     ) -> str:
         """Record `element` and all below it; returns its string value."""
-        self._count(depth)
         tag = str(element.tag)
+        self._count(depth, tag, parent)
         path = f"{parent}/{tag}"
         # Reserve places now: document order is the order of opening tags, values come later.
         places = [self._reserve(path), self._reserve(f"//{tag}")]
         for key, text in element.attrib.items():
             self._xml_attribute(str(key), str(text), path, names)
         pieces = [element.text or ""]
+        self.widest = max(self.widest, len(element))
         has_children = False
         for child in element:
             if isinstance(child.tag, str):
@@ -110,6 +126,7 @@ class _Walk:
                 pieces.append(self._element(child, path, (*names, local), depth + 1))
             pieces.append(child.tail or "")
         value = "".join(pieces)
+        self._measure(len(value))
         for values, place in places:
             values[place] = value
         if not has_children and value and names:
@@ -117,7 +134,7 @@ class _Walk:
         return value
 
     def _xml_attribute(self, key: str, text: str, path: str, names: tuple[str, ...]) -> None:
-        self._count(0)
+        self._count(0, key, path)
         for where in (f"{path}/@{key}", f"//@{key}"):
             values, place = self._reserve(where)
             values[place] = text
@@ -129,9 +146,17 @@ class _Walk:
         values.append("")
         return values, len(values) - 1
 
-    def _count(self, depth: int) -> None:
+    def _count(self, depth: int, tag: str, parent: str) -> None:
         if depth > MAX_DEPTH:
             raise EventError("metadata", f"elements nested deeper than {MAX_DEPTH}")
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
+        if len(tag) > MAX_TAG_LENGTH:
+            raise EventError("metadata", f"a name longer than {MAX_TAG_LENGTH} with its namespace")
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
             raise EventError("metadata", f"more than {MAX_NODES} elements and attributes")
+        self._measure(len(parent) + 2 * len(tag))
+
+    def _measure(self, length: int) -> None:
+        self._text += length
+        if self._text > MAX_TEXT:
+            raise EventError("metadata", f"paths and texts longer than {MAX_TEXT} in all")

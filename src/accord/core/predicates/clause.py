@@ -49,14 +49,15 @@ def key_of(value: Value) -> Hashable:
 class NameBits:
     """A bit for each name that predicates ask for, to see at once that an event lacks some.
 
-    Names share bits once there are more than BITS of them, and have none where there are very many:
-    bits only ever rule out.
+    Names share bits once there are more than BITS of them, and have none where there are very many,
+    or where a name is very long: bits only ever rule out.
     """
 
     __slots__ = ("_bits",)
 
     BITS: Final = 63
     MAX_NAMES: Final = 100_000
+    MAX_LENGTH: Final = 256
 
     def __init__(self) -> None:
         self._bits: dict[str, int] = {}
@@ -66,7 +67,7 @@ class NameBits:
         mask = 0
         for name in names:
             bit = self._bits.get(name)
-            if bit is None and len(self._bits) < self.MAX_NAMES:
+            if bit is None and len(self._bits) < self.MAX_NAMES and len(name) <= self.MAX_LENGTH:
                 bit = 1 << (len(self._bits) % self.BITS)
                 self._bits[sys.intern(name)] = bit
             mask |= bit or 0

@@ -31,7 +31,7 @@ from accord.core.predicates.tree import (
     PathTest,
     XPath,
 )
-from accord.core.predicates.xpath import compile_xpath, evaluate_xpath, xpath_number
+from accord.core.predicates.xpath import compile_xpath
 
 Values = Mapping[str, Value]
 Evaluator = Callable[[Values, Document | None], Value | None]
@@ -200,16 +200,17 @@ def _compile_path_test(node: PathTest) -> Evaluator:
     if op is None or constant is None:
         return lambda _values, document: None if document is None else path in document.paths
     test = _COMPARE[op]
-    convert: Callable[[str], str | float] = str if isinstance(constant, str) else xpath_number
+    is_text = isinstance(constant, str)
 
     def evaluate(_values: Values, document: Document | None) -> bool | None:
         if document is None:
             return None
-        return any(test(convert(text), constant) for text in document.paths.get(path, ()))
+        found = document.paths.get(path, ()) if is_text else document.numbers(path)
+        return any(test(each, constant) for each in found)
 
     return evaluate
 
 
 def _compile_xpath(node: XPath) -> Evaluator:
     engine = compile_xpath(node)
-    return lambda _values, document: None if document is None else evaluate_xpath(engine, document)
+    return lambda _values, document: None if document is None else engine.evaluate(document)

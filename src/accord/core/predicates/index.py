@@ -24,6 +24,7 @@ from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.terms import to_terms
 
 _REMEMBERED_CHANNELS: Final = 10_000
+_REMEMBERED_LENGTH: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,11 @@ class Index:
         terms = to_terms(predicate.tree)
         clauses = [Clause(key, term, self._name_bits, is_only=len(terms) == 1) for term in terms]
         group = self._group(channel, importance)
+        for clause in clauses:
+            group.partition.add(clause)
         self._entries[key] = _Entry(group, clauses)
         group.size += 1
         self._with_paths += any(term.paths for term in terms)
-        for clause in clauses:
-            group.partition.add(clause)
 
     def remove(self, key: Hashable) -> None:
         """Take `key` out again; KeyError where it is not registered."""
@@ -137,7 +138,8 @@ class Index:
             selected = sorted(groups, key=lambda group: -group.importance)
             if len(self._selected) >= _REMEMBERED_CHANNELS:
                 self._selected.clear()
-            self._selected[channel] = selected
+            if len(channel) <= _REMEMBERED_LENGTH:
+                self._selected[channel] = selected
         return selected
 
     def _group(self, channel: str, importance: int) -> _Group:

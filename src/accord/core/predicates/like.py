@@ -42,7 +42,7 @@ def split_prefix(pattern: str) -> tuple[str, str]:
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """A test for texts. Linear in the text: the first place where each part fits is as good as any.
+    """A test for texts, which goes through each once: a part's first place is as good as any other.
 
     (A regular expression of the whole would try the others too, which a hostile pattern exploits.)
     """

@@ -24,7 +24,7 @@ from accord.core.predicates.tree import PathTest
 
 Box = Mapping[str, ValueSet]
 
-MAX_BOXES: Final = 256
+MAX_SIDES: Final = 4_096  # of all boxes together
 
 
 def covers(p: Predicate, q: Predicate) -> bool | None:
@@ -108,9 +108,12 @@ def _subtract_all(box: Box, others: Iterable[Box]) -> list[Box] | None:
     """What is left of `box` without `others`, as boxes; None where they become too many."""
     left = [box]
     for other in others:
-        left = [piece for each in left for piece in _subtract(each, other)]
-        if len(left) > MAX_BOXES:
-            return None
+        pieces: list[Box] = []
+        for each in left:
+            pieces += _subtract(each, other)
+            if sum(map(len, pieces)) > MAX_SIDES:
+                return None
+        left = pieces
     return left
 
 
@@ -122,6 +125,8 @@ def _subtract(box: Box, other: Box) -> list[Box]:
         outside = own - allowed
         if not outside.is_empty:
             pieces.append({**rest, name: outside})
+            if len(pieces) * len(rest) > MAX_SIDES:
+                return pieces
         inside = own & allowed
         if inside.is_empty:
             return [box]

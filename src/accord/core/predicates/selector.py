@@ -36,6 +36,8 @@ from accord.core.predicates.xpath import parse_xpath
 
 MAX_LENGTH: Final = 16_384
 MAX_DEPTH: Final = 64
+MAX_NODES: Final = 10_000
+MAX_PATTERN: Final = 1_024
 
 _Parsed = Tree[Token]
 
@@ -84,9 +86,11 @@ class _Builder:
     def condition(self, parsed: _Parsed) -> Node:
         """`parsed` where a truth value is wanted; a constant of another kind is a mistake."""
         node = self.build(parsed)
+        if not isinstance(node, Arithmetic | Negative | Literal):
+            return node
         is_constant = not any(isinstance(part, Attribute) for part in walk(node))
         is_truth = isinstance(node, Literal) and isinstance(node.value, bool)
-        if isinstance(node, Arithmetic | Negative | Literal) and is_constant and not is_truth:
+        if is_constant and not is_truth:
             raise self._error(
                 "a constant is no condition", parsed, "a comparison, a boolean or an attribute"
             )
@@ -122,6 +126,7 @@ class _Builder:
 
     def between(self, parsed: _Parsed) -> Node:
         operand, low, high = (self.build(item) for item in _trees(parsed))
+        self._check_size(operand, 2, parsed)
         return And((Compare(">=", operand, low), Compare("<=", operand, high)))
 
     def not_between(self, parsed: _Parsed) -> Node:
@@ -129,7 +134,15 @@ class _Builder:
 
     def in_list(self, parsed: _Parsed) -> Node:
         operand, *items = (self.build(item) for item in _trees(parsed))
+        self._check_size(operand, len(items), parsed)
         return Or(tuple(Compare("=", operand, item) for item in items))
+
+    def _check_size(self, operand: Node, times: int, parsed: _Parsed) -> None:
+        """BETWEEN and IN repeat their operand, so nested ones would multiply without bound."""
+        if isinstance(operand, Attribute):
+            return
+        if times * sum(1 for _ in walk(operand)) > MAX_NODES:
+            raise self._error("too large when written out", parsed, "a simpler operand")
 
     def not_in_list(self, parsed: _Parsed) -> Node:
         return Not(self.in_list(parsed))
@@ -138,6 +151,8 @@ class _Builder:
         operand = self.build(cast(_Parsed, parsed.children[0]))
         pattern, *escape = cast(list[Token], parsed.children[1:])
         symbol = _unquoted(escape[0]) if escape else None
+        if len(pattern) > MAX_PATTERN:
+            raise self._error("a long pattern", pattern, f"at most {MAX_PATTERN} characters")
         if symbol is not None and len(symbol) != 1:
             raise self._error("a longer escape", escape[0], "ESCAPE with one character")
         try:
@@ -186,15 +201,17 @@ class _Builder:
         if isinstance(node, Literal):
             if type(node.value) not in (int, float):
                 raise self._error(f"no sign on {node}", tree, "a number")
-            return Literal(-cast(float, node.value)) if sign == "-" else node
+            return self._literal(-cast(float, node.value), tree) if sign == "-" else node
         # A plus sign changes nothing, but makes a number of its operand.
         return Negative(node) if sign == "-" else Negative(Negative(node))
 
     def name(self, parsed: _Parsed) -> Node:
-        return Attribute(str(parsed.children[0]))
+        return self._attribute(str(parsed.children[0]), parsed)
 
     def delimited(self, parsed: _Parsed) -> Node:
-        name = str(parsed.children[0])[1:-1].replace('""', '"')
+        return self._attribute(str(parsed.children[0])[1:-1].replace('""', '"'), parsed)
+
+    def _attribute(self, name: str, parsed: _Parsed) -> Node:
         if problem := problem_with_name(name):
             raise self._error(problem, parsed)
         return Attribute(name)
@@ -203,12 +220,16 @@ class _Builder:
         return self._number(cast(Token, parsed.children[0]), is_negative=False)
 
     def _number(self, token: Token, *, is_negative: bool) -> Node:
+        if len(token) > MAX_PATTERN:
+            raise self._error("a long number", token, f"at most {MAX_PATTERN} digits")
         number = _parse_number(str(token))
-        number = -number if is_negative else number
+        return self._literal(-number if is_negative else number, token)
+
+    def _literal(self, number: int | float, where: _Parsed | Token) -> Node:
         if isinstance(number, int) and not INTEGER_MIN <= number <= INTEGER_MAX:
-            raise self._error("an integer beyond 64 bits", token, "a smaller one, or a float")
-        if isinstance(number, float) and not math.isfinite(number):
-            raise self._error("a number beyond the range of floats", token)
+            raise self._error("an integer beyond 64 bits", where, "a smaller one, or a float")
+        if not math.isfinite(number):
+            raise self._error("a number beyond the range of floats", where)
         return Literal(number)
 
     def string(self, parsed: _Parsed) -> Node:

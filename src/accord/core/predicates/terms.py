@@ -76,14 +76,17 @@ def to_terms(node: Node) -> list[Term]:
 def _conjunction(node: And) -> list[Term]:
     term = _plain_conjunction(item for item in node.items if not isinstance(item, Or))
     terms = [] if term is None else [term]
+    undivided: list[Node] = []
     for item in node.items:
         if isinstance(item, Or):
             alternatives = to_terms(item)
             if len(terms) * len(alternatives) > MAX_TERMS:
-                alternatives = [Term(rest=(item,))]
+                undivided.append(item)
+                continue
             combined = (term.both(other) for term in terms for other in alternatives)
             terms = [term for term in combined if term is not None]
-    return terms
+    rest = tuple(undivided)
+    return [Term(term.sets, term.paths, (*term.rest, *rest)) for term in terms]
 
 
 def _disjunction(node: Or) -> list[Term]:

@@ -274,7 +274,7 @@ def render_value(value: Value) -> str:
 
 
 def render_name(name: str) -> str:
-    if _BARE_NAME.fullmatch(name) and name.upper() not in RESERVED:
+    if name.isascii() and _BARE_NAME.fullmatch(name) and name.upper() not in RESERVED:
         return name
     return '"' + name.replace('"', '""') + '"'
 

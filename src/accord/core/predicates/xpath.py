@@ -23,6 +23,7 @@ from lxml import etree
 
 from accord.core.errors import PredicateError
 from accord.core.model.document import Document
+from accord.core.model.numbers import xpath_number
 from accord.core.predicates.tree import (
     MIRRORED,
     And,
@@ -36,17 +37,17 @@ from accord.core.predicates.tree import (
 )
 
 MAX_LENGTH: Final = 4_096
+MAX_ARGUMENTS: Final = 16
+MAX_COST: Final = 10**7
 
 _Token = Any  # elementpath's tokens carry no usable types
 _Constant = str | float | bool
 _OPS: Final[dict[str, CompareOp]] = {
     "=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
 }  # fmt: skip
+_FAR_STEP: Final = re.compile(r"//|descendant(?:-or-self)?|(?:following|preceding)(?!-)")
+_NEAR_STEP: Final = re.compile(r"(?:following|preceding)-sibling")
 _NAME_ERRORS: Final = ("err:XPST0008", "err:XPST0017", "err:XPST0081", "err:XPST0010")
-# What libxml2 reads as a number: XPath 1.0's form, and an exponent.
-_NUMBER: Final = re.compile(
-    r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE]([+-]?[0-9]*))?[ \t\r\n]*"
-)
 
 
 def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
@@ -54,8 +55,9 @@ def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
     if len(text) > MAX_LENGTH:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
     bindings = dict(namespaces or {})
-    if "" in bindings or "" in bindings.values():
-        raise PredicateError("a namespace without prefix or URI", text=text)
+    for prefix, uri in bindings.items():
+        if not prefix or not uri or set(uri) & set("{}"):
+            raise PredicateError(f"no namespace can be {prefix}={uri!r}", text=text)
     used = tuple(sorted((prefix, uri) for prefix, uri in bindings.items() if f"{prefix}:" in text))
     whole = XPath(text.strip(), used)
     root = _tokens(text, bindings, is_compilable=_is_compilable(whole))
@@ -64,6 +66,9 @@ def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
     for token in root.iter():
         if token.symbol == "$":
             raise PredicateError("a variable", text=text, position=_start(token, text))
+        if len(token) > MAX_ARGUMENTS:
+            problem = f"more than {MAX_ARGUMENTS} arguments"
+            raise PredicateError(problem, text=text, position=_start(token, text))
     try:
         return _Mapper(bindings).condition(root, whole)
     except RecursionError:
@@ -108,34 +113,68 @@ def _start(token: _Token, text: str) -> int | None:
     return len(text) if token.symbol == "(end)" else int(token.span[0])
 
 
-@lru_cache(maxsize=4_096)
-def compile_xpath(node: XPath) -> etree.XPath:
-    """An engine for `node`, which starts at the document and not, as lxml does, at its root."""
-    return etree.XPath(
-        f"boolean(/self::node()[boolean({node.expression})])",
-        namespaces=dict(node.namespaces) or None,
-        regexp=False,
-    )
+class Engine:
+    """A compiled condition, which knows how its cost grows with the document.
 
-
-def evaluate_xpath(engine: etree.XPath, document: Document) -> bool | None:
-    """Unknown where the engine gives up, for instance at its limits of recursion."""
-    try:
-        return cast(bool, engine(document.root))
-    except etree.XPathError:
-        return None
-
-
-def xpath_number(text: str) -> float:
-    """XPath's number() of a string; NaN where it is none.
-
-    As libxml2 reads it, except that no exponent makes its arithmetic overflow on the way.
+    Steps to any distance (`//`, following, …) inside each other multiply by the number of nodes,
+    steps to siblings by the largest number of children.
     """
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        return math.nan
-    digits, exponent = found.groups()
-    return float(digits if exponent in (None, "", "+", "-") else f"{digits}e{exponent}")
+
+    __slots__ = ("_compiled", "_far", "_near")
+
+    def __init__(self, node: XPath) -> None:
+        # Starts at the document and not, as lxml does by itself, at its root element.
+        self._compiled = etree.XPath(
+            f"boolean(/self::node()[boolean({node.expression})])",
+            namespaces=dict(node.namespaces) or None,
+            regexp=False,
+        )
+        self._far = max(1, _degree_of(node, _FAR_STEP))
+        self._near = _degree_of(node, _NEAR_STEP)
+
+    def evaluate(self, document: Document) -> bool | None:
+        """Unknown where it would take too long, or the engine gives up at limits of its own."""
+        if document.nodes**self._far * document.widest**self._near > MAX_COST:
+            return None
+        try:
+            return cast(bool, self._compiled(document.root))
+        except etree.XPathError:
+            return None
+
+
+@lru_cache(maxsize=4_096)
+def compile_xpath(node: XPath) -> Engine:
+    return Engine(node)
+
+
+def _degree_of(node: XPath, step: re.Pattern[str]) -> int:
+    from elementpath import ElementPathError, XPath1Parser  # noqa: PLC0415
+
+    try:
+        token = XPath1Parser(namespaces=dict(node.namespaces)).parse(node.expression)
+        return _degree(token, step)
+    except (ElementPathError, RecursionError):
+        return len(step.findall(node.expression))
+
+
+def _degree(token: _Token, step: re.Pattern[str]) -> int:
+    """How many such steps are taken for each other, in paths, predicates and comparisons."""
+    steps, inside = _path_degrees(token, step)
+    # What a path has selected so far is a set: a further step costs no more than the second did.
+    return min(2, steps) + inside
+
+
+def _path_degrees(token: _Token, step: re.Pattern[str]) -> tuple[int, int]:
+    """Such steps of a path, and the largest degree among its predicates."""
+    if token.symbol == "[":
+        steps, inside = _path_degrees(token[0], step)
+        return steps, max(inside, _degree(token[1], step))
+    own = 1 if step.fullmatch(token.symbol) else 0
+    if token.symbol in ("/", "//") or own:
+        parts = [_path_degrees(child, step) for child in token]
+        return own + sum(steps for steps, _ in parts), max((i for _, i in parts), default=0)
+    degrees = [_degree(child, step) for child in token]
+    return 0, sum(degrees) if token.symbol in _OPS else max(degrees, default=0)
 
 
 class _Mapper:
@@ -245,7 +284,10 @@ def _constant(token: _Token) -> _Constant | None:
     if token.symbol == "(string)":
         return str(token.value)
     if token.symbol in ("(integer)", "(decimal)", "(float)"):
-        return float(token.value)
+        try:
+            return float(token.value)
+        except OverflowError:
+            return None
     if token.symbol == "-" and len(token) == 1:
         operand = _constant(token[0])
         return -operand if isinstance(operand, float) else None

@@ -1,0 +1,24 @@
+"""Text as numbers, the way XPath reads it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+# What libxml2 reads as a number: XPath 1.0's form, and an exponent.
+_NUMBER: Final = re.compile(
+    r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE]([+-]?[0-9]*))?[ \t\r\n]*"
+)
+
+
+def xpath_number(text: str) -> float:
+    """XPath's number() of a string; NaN where it is none.
+
+    As libxml2 reads it, except that no exponent makes its arithmetic overflow on the way.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return math.nan
+    digits, exponent = found.groups()
+    return float(digits if exponent in (None, "", "+", "-") else f"{digits}e{exponent}")
