@@ -31,7 +31,7 @@ def show_covers(console: Console, a: Predicate, b: Predicate) -> Answer:
     """Says whether `a` covers `b`; returns the answer."""
     answer = covers(a, b)
     say(console, _COVERS[answer])
-    _show_relations(console, a, b)
+    _show_relations(console, a, b, does_cover=answer, do_intersect=intersects(a, b))
     return answer
 
 
@@ -39,19 +39,21 @@ def show_intersects(console: Console, a: Predicate, b: Predicate) -> Answer:
     """Says whether `a` and `b` intersect; returns the answer."""
     answer = intersects(a, b)
     say(console, _INTERSECTS[answer])
-    _show_relations(console, a, b)
+    _show_relations(console, a, b, does_cover=covers(a, b), do_intersect=answer)
     return answer
 
 
-def _show_relations(console: Console, a: Predicate, b: Predicate) -> None:
+def _show_relations(
+    console: Console, a: Predicate, b: Predicate, *, does_cover: Answer, do_intersect: Answer
+) -> None:
     console.print()
     show_fields(
         console,
         [
             ("A", str(a)),
             ("B", str(b)),
-            ("A covers B", _WORDS[covers(a, b)]),
+            ("A covers B", _WORDS[does_cover]),
             ("B covers A", _WORDS[covers(b, a)]),
-            ("A intersects B", _WORDS[intersects(a, b)]),
+            ("A intersects B", _WORDS[do_intersect]),
         ],
     )

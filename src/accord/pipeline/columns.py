@@ -7,7 +7,6 @@ and depends neither on the session's time zone nor on its ANSI mode.
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import Final
 
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.errors import EventError
 from accord.core.model.document import Document
-from accord.core.predicates.like import split_prefix
+from accord.core.predicates.like import regex_parts, split_prefix
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.tree import (
     And,
@@ -58,7 +57,6 @@ _XPATH_NUMBER: Final = (
     r"\A[ \t\r\n]*-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]*)?[ \t\r\n]*\z"
 )
 _NO_EXPONENT: Final = r"[eE][+-]?[ \t\r\n]*\z"
-_PIECE: Final = re.compile(r"\\(.)|(.)", re.DOTALL)
 
 
 def to_column(predicate: Predicate | Node, declared: Declared = MappingProxyType({})) -> Column:
@@ -137,13 +135,7 @@ def _like_regex(pattern: str) -> str:
 
     Atomic groups settle for the first place where a part fits, as `core.predicates.like` does.
     """
-    parts = [""]
-    for piece in _PIECE.finditer(pattern):
-        if piece[0] == "%":
-            parts.append("")
-        else:
-            parts[-1] += "." if piece[0] == "_" else re.escape(piece[1] or piece[2])
-    head, *others = parts
+    head, *others = (regex for regex, _ in regex_parts(pattern))
     if not others:
         return rf"(?s)\A{head}\z"
     *middle, tail = others

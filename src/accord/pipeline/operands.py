@@ -18,23 +18,16 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Kind, Value, kind_of
+from accord.core.predicates.evaluate import COMPARE
 from accord.core.predicates.evaluate import compare as compare_values
 from accord.core.predicates.tree import MIRRORED, ArithmeticOp, CompareOp
 
-_TESTS: Final[dict[CompareOp, Callable[[Any, Any], Any]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _KIND_OF_FIELD: Final[dict[str, Kind]] = {
     "integer": Kind.NUMBER,
     "float": Kind.NUMBER,
@@ -74,8 +67,7 @@ def truth(value: bool | None) -> Column:
 
 def test(op: CompareOp, left: Column, right: Column | float) -> Column:
     """Spark's own comparison, of columns that have one type."""
-    result: Column = _TESTS[op](left, right)
-    return result
+    return cast(Column, COMPARE[op](left, right))
 
 
 def compare(op: CompareOp, left: Operand, right: Operand) -> Column:
@@ -185,7 +177,7 @@ def _compare_exactly(op: CompareOp, integer: Column, number: Column) -> Column:
         F.when(rounded != number, test(op, rounded, number))
         .when(rounded < 2.0**63, test(op, integer, number.try_cast("bigint")))
         # The largest integers round to 2**63, which is beyond them.
-        .when(rounded == number, F.lit(_TESTS[op](0, 1)))
+        .when(rounded == number, F.lit(COMPARE[op](0, 1)))
     )
 
 
@@ -202,7 +194,7 @@ def _integer_against(op: CompareOp, column: Column, number: int | float) -> Colu
     threshold = math.ceil(number) if op in ("<", ">=") else math.floor(number)
     if INTEGER_MIN <= threshold <= INTEGER_MAX:
         return test(op, column, threshold)
-    return _where_known(column, _TESTS[op](0, threshold))
+    return _where_known(column, COMPARE[op](0, threshold))
 
 
 def _float_against(op: CompareOp, column: Column, number: int | float) -> Column:

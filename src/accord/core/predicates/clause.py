@@ -229,10 +229,6 @@ class Clause:
         self.names = tuple(dict.fromkeys(map(sys.intern, names)))
         self.needs: Bits = name_bits.needed(self.names)
 
-    @property
-    def has_paths(self) -> bool:
-        return any(isinstance(node, PathTest) for node in self._rest)
-
     def matches(self, view: View) -> bool:
         numbers = view.numbers
         for name, low, high in self._numbers:

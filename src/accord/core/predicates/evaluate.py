@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from accord.core.model.document import Document
@@ -36,7 +37,7 @@ from accord.core.predicates.xpath import compile_xpath
 Values = Mapping[str, Value]
 Evaluator = Callable[[Values, Document | None], Value | None]
 
-_COMPARE: Final[dict[CompareOp, Callable[[Any, Any], bool]]] = {
+COMPARE: Final[dict[CompareOp, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<>": operator.ne,
     "<": operator.lt,
@@ -55,6 +56,7 @@ _COMPARABLE: Final[dict[Kind, frozenset[type]]] = {
     Kind.NUMBER: frozenset((int, float)),
     Kind.STRING: frozenset((str,)),
     Kind.BOOLEAN: frozenset((bool,)),
+    Kind.TIMESTAMP: frozenset((datetime,)),
 }
 
 
@@ -65,7 +67,7 @@ def compare(op: CompareOp, left: Value | None, right: Value | None) -> bool | No
     kind = kind_of(left)
     if kind is not kind_of(right) or (kind is Kind.BOOLEAN and op not in ("=", "<>")):
         return None
-    return _COMPARE[op](left, right)
+    return COMPARE[op](left, right)
 
 
 def arithmetic(op: ArithmeticOp, left: Value | None, right: Value | None) -> float | None:
@@ -114,11 +116,11 @@ def compile_node(node: Node) -> Evaluator:
 
 
 def _compile_comparison(op: CompareOp, name: str, constant: Value) -> Evaluator:
-    test = _COMPARE[op]
+    test = COMPARE[op]
     kind = kind_of(constant)
     if kind is Kind.BOOLEAN and op not in ("=", "<>"):
         return lambda _values, _document: None
-    comparable = _COMPARABLE.get(kind, frozenset((type(constant),)))
+    comparable = _COMPARABLE[kind]
 
     def evaluate(values: Values, _document: Document | None) -> bool | None:
         value = values.get(name)
@@ -199,7 +201,7 @@ def _compile_path_test(node: PathTest) -> Evaluator:
     path, op, constant = node.path, node.op, node.value
     if op is None or constant is None:
         return lambda _values, document: None if document is None else path in document.paths
-    test = _COMPARE[op]
+    test = COMPARE[op]
     is_text = isinstance(constant, str)
 
     def evaluate(_values: Values, document: Document | None) -> bool | None:

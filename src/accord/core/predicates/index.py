@@ -46,6 +46,7 @@ class Matches:
 class _Entry:
     group: _Group
     clauses: list[Clause]
+    has_paths: bool
 
 
 @dataclass(slots=True)
@@ -87,14 +88,15 @@ class Index:
         group = self._group(channel, importance)
         for clause in clauses:
             group.partition.add(clause)
-        self._entries[key] = _Entry(group, clauses)
+        entry = _Entry(group, clauses, any(term.paths for term in terms))
+        self._entries[key] = entry
         group.size += 1
-        self._with_paths += any(term.paths for term in terms)
+        self._with_paths += entry.has_paths
 
     def remove(self, key: Hashable) -> None:
         """Take `key` out again; KeyError where it is not registered."""
         entry = self._entries.pop(key)
-        self._with_paths -= any(clause.has_paths for clause in entry.clauses)
+        self._with_paths -= entry.has_paths
         for clause in entry.clauses:
             remove(clause)
         entry.group.size -= 1

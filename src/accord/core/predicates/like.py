@@ -51,7 +51,7 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
         return prefix.__eq__
     if rest == "%":
         return lambda text: text.startswith(prefix)
-    head, *parts = [_Part(part) for part in _split_at_percent(pattern)]
+    head, *parts = [_Part(regex, length) for regex, length in regex_parts(pattern)]
     if not parts:
         return lambda text: len(text) == head.length and head.fits(text, 0)
     *middle, tail = parts
@@ -74,15 +74,9 @@ def _is_like(text: str, head: _Part, middle: list[_Part], tail: _Part) -> bool:
 class _Part:
     """What stands between two `%`: text and `_`, so of fixed length."""
 
-    def __init__(self, part: str) -> None:
-        pieces = list(_PIECE.finditer(part))
-        self.length = len(pieces)
-        self._regex = re.compile(
-            "".join(
-                "." if piece[0] == "_" else re.escape(piece[1] or piece[2]) for piece in pieces
-            ),
-            re.DOTALL,
-        )
+    def __init__(self, regex: str, length: int) -> None:
+        self.length = length
+        self._regex = re.compile(regex, re.DOTALL)
 
     def fits(self, text: str, position: int) -> bool:
         return self._regex.match(text, position) is not None
@@ -92,14 +86,15 @@ class _Part:
         return -1 if found is None else found.start()
 
 
-def _split_at_percent(pattern: str) -> list[str]:
-    parts = [""]
+def regex_parts(pattern: str) -> list[tuple[str, int]]:
+    """What stands before, between and after each `%`: as regular expression, and how long it is."""
+    parts: list[list[str]] = [[]]
     for piece in _PIECE.finditer(pattern):
         if piece[0] == "%":
-            parts.append("")
+            parts.append([])
         else:
-            parts[-1] += piece[0]
-    return parts
+            parts[-1].append("." if piece[0] == "_" else re.escape(piece[1] or piece[2]))
+    return [("".join(part), len(part)) for part in parts]
 
 
 def _literal(character: str) -> str:

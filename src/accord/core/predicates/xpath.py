@@ -77,8 +77,8 @@ def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
 
 def _is_compilable(node: XPath) -> bool:
     try:
-        etree.XPath(node.expression, namespaces=dict(node.namespaces) or None, regexp=False)
-        compile_xpath(node)
+        _compile(node.expression, node)
+        _compile(_from_document(node), node)
     except (etree.XPathSyntaxError, ValueError):
         return False
     return True
@@ -113,6 +113,15 @@ def _start(token: _Token, text: str) -> int | None:
     return len(text) if token.symbol == "(end)" else int(token.span[0])
 
 
+def _compile(expression: str, node: XPath) -> etree.XPath:
+    return etree.XPath(expression, namespaces=dict(node.namespaces) or None, regexp=False)
+
+
+def _from_document(node: XPath) -> str:
+    """The condition, starting at the document and not, as lxml does by itself, at its root."""
+    return f"boolean(/self::node()[boolean({node.expression})])"
+
+
 class Engine:
     """A compiled condition, which knows how its cost grows with the document.
 
@@ -123,14 +132,9 @@ class Engine:
     __slots__ = ("_compiled", "_far", "_near")
 
     def __init__(self, node: XPath) -> None:
-        # Starts at the document and not, as lxml does by itself, at its root element.
-        self._compiled = etree.XPath(
-            f"boolean(/self::node()[boolean({node.expression})])",
-            namespaces=dict(node.namespaces) or None,
-            regexp=False,
-        )
-        self._far = max(1, _degree_of(node, _FAR_STEP))
-        self._near = _degree_of(node, _NEAR_STEP)
+        self._compiled = _compile(_from_document(node), node)
+        far, self._near = _degrees_of(node)
+        self._far = max(1, far)
 
     def evaluate(self, document: Document) -> bool | None:
         """Unknown where it would take too long, or the engine gives up at limits of its own."""
@@ -147,14 +151,16 @@ def compile_xpath(node: XPath) -> Engine:
     return Engine(node)
 
 
-def _degree_of(node: XPath, step: re.Pattern[str]) -> int:
+def _degrees_of(node: XPath) -> tuple[int, int]:
+    """In steps to any distance, and in steps to siblings."""
     from elementpath import ElementPathError, XPath1Parser  # noqa: PLC0415
 
+    text = node.expression
     try:
-        token = XPath1Parser(namespaces=dict(node.namespaces)).parse(node.expression)
-        return _degree(token, step)
+        token = XPath1Parser(namespaces=dict(node.namespaces)).parse(text)
+        return _degree(token, _FAR_STEP), _degree(token, _NEAR_STEP)
     except (ElementPathError, RecursionError):
-        return len(step.findall(node.expression))
+        return len(_FAR_STEP.findall(text)), len(_NEAR_STEP.findall(text))
 
 
 def _degree(token: _Token, step: re.Pattern[str]) -> int:
