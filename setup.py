@@ -8,8 +8,15 @@ import sys
 from setuptools import Extension, setup
 
 HOT = [
-    f"src/accord/core/predicates/{name}.py"
-    for name in ("sets", "terms", "clause", "grid", "partition", "index")
+    f"src/accord/{package}/{name}.py"
+    for package, names in {
+        "core/predicates": ("sets", "terms", "clause", "grid", "partition", "index"),
+        "core/scheduling": ("outbox",),
+        "core/monitoring": ("tally", "counters"),
+        "core/node": ("message", "router"),
+        "edges/mqtt": ("message", "hub", "session", "timers", "broker", "connection"),
+    }.items()
+    for name in names
 ]
 
 

@@ -1,0 +1,1 @@
+"""Protocols towards clients and other nodes: codec and session, pure."""
