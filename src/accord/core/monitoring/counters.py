@@ -1,0 +1,134 @@
+"""The numbers a node changes while it works.
+
+Plain integers and lists that hot code changes in place (`counters.packets_received += n`);
+nothing here allocates per message. Gauges (`connections`, `sessions`, queue depths, …) are either
+kept up to date by their owner or set just before a snapshot.
+"""
+
+from __future__ import annotations
+
+from accord.core.monitoring.statistics import (
+    IMPORTANCES,
+    WAIT_BUCKETS,
+    JournalStatus,
+    Publishes,
+    Queue,
+    Shed,
+    ShedClient,
+    Statistics,
+    Traffic,
+    Waits,
+)
+from accord.core.monitoring.tally import Tally, TopTally
+
+
+class Counters:
+    """Counts since `started_ms`, and gauges; `snapshot` freezes them."""
+
+    def __init__(self, *, started_ms: int) -> None:
+        self.started_ms: int = started_ms
+        # Gauges.
+        self.sessions: int = 0
+        self.subscriptions: int = 0
+        self.predicates: int = 0
+        self.retained_messages: int = 0
+        self.retained_bytes: int = 0
+        self.queued_messages: list[int] = [0] * IMPORTANCES
+        self.queued_bytes: list[int] = [0] * IMPORTANCES
+        # Traffic; publishes by QoS.
+        self.bytes_received: int = 0
+        self.bytes_sent: int = 0
+        self.packets_received: int = 0
+        self.packets_sent: int = 0
+        self.publishes_received: list[int] = [0, 0, 0]
+        self.publishes_sent: list[int] = [0, 0, 0]
+        self.publish_bytes_received: int = 0
+        self.publish_bytes_sent: int = 0
+        # Published messages that some subscription wanted, and those that none did.
+        self.matched: int = 0
+        self.unmatched: int = 0
+        # Changed through the methods below.
+        self.connections: int = 0
+        self.connections_peak: int = 0
+        self.connects: int = 0
+        self.connects_refused: Tally = Tally()
+        self.disconnects: Tally = Tally()
+        self.shed_causes: Tally = Tally()
+        self.shed_clients: TopTally = TopTally()
+        self.wait_counts: list[list[int]] = [[0] * WAIT_BUCKETS for _ in range(IMPORTANCES)]
+        self.waited_ms: list[int] = [0] * IMPORTANCES
+
+    def connected(self) -> None:
+        self.connects += 1
+        self.connections += 1
+        self.connections_peak = max(self.connections_peak, self.connections)
+
+    def refused(self, cause: str) -> None:
+        """A connection was turned away before it became a client's."""
+        self.connects_refused.add(cause)
+
+    def disconnected(self, reason: str) -> None:
+        self.connections -= 1
+        self.disconnects.add(reason)
+
+    def shed(self, cause: str, client: str, count: int = 1) -> None:
+        """`count` messages will not reach `client`."""
+        self.shed_causes.add(cause, count)
+        self.shed_clients.add(client, cause, count)
+
+    def waited(self, importance: int, wait_ms: int, count: int = 1) -> None:
+        """`count` messages left their queue after `wait_ms` in it."""
+        wait_ms = max(wait_ms, 0)  # wall clocks step back
+        bucket = min(wait_ms.bit_length(), WAIT_BUCKETS - 1)
+        self.wait_counts[importance][bucket] += count
+        self.waited_ms[importance] += wait_ms * count
+
+    def snapshot(self, *, now_ms: int, journal: JournalStatus | None = None) -> Statistics:
+        return Statistics(
+            taken_ms=now_ms,
+            uptime_ms=max(now_ms - self.started_ms, 0),
+            connections=self.connections,
+            connections_peak=self.connections_peak,
+            connects=self.connects,
+            connects_refused=dict(self.connects_refused.counts),
+            disconnects=dict(self.disconnects.counts),
+            sessions=self.sessions,
+            subscriptions=self.subscriptions,
+            predicates=self.predicates,
+            retained_messages=self.retained_messages,
+            retained_bytes=self.retained_bytes,
+            received=_traffic(
+                self.bytes_received,
+                self.packets_received,
+                self.publishes_received,
+                self.publish_bytes_received,
+            ),
+            sent=_traffic(
+                self.bytes_sent, self.packets_sent, self.publishes_sent, self.publish_bytes_sent
+            ),
+            matched=self.matched,
+            unmatched=self.unmatched,
+            queues=tuple(self._queue(importance) for importance in range(IMPORTANCES)),
+            shed=Shed(
+                causes=dict(self.shed_causes.counts),
+                clients=tuple(ShedClient(*each) for each in self.shed_clients.top()),
+            ),
+            journal=journal,
+        )
+
+    def _queue(self, importance: int) -> Queue:
+        return Queue(
+            importance=importance,
+            messages=self.queued_messages[importance],
+            bytes=self.queued_bytes[importance],
+            waits=Waits(tuple(self.wait_counts[importance]), self.waited_ms[importance]),
+        )
+
+
+def _traffic(bytes_: int, packets: int, publishes: list[int], publish_bytes: int) -> Traffic:
+    return Traffic(
+        bytes=bytes_,
+        packets=packets,
+        publishes=Publishes(publishes[0], publishes[1], publishes[2]),
+        publish_bytes=publish_bytes,
+    )

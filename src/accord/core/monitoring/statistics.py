@@ -1,0 +1,162 @@
+"""What a node has done and holds, as numbers.
+
+`Statistics` is a frozen picture for people and machines: metrics, statistics topics, the status
+page. `Counters` (next door) is what the node increments on its way; it is compiled, which these
+structs can not be.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+IMPORTANCES: Final = 8
+
+# Why a message did not reach a client. Others may be given; these are the usual ones.
+SHED_QUEUE_FULL: Final = "queue full"
+SHED_EXPIRED: Final = "expired"
+SHED_PACKET_TOO_LARGE: Final = "packet too large"
+SHED_SLOW_READER: Final = "slow reader"
+SHED_NO_SESSION: Final = "no session"
+SHED_SESSION_EXPIRED: Final = "session expired"
+SHED_NOT_ALLOWED: Final = "not allowed"
+SHED_JOURNAL_FAILED: Final = "journal failed"
+
+# A wait of w whole milliseconds falls into bucket w.bit_length(): bucket k holds waits below 2**k.
+WAIT_BUCKETS: Final = 18
+WAIT_BOUNDS_MS: Final = tuple(1 << bucket for bucket in range(WAIT_BUCKETS - 1))
+
+
+class Waits(Struct, frozen=True):
+    """How long messages waited: counts per bucket, the last of which has no upper bound."""
+
+    counts: tuple[int, ...]
+    total_ms: int
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def quantile_ms(self, share: float) -> int:
+        """A bound below which at least `share` of the waits lie; 0 where there are none."""
+        wanted = share * self.count
+        reached = 0
+        for bound_ms, count in zip(WAIT_BOUNDS_MS, self.counts, strict=False):
+            reached += count
+            if reached and reached >= wanted:
+                return bound_ms
+        return 2 * WAIT_BOUNDS_MS[-1] if self.count else 0
+
+
+class Publishes(Struct, frozen=True):
+    """Messages published, by quality of service."""
+
+    qos0: int = 0
+    qos1: int = 0
+    qos2: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.qos0 + self.qos1 + self.qos2
+
+
+class Traffic(Struct, frozen=True, kw_only=True):
+    """What went in one direction between the node and its clients."""
+
+    bytes: int = 0
+    packets: int = 0
+    publishes: Publishes = Publishes()
+    publish_bytes: int = 0
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """The messages of one importance, over all clients."""
+
+    importance: int
+    messages: int
+    bytes: int
+    waits: Waits
+
+
+class ShedClient(Struct, frozen=True):
+    """Messages that did not reach one client for one cause; client `other` stands for many."""
+
+    client: str
+    cause: str
+    count: int
+
+
+class Shed(Struct, frozen=True, kw_only=True):
+    """Messages that did not reach a client, by cause, and for the clients that missed most."""
+
+    causes: dict[str, int]
+    clients: tuple[ShedClient, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.causes.values())
+
+
+class JournalStatus(Struct, frozen=True, kw_only=True):
+    """How the journal stands: offsets count records from its beginning."""
+
+    segments: int = 0
+    bytes: int = 0
+    first_offset: int = 0
+    next_offset: int = 0
+    synced_offset: int = 0
+    failure: str | None = None
+
+    @property
+    def unsynced(self) -> int:
+        return self.next_offset - self.synced_offset
+
+
+class Statistics(Struct, frozen=True, kw_only=True):
+    """A node's numbers at one moment; those that only grow count since its start."""
+
+    taken_ms: int
+    uptime_ms: int
+    connections: int
+    connections_peak: int
+    connects: int
+    connects_refused: dict[str, int]
+    disconnects: dict[str, int]
+    sessions: int
+    subscriptions: int
+    predicates: int
+    retained_messages: int
+    retained_bytes: int
+    received: Traffic
+    sent: Traffic
+    matched: int
+    unmatched: int
+    queues: tuple[Queue, ...]
+    shed: Shed
+    journal: JournalStatus | None = None
+
+    @property
+    def queued_messages(self) -> int:
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(queue.bytes for queue in self.queues)
+
+
+class ClientStatus(Struct, frozen=True, kw_only=True):
+    """One client's session, whether it is connected or away."""
+
+    client: str
+    user: str = ""
+    address: str = ""
+    protocol: str = ""
+    is_connected: bool = False
+    connected_ms: int | None = None
+    subscriptions: int = 0
+    queued_messages: int = 0
+    queued_bytes: int = 0
+    received: int = 0
+    sent: int = 0
+    shed: int = 0

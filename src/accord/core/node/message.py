@@ -1,0 +1,40 @@
+"""A published message on its way through the node, decoded no further than anybody needed."""
+
+from __future__ import annotations
+
+from accord.core.model.event import Event
+from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
+
+
+class Message:
+    """What every edge makes of what a publisher sent.
+
+    `publisher` names the client it came from; `expires_ms` is 0 where it is of use for ever.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        payload: bytes,
+        qos: int,
+        is_retained: bool,
+        publisher: str,
+        received_ms: int,
+        expires_ms: int,
+    ) -> None:
+        self.channel = channel
+        self.payload = payload
+        self.qos = qos
+        self.is_retained = is_retained
+        self.publisher = publisher
+        self.received_ms = received_ms
+        self.expires_ms = expires_ms
+        self.importance = DEFAULT_IMPORTANCE
+
+    def event(self) -> Event:
+        """The typed event, for predicates; EventError where the publisher's attributes are bad."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """About how many bytes it takes to send or keep."""
+        raise NotImplementedError

@@ -1,0 +1,101 @@
+"""On which channels a client may publish and subscribe.
+
+A subscription is allowed when one of the allowed filters selects every channel that its own filter
+selects: then nothing has to be checked again when messages are delivered. As in MQTT, wildcards in
+the first level do not reach channels that start with `$`. Those belong to the system: `$SYS/…` can
+be read but never written by clients, all others need a filter that names their first level.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from accord.core.model.channels import filter_selects
+
+STATISTICS: Final = "$SYS"
+_SHARED: Final = "$share/"
+_PLACEHOLDER: Final = re.compile("%[uc]")
+
+
+class Rights(Struct, frozen=True):
+    """What a client may do; `%u` and `%c` in a filter stand for its user name and client id."""
+
+    publish: Annotated[
+        tuple[str, ...],
+        Meta(description="Filters of the channels it may publish to.", extra={"kind": "filters"}),
+    ] = ()
+    subscribe: Annotated[
+        tuple[str, ...],
+        Meta(description="Filters of the channels it may subscribe to.", extra={"kind": "filters"}),
+    ] = ()
+    statistics: Annotated[
+        bool, Meta(description="Whether it may read the node's statistics under $SYS/#.")
+    ] = True
+
+    def bound(self, *, user: str, client: str) -> Rights:
+        """These rights with the placeholders filled in."""
+        return replace(
+            self,
+            publish=_fill(self.publish, user, client),
+            subscribe=_fill(self.subscribe, user, client),
+        )
+
+    def may_publish(self, channel: str) -> bool:
+        if not channel.startswith("$") and "#" in self.publish:
+            return True
+        if _is_statistics(channel):
+            return False
+        return any(filter_selects(pattern, channel) for pattern in self.publish)
+
+    def may_subscribe(self, pattern: str) -> bool:
+        """Also for a shared subscription, `$share/GROUP/FILTER`, where its filter counts."""
+        if pattern.startswith(_SHARED):
+            pattern = pattern[len(_SHARED) :].partition("/")[2]
+        if _is_statistics(pattern):
+            return self.statistics
+        return any(filter_covers(allowed, pattern) for allowed in self.subscribe)
+
+
+EVERYTHING: Final = Rights(publish=("#", "$accord/#"), subscribe=("#", "$accord/#"))
+NOTHING: Final = Rights(statistics=False)
+
+
+def filter_covers(pattern: str, other: str) -> bool:
+    """Whether `pattern` selects every channel that `other` selects; both are valid filters."""
+    if other == "#":
+        other = "+/#"  # the same channels, as each has a first level
+    levels, others = pattern.split("/"), other.split("/")
+    if others[0].startswith("$") and levels[0] != others[0]:
+        return False
+    for position, level in enumerate(levels):
+        if level == "#":
+            return True
+        if position == len(others) or others[position] == "#":
+            return False
+        if level not in ("+", others[position]):
+            return False
+    return len(levels) == len(others)
+
+
+def _is_statistics(channel: str) -> bool:
+    return channel.startswith(STATISTICS) and channel[len(STATISTICS) :][:1] in ("", "/")
+
+
+def _fill(patterns: tuple[str, ...], user: str, client: str) -> tuple[str, ...]:
+    filled = (_filled(pattern, user, client) for pattern in patterns)
+    return tuple(pattern for pattern in filled if pattern is not None)
+
+
+def _filled(pattern: str, user: str, client: str) -> str | None:
+    """None where a name would fill more than its level: it could reach the channels of others."""
+    names = {"%u": user, "%c": client}
+    for placeholder, name in names.items():
+        if placeholder in pattern and (not name or any(c in name for c in "+#/")):
+            return None
+    # In one pass, because a user may be called %c.
+    filled = _PLACEHOLDER.sub(lambda found: names[found[0]], pattern)
+    return filled if filled.startswith("$") == pattern.startswith("$") else None

@@ -1,0 +1,319 @@
+"""Who gets what: subscriptions, and the routes of channels worked out from them.
+
+A route is worked out when a channel is first published to and remembered until a subscription that
+could select the channel changes, so a message usually costs one look-up. Subscriptions with a
+predicate are kept apart, in the index: only channels that they select make an event of a message.
+
+A receiver whose subscriptions overlap gets one copy, at the highest QoS among them. A shared
+subscription gives each message to one member of its group.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.channels import ChannelMap
+from accord.core.node.message import Message
+from accord.core.predicates.index import Index
+from accord.core.predicates.predicate import Predicate
+from accord.core.scheduling.outbox import Run
+
+_REMEMBERED_ROUTES: Final = 10_000
+_REMEMBERED_LENGTH: Final = 1_024
+
+
+class Receiver:
+    """Where messages go: a client's session, later also a neighbouring node."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_connected = False
+        # Which publisher's frames it takes as they are; 0 means none, each is made for it.
+        self.dialect = 0
+
+    def deliver(
+        self, message: Message, qos: int, is_retained: bool, identifiers: tuple[int, ...]
+    ) -> None:
+        raise NotImplementedError
+
+    def forward(self, run: Run) -> None:
+        """Take unacknowledged messages as frames of its own dialect."""
+        raise NotImplementedError
+
+
+class Subscription:
+    """One receiver's wish for the channels a filter selects."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        pattern: str,
+        *,
+        group: str = "",
+        qos: int = 0,
+        is_local_excluded: bool = False,
+        keeps_retained_flag: bool = False,
+        identifier: int = 0,
+        predicate: Predicate | None = None,
+        where: str = "",
+        xpath: str = "",
+    ) -> None:
+        self.receiver = receiver
+        self.pattern = pattern
+        self.group = group
+        self.qos = qos
+        self.is_local_excluded = is_local_excluded
+        self.keeps_retained_flag = keeps_retained_flag
+        self.identifier = identifier
+        self.predicate = predicate
+        self.where = where  # the predicate as its client wrote it
+        self.xpath = xpath
+
+    def is_plain(self) -> bool:
+        """Whether an unacknowledged message reaches the receiver just as it was published."""
+        return not (self.is_local_excluded or self.identifier or self.receiver.dialect == 0)
+
+
+class Target:
+    """One copy of a message for a receiver, on behalf of one or more of its subscriptions."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.receiver = subscription.receiver
+        self.qos = -1
+        self.keeps_retained_flag = False
+        self.identifiers: tuple[int, ...] = ()
+        self.is_local_excluded = True
+        self.add(subscription)
+
+    def add(self, subscription: Subscription) -> None:
+        self.qos = max(self.qos, subscription.qos)
+        self.keeps_retained_flag = self.keeps_retained_flag or subscription.keeps_retained_flag
+        self.is_local_excluded = self.is_local_excluded and subscription.is_local_excluded
+        if subscription.identifier:
+            self.identifiers = (*self.identifiers, subscription.identifier)
+
+
+class Group:
+    """The members of a shared subscription, who take turns."""
+
+    def __init__(self) -> None:
+        self.members: list[Subscription] = []
+        self.turn = 0
+
+    def choose(self, candidates: list[Subscription]) -> Subscription:
+        """The next in turn, a connected one if there is any."""
+        self.turn += 1
+        for step in range(len(candidates)):
+            candidate = candidates[(self.turn + step) % len(candidates)]
+            if candidate.receiver.is_connected:
+                return candidate
+        return candidates[self.turn % len(candidates)]
+
+
+class Route:
+    """Where the messages of one channel go."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        self.targets: list[Target] = []
+        self.subscriptions: list[Subscription] = []
+        self.groups: list[tuple[str, str]] = []
+        self.has_predicates = False
+        self.is_kept = False
+        self.is_valid = True
+        # Whether unacknowledged messages can be forwarded as they are to all of `plain`.
+        self.is_plain = False
+        self.plain: list[Receiver] = []
+
+
+class Router:
+    """All subscriptions of a node."""
+
+    def __init__(self, kept: list[str]) -> None:
+        self._plain: ChannelMap[dict[Receiver, Subscription]] = ChannelMap()
+        self._shared: ChannelMap[dict[str, Group]] = ChannelMap()
+        self._conditional: ChannelMap[dict[Subscription, bool]] = ChannelMap()
+        self._index = Index()
+        self._routes: dict[str, Route] = {}
+        self._audiences: dict[tuple[Receiver, ...], list[Receiver]] = {}
+        self._kept: ChannelMap[bool] = ChannelMap()
+        for pattern in kept:
+            self._kept.set(pattern, True)
+        self.size = 0
+
+    @property
+    def predicates(self) -> int:
+        return len(self._index)
+
+    def add(self, subscription: Subscription) -> None:
+        """Take `subscription` in; its receiver has no other for the same group and filter."""
+        pattern = subscription.pattern
+        self.size += 1
+        if subscription.group:
+            groups = self._shared.get(pattern)
+            if groups is None:
+                groups = {}
+                self._shared.set(pattern, groups)
+            if subscription.group not in groups:
+                groups[subscription.group] = Group()
+            groups[subscription.group].members.append(subscription)
+        if subscription.predicate is not None:
+            conditional = self._conditional.get(pattern)
+            if conditional is None:
+                conditional = {}
+                self._conditional.set(pattern, conditional)
+            conditional[subscription] = True
+            self._index.add(subscription, subscription.predicate, channel=pattern)
+        elif not subscription.group:
+            receivers = self._plain.get(pattern)
+            if receivers is None:
+                receivers = {}
+                self._plain.set(pattern, receivers)
+            receivers[subscription.receiver] = subscription
+        self.invalidate(pattern)
+
+    def remove(self, subscription: Subscription) -> None:
+        pattern = subscription.pattern
+        self.size -= 1
+        if subscription.group:
+            groups = self._shared.get(pattern)
+            assert groups is not None
+            group = groups[subscription.group]
+            group.members.remove(subscription)
+            if not group.members:
+                del groups[subscription.group]
+            if not groups:
+                self._shared.remove(pattern)
+        if subscription.predicate is not None:
+            self._index.remove(subscription)
+            conditional = self._conditional.get(pattern)
+            assert conditional is not None
+            del conditional[subscription]
+            if not conditional:
+                self._conditional.remove(pattern)
+        elif not subscription.group:
+            receivers = self._plain.get(pattern)
+            assert receivers is not None
+            del receivers[subscription.receiver]
+            if not receivers:
+                self._plain.remove(pattern)
+        self.invalidate(pattern)
+
+    def invalidate(self, pattern: str) -> None:
+        """Forget the routes of the channels that `pattern` selects."""
+        if "+" in pattern or "#" in pattern:
+            for route in self._routes.values():
+                route.is_valid = False
+            self._routes.clear()
+            self._audiences.clear()
+        else:
+            known = self._routes.pop(pattern, None)
+            if known is not None:
+                known.is_valid = False
+
+    def route(self, channel: str) -> Route:
+        """Where messages of `channel` go, from memory if possible."""
+        route = self._routes.get(channel)
+        if route is None:
+            route = self._work_out(channel)
+            if len(channel) <= _REMEMBERED_LENGTH:
+                if len(self._routes) >= _REMEMBERED_ROUTES:
+                    self.invalidate("#")
+                self._routes[channel] = route
+        return route
+
+    def publish(self, message: Message, route: Route) -> int:
+        """Deliver `message` along `route`; gives the number of receivers.
+
+        EventError where predicates ask for attributes that are bad; then nobody got it.
+        """
+        targets = route.targets
+        if route.has_predicates or route.groups:
+            targets = self._choose(message, route)
+        reached = 0
+        for target in targets:
+            if target.is_local_excluded and target.receiver.name == message.publisher:
+                continue
+            reached += 1
+            target.receiver.deliver(
+                message,
+                target.qos if target.qos < message.qos else message.qos,
+                message.is_retained and target.keeps_retained_flag,
+                target.identifiers,
+            )
+        return reached
+
+    def check_invariants(self) -> None:
+        for channel, route in self._routes.items():
+            assert route.is_valid
+            fresh = self._work_out(channel)
+            assert [target.receiver for target in fresh.targets] == [
+                target.receiver for target in route.targets
+            ]
+
+    def _choose(self, message: Message, route: Route) -> list[Target]:
+        """The targets of one message: predicates decide, and shared subscriptions take turns."""
+        chosen = list(route.subscriptions)
+        wanting: dict[tuple[str, str], list[Subscription]] = {}
+        for group_key in route.groups:
+            wanting[group_key] = []
+            for member in self._members(group_key):
+                if member.predicate is None:
+                    wanting[group_key].append(member)
+        if route.has_predicates:
+            for key in self._index.match(message.event()).keys:
+                assert isinstance(key, Subscription)
+                if key.group:
+                    wanting[key.pattern, key.group].append(key)
+                else:
+                    chosen.append(key)
+        targets = _merge(chosen)
+        for (pattern, name), candidates in wanting.items():
+            if candidates:
+                groups = self._shared.get(pattern)
+                assert groups is not None
+                # A copy of its own: the receiver has it on behalf of the group.
+                targets.append(Target(groups[name].choose(candidates)))
+        return targets
+
+    def _members(self, group_key: tuple[str, str]) -> list[Subscription]:
+        groups = self._shared.get(group_key[0])
+        assert groups is not None
+        return groups[group_key[1]].members
+
+    def _audience(self, receivers: list[Receiver]) -> list[Receiver]:
+        """The same list for the same receivers, so that routes can be compared by it."""
+        if len(self._audiences) >= _REMEMBERED_ROUTES:
+            self._audiences.clear()
+        return self._audiences.setdefault(tuple(receivers), receivers)
+
+    def _work_out(self, channel: str) -> Route:
+        route = Route(channel)
+        for receivers in self._plain.select(channel):
+            route.subscriptions += receivers.values()
+        for groups in self._shared.select(channel):
+            for name, group in groups.items():
+                route.groups.append((group.members[0].pattern, name))
+        route.targets = _merge(route.subscriptions)
+        route.has_predicates = bool(self._conditional.select(channel))
+        route.is_kept = bool(self._kept.select(channel))
+        route.plain = self._audience([target.receiver for target in route.targets])
+        route.is_plain = not (
+            channel.startswith("$")
+            or route.has_predicates
+            or route.groups
+            or route.is_kept
+            or any(not subscription.is_plain() for subscription in route.subscriptions)
+        )
+        return route
+
+
+def _merge(subscriptions: list[Subscription]) -> list[Target]:
+    targets: dict[Receiver, Target] = {}
+    for subscription in subscriptions:
+        known = targets.get(subscription.receiver)
+        if known is None:
+            targets[subscription.receiver] = Target(subscription)
+        else:
+            known.add(subscription)
+    return list(targets.values())

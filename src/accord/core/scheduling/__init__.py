@@ -1,0 +1,1 @@
+"""What goes first: queues by importance in front of a destination."""

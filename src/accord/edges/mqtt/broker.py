@@ -1,0 +1,394 @@
+"""All sessions of a node: opened, taken over, left, ended; and what they subscribe and retain.
+
+A session outlives its connection for as long as its client asked. Its will is published when the
+connection ends without a DISCONNECT: at once, or after the will's delay unless the client is back
+by then, and in any case when the session ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from accord.core.errors import EventError, PredicateError
+from accord.core.model.channels import problem_with_filter
+from accord.core.node.limits import Limits
+from accord.core.node.message import Message
+from accord.core.node.retained import Retained
+from accord.core.node.router import Route, Router, Subscription
+from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.edges.mqtt import durable
+from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.hub import Hub, Line
+from accord.edges.mqtt.mapping import DEADLINE
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.packets import Filter, Will
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, encode_properties
+from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.timers import Timer, Timers
+from accord.edges.mqtt.wire import read_varint, string_bytes
+
+FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
+SHARED: Final = "$share/"
+
+
+class Client(Line):
+    """A connection that can be told to go."""
+
+    def end(self, reason: Reason, problem: str = "") -> None:
+        raise NotImplementedError
+
+
+class Refusal:
+    """Why a subscription was not accepted."""
+
+    def __init__(self, reason: Reason, problem: str) -> None:
+        self.reason = reason
+        self.problem = problem
+
+
+class Broker:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        now_ms: int,
+        kept: list[str] | None = None,
+        is_durable: bool = False,
+        new_client_id: Callable[[], str],
+    ) -> None:
+        self.limits = limits
+        self.router = Router(kept or [])
+        self.hub = Hub(limits, self.router, is_durable=is_durable, now_ms=now_ms)
+        self.timers = Timers()
+        self.new_client_id = new_client_id
+        self.sessions: dict[str, Session] = {}
+        self.retained = Retained(
+            messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
+        )
+
+    def advance(self, *, now_ms: int) -> None:
+        """Do what is due."""
+        self.hub.now_ms = now_ms
+        self.timers.advance(now_ms=now_ms)
+
+    def open_session(self, client_id: str, *, is_clean: bool) -> tuple[Session, bool] | None:
+        """The client's session, and whether it is one from before; None where there are too many.
+
+        A connection that has the session is told that it was taken over.
+        """
+        session = self.sessions.get(client_id)
+        if session is not None:
+            if isinstance(session.line, Client):
+                session.line.end(Reason.SESSION_TAKEN_OVER, "the client connected again")
+            session = self.sessions.get(client_id)
+        if session is not None:
+            if not is_clean:
+                session.will = None
+                session.will_due_ms = 0
+                session.ends_ms = 0
+                return session, True
+            self.end_session(session)
+        if len(self.sessions) >= self.limits.sessions:
+            return None
+        session = Session(client_id, self.hub)
+        self.sessions[client_id] = session
+        return session, False
+
+    def settle(self, session: Session, expiry_s: int, will: Will | None) -> None:
+        """What the client said of its session when it connected."""
+        was_durable = session.is_durable
+        session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
+        session.is_durable = session.expiry_s > 0
+        session.will = will
+        if session.is_durable:
+            self.hub.record(
+                durable.SessionOpened(session.name, session.version, session.expiry_s, will)
+            )
+        elif was_durable:
+            self.hub.record(durable.SessionEnded(session.name))
+
+    def leave(self, session: Session, *, is_will_wanted: bool, expiry_s: int) -> None:
+        """The session's connection is gone."""
+        now_ms = self.hub.now_ms
+        session.detach()
+        session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
+        will = session.will
+        delay_ms = 0
+        if will is not None and is_will_wanted:
+            delay_ms = min(will.properties.will_delay_s or 0, session.expiry_s) * 1000
+            session.will_due_ms = now_ms + delay_ms
+        else:
+            session.will = None
+        if session.expiry_s == 0:
+            self.end_session(session)
+            return
+        if delay_ms == 0:
+            self._publish_will(session)
+        session.ends_ms = 0 if session.expiry_s == FOREVER else now_ms + session.expiry_s * 1000
+        self.set_timer(session)
+        self.hub.record(
+            durable.SessionLeft(session.name, session.expiry_s, now_ms, session.will_due_ms)
+        )
+
+    def set_timer(self, session: Session) -> None:
+        """Come back to a session without connection when its will or its end is due."""
+        due_ms = session.ends_ms
+        if session.will_due_ms and (not due_ms or session.will_due_ms < due_ms):
+            due_ms = session.will_due_ms
+        if due_ms:
+            if session.timer is None:
+                session.timer = SessionTimer(self, session)
+            self.timers.set(session.timer, due_ms)
+
+    def end_session(self, session: Session) -> None:
+        if session.will is not None and session.line is None:
+            self._publish_will(session)
+        session.abandon()
+        if session.timer is not None:
+            self.timers.cancel(session.timer)
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+        if session.is_durable:
+            self.hub.record(durable.SessionEnded(session.name))
+
+    def will_is_due(self, session: Session) -> None:
+        """The delay of a will is over, and the client did not come back in time."""
+        self._publish_will(session)
+        if session.is_durable:
+            now_ms = self.hub.now_ms
+            self.hub.record(durable.SessionLeft(session.name, session.expiry_s, now_ms, 0))
+
+    def publish(self, message: MqttMessage, route: Route) -> int:
+        """Deliver, retain and keep `message`; gives the number of receivers.
+
+        EventError where its attributes are asked for and bad; then nothing has happened.
+        """
+        if route.is_kept:
+            message.event()
+        counters = self.hub.counters
+        reached = self.router.publish(message, route)
+        if route.is_kept:
+            self.hub.keep(message)
+        if message.is_retained:
+            self.retain(message)
+        if reached:
+            counters.matched += 1
+        else:
+            counters.unmatched += 1
+        return reached
+
+    def retain(self, message: MqttMessage) -> None:
+        if not message.payload:
+            if self.retained.remove(message.channel):
+                self.hub.record(durable.RetainedCleared(message.channel))
+        elif self.retained.has_room(message):
+            self.retained.set(message)
+            if self.hub.is_durable:
+                self.hub.record(durable.Retained(self.hub.store(message)))
+        else:
+            self.hub.counters.shed("no room to retain", message.publisher)
+
+    def publish_own(self, channel: str, payload: bytes) -> None:
+        """Publish on the node's own behalf, retained while the node runs."""
+        message = make_message(channel, payload, 0, False, "", self.hub.now_ms, NO_PROPERTIES)
+        self.retained.set(message)
+        self.publish(message, self.router.route(channel))
+
+    def subscribe(self, session: Session, wish: Filter, properties: Properties) -> Refusal | None:
+        """Add or replace one subscription, and send it what is retained."""
+        where, xpath, refusal = _condition_texts(properties)
+        if refusal is not None:
+            return refusal
+        group, pattern = split_shared(wish.pattern)
+        if problem := problem_with_filter(pattern):
+            return Refusal(Reason.TOPIC_FILTER_INVALID, problem)
+        if pattern.count("/") >= self.limits.channel_levels:
+            most = self.limits.channel_levels
+            return Refusal(Reason.TOPIC_FILTER_INVALID, f"expected at most {most} levels")
+        known = session.subscriptions.get(wish.pattern)
+        if known is None and len(session.subscriptions) >= self.limits.subscriptions_per_client:
+            most = self.limits.subscriptions_per_client
+            return Refusal(
+                Reason.QUOTA_EXCEEDED, f"{most} subscriptions are open, the most allowed"
+            )
+        try:
+            predicate = condition(where, xpath)
+        except PredicateError as error:
+            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, f"{where or xpath}: {error}")
+        if known is not None:
+            self.router.remove(known)
+        identifiers = properties.subscription_identifiers
+        subscription = Subscription(
+            session,
+            pattern,
+            group=group,
+            qos=wish.qos,
+            is_local_excluded=wish.no_local,
+            keeps_retained_flag=wish.retain_as_published,
+            identifier=identifiers[0] if identifiers else 0,
+            predicate=predicate,
+            where=where,
+            xpath=xpath,
+        )
+        session.subscriptions[wish.pattern] = subscription
+        self.router.add(subscription)
+        if session.is_durable and self.hub.is_durable:
+            self.hub.record(self.subscribed(session, wish.pattern))
+        if not group and (wish.retain_handling == 0 or (wish.retain_handling == 1 and not known)):
+            self._send_retained(session, subscription)
+        return None
+
+    def unsubscribe(self, session: Session, pattern: str) -> bool:
+        subscription = session.subscriptions.pop(pattern, None)
+        if subscription is None:
+            return False
+        self.router.remove(subscription)
+        if session.is_durable:
+            self.hub.record(durable.Unsubscribed(session.name, pattern))
+        return True
+
+    def _send_retained(self, session: Session, subscription: Subscription) -> None:
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        for message in self.retained.select(subscription.pattern, now_ms=self.hub.now_ms):
+            if subscription.is_local_excluded and message.publisher == session.name:
+                continue
+            if subscription.predicate is not None and not _matches(subscription.predicate, message):
+                continue
+            session.deliver(message, min(subscription.qos, message.qos), True, identifiers)
+
+    def _publish_will(self, session: Session) -> None:
+        will = session.will
+        session.will = None
+        session.will_due_ms = 0
+        if will is None:
+            return
+        now_ms = self.hub.now_ms
+        properties = will.properties
+        try:
+            message = make_message(
+                will.topic, will.payload, will.qos, will.retain, session.name, now_ms, properties
+            )
+            self.publish(message, self.router.route(will.topic))
+        except EventError:
+            self.hub.counters.shed("bad attributes", session.name)
+
+    def subscribed(self, session: Session, pattern: str) -> durable.Subscribed:
+        subscription = session.subscriptions[pattern]
+        return durable.Subscribed(
+            session.name,
+            pattern,
+            subscription.qos,
+            subscription.is_local_excluded,
+            subscription.keeps_retained_flag,
+            subscription.identifier,
+            subscription.where,
+            subscription.xpath,
+        )
+
+
+class SessionTimer(Timer):
+    """For a session without a connection: its delayed will, and its end."""
+
+    def __init__(self, broker: Broker, session: Session) -> None:
+        super().__init__()
+        self.broker = broker
+        self.session = session
+
+    def fire(self, now_ms: int) -> None:
+        session = self.session
+        if session.line is not None:
+            return
+        if 0 < session.ends_ms <= now_ms:
+            self.broker.end_session(session)
+            return
+        if 0 < session.will_due_ms <= now_ms:
+            self.broker.will_is_due(session)
+        self.broker.set_timer(session)
+
+
+def split_shared(pattern: str) -> tuple[str, str]:
+    """Group and filter of `$share/GROUP/FILTER`; no group for all others."""
+    if not pattern.startswith(SHARED):
+        return "", pattern
+    group, _, rest = pattern[len(SHARED) :].partition("/")
+    return group, rest
+
+
+def make_message(
+    channel: str,
+    payload: bytes,
+    qos: int,
+    is_retained: bool,
+    publisher: str,
+    received_ms: int,
+    properties: Properties,
+) -> MqttMessage:
+    """A message from its parts; EventError where its deadline is bad."""
+    block = b""
+    if properties is not NO_PROPERTIES:
+        encoded = encode_properties(passed_on(properties))
+        _, start = read_varint(encoded, 0, len(encoded))
+        block = encoded[start:]
+    expiry = properties.message_expiry_s
+    return MqttMessage(
+        channel,
+        string_bytes(channel),
+        payload,
+        qos,
+        is_retained,
+        publisher,
+        received_ms,
+        properties,
+        block,
+        -1 if expiry is None else expiry,
+        expires_ms(properties, received_ms),
+    )
+
+
+def passed_on(properties: Properties) -> Properties:
+    """What of a PUBLISH goes to its receivers unchanged; its expiry is told apart."""
+    return Properties(
+        payload_format=properties.payload_format,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        user=properties.user,
+    )
+
+
+def expires_ms(properties: Properties, received_ms: int) -> int:
+    """When the message is of no use any more, 0 for never; EventError for a bad deadline."""
+    due_ms = 0
+    if properties.message_expiry_s is not None:
+        due_ms = received_ms + properties.message_expiry_s * 1000
+    for name, text in properties.user:
+        if name == DEADLINE:
+            if not (text.isascii() and text.isdigit() and len(text) <= 15):
+                raise EventError(DEADLINE, f"expected whole milliseconds, got {text[:40]!r}")
+            deadline_ms = received_ms + int(text)
+            due_ms = min(due_ms, deadline_ms) if due_ms else deadline_ms
+    return due_ms
+
+
+def _condition_texts(properties: Properties) -> tuple[str, str, Refusal | None]:
+    where = [text for name, text in properties.user if name == "where"]
+    xpath = [text for name, text in properties.user if name == "xpath"]
+    if len(where) + len(xpath) > 1:
+        problem = "expected one user property `where` or `xpath`, got several"
+        return "", "", Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+    return "".join(where), "".join(xpath), None
+
+
+def condition(where: str, xpath: str) -> Predicate | None:
+    """The predicate of a subscription; PredicateError where its text is bad."""
+    if where:
+        return parse(where)
+    return parse_xpath(xpath) if xpath else None
+
+
+def _matches(predicate: Predicate, message: Message) -> bool:
+    try:
+        return predicate.matches(message.event())
+    except EventError:
+        return False

@@ -1,0 +1,176 @@
+"""What must outlive a crash: sessions, their subscriptions and messages, and retained messages.
+
+Each change is one record of the state log. Records name a session by its client identifier and a
+message by the number it was stored under. Read in order, they give the state back; a snapshot is
+just the records that would make the present state from nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.edges.mqtt.codes import PacketType
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.packets import Will
+from accord.edges.mqtt.properties import decode_properties
+from accord.edges.mqtt.wire import string_bytes, varint_bytes
+
+
+class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    pass
+
+
+class SessionOpened(_Record, frozen=True, tag="open"):
+    """Also written when a session goes on, with what its client said this time."""
+
+    client: str
+    version: int
+    expiry_s: int
+    will: Will | None
+
+
+class SessionLeft(_Record, frozen=True, tag="left"):
+    """The client went at `at_ms`; `will_due_ms` is 0 where there is no will any more."""
+
+    client: str
+    expiry_s: int
+    at_ms: int
+    will_due_ms: int
+
+
+class SessionEnded(_Record, frozen=True, tag="end"):
+    client: str
+
+
+class Subscribed(_Record, frozen=True, tag="sub"):
+    client: str
+    pattern: str
+    qos: int
+    is_local_excluded: bool
+    keeps_retained_flag: bool
+    identifier: int
+    where: str
+    xpath: str
+
+
+class Unsubscribed(_Record, frozen=True, tag="unsub"):
+    client: str
+    pattern: str
+
+
+class Stored(_Record, frozen=True, tag="msg"):
+    """A message that records after it refer to by `number`."""
+
+    number: int
+    channel: str
+    payload: bytes
+    qos: int
+    is_retained: bool
+    publisher: str
+    received_ms: int
+    expires_ms: int
+    expiry_s: int
+    block: bytes
+
+
+class Retained(_Record, frozen=True, tag="retain"):
+    number: int
+
+
+class RetainedCleared(_Record, frozen=True, tag="clear"):
+    channel: str
+
+
+class Queued(_Record, frozen=True, tag="queue"):
+    client: str
+    packet_id: int
+    number: int
+    qos: int
+    is_retained: bool
+    identifiers: tuple[int, ...]
+    was_sent: bool = False
+
+
+class Released(_Record, frozen=True, tag="rel"):
+    """The client has the QoS 2 message and was told that it may forget the identifier."""
+
+    client: str
+    packet_id: int
+
+
+class Done(_Record, frozen=True, tag="done"):
+    client: str
+    packet_id: int
+
+
+class Received(_Record, frozen=True, tag="recv"):
+    """A QoS 2 message of the client was taken; a repetition is to be ignored."""
+
+    client: str
+    packet_id: int
+
+
+class Completed(_Record, frozen=True, tag="comp"):
+    client: str
+    packet_id: int
+
+
+SessionRecord = (
+    SessionLeft
+    | SessionEnded
+    | Subscribed
+    | Unsubscribed
+    | Queued
+    | Released
+    | Done
+    | Received
+    | Completed
+)
+Record = SessionOpened | SessionRecord | Stored | Retained | RetainedCleared
+
+encode_record: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(Record)
+
+
+def decode_record(data: bytes) -> Record:
+    """Raises msgspec.ValidationError or msgspec.DecodeError for what is no record."""
+    record: Record = _decoder.decode(data)
+    return record
+
+
+def stored(number: int, message: MqttMessage) -> Stored:
+    return Stored(
+        number,
+        message.channel,
+        message.payload,
+        message.qos,
+        message.is_retained,
+        message.publisher,
+        message.received_ms,
+        message.expires_ms,
+        message.expiry_s,
+        message.block,
+    )
+
+
+def restored(record: Stored) -> MqttMessage:
+    """The message of `record`; ProtocolError where its properties are damaged."""
+    encoded = varint_bytes(len(record.block)) + record.block
+    properties, _ = decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)
+    message = MqttMessage(
+        record.channel,
+        string_bytes(record.channel),
+        record.payload,
+        record.qos,
+        record.is_retained,
+        record.publisher,
+        record.received_ms,
+        properties,
+        record.block,
+        record.expiry_s,
+        record.expires_ms,
+    )
+    message.stored_as = record.number
+    return message

@@ -1,0 +1,112 @@
+"""What all connections and sessions of one node share, and what its driver collects from them.
+
+The driver sets the time, hands bytes to connections, and afterwards looks here: lines that have
+something to send (`dirty`), records for the two logs, logins to check. An answer that promises
+durability is held until the driver says that what was appended before it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from accord.core.monitoring.counters import Counters
+from accord.core.node.limits import Limits
+from accord.core.node.message import Message
+from accord.core.node.router import Router
+from accord.edges.mqtt.durable import Record, encode_record, stored
+from accord.edges.mqtt.message import MqttMessage
+
+
+class Line:
+    """A network connection, as far as sessions know it."""
+
+    def __init__(self) -> None:
+        self.is_dirty = False
+
+    def reply(self, frame: bytes) -> None:
+        raise NotImplementedError
+
+    def released(self, frame: bytes) -> None:
+        """`frame` was held until now."""
+        raise NotImplementedError
+
+
+class Held:
+    """Something that waits until the logs are on disk up to `position`."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def release(self) -> None:
+        raise NotImplementedError
+
+
+class HeldAnswer(Held):
+    def __init__(self, line: Line, frame: bytes) -> None:
+        super().__init__()
+        self.line = line
+        self.frame = frame
+
+    def release(self) -> None:
+        self.line.released(self.frame)
+
+
+class Hub:
+    def __init__(self, limits: Limits, router: Router, *, is_durable: bool, now_ms: int) -> None:
+        self.limits = limits
+        self.router = router
+        self.is_durable = is_durable
+        self.now_ms = now_ms
+        self.counters = Counters(started_ms=now_ms)
+        self.dirty: list[Line] = []
+        # Positions count the records of both logs together.
+        self.appended = 0
+        self.committed = 0
+        self.state_records: list[bytes] = []
+        self.kept: list[Message] = []
+        self.held: deque[Held] = deque()
+        self.overloaded = ""  # why nothing more can be recorded for now
+        self._last_number = 0
+
+    def wake(self, line: Line) -> None:
+        """Let the driver ask `line` for what it has to send."""
+        if not line.is_dirty:
+            line.is_dirty = True
+            self.dirty.append(line)
+
+    def record(self, record: Record) -> None:
+        """Append to the state log."""
+        if self.is_durable:
+            self.state_records.append(encode_record(record))
+            self.appended += 1
+
+    def keep(self, message: Message) -> None:
+        """Append to the event log."""
+        if self.is_durable:
+            self.kept.append(message)
+            self.appended += 1
+
+    def store(self, message: MqttMessage) -> int:
+        """The number that records can refer to `message` by."""
+        if not message.stored_as:
+            self._last_number += 1
+            message.stored_as = self._last_number
+            self.record(stored(message.stored_as, message))
+        return message.stored_as
+
+    def restored(self, number: int) -> None:
+        self._last_number = max(self._last_number, number)
+
+    def hold(self, held: Held) -> None:
+        """Release `held` when everything recorded so far is on disk."""
+        held.position = self.appended
+        self.held.append(held)
+
+    def has_pending(self) -> bool:
+        return self.committed < self.appended
+
+    def advance_committed(self, position: int) -> None:
+        """Everything up to `position` is on disk: send the answers that waited for it."""
+        self.committed = max(self.committed, position)
+        while self.held and self.held[0].position <= self.committed:
+            self.held.popleft().release()

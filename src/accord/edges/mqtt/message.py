@@ -1,0 +1,169 @@
+"""A published message in MQTT terms, and the frames that carry it on.
+
+Most receivers of a message want the same bytes, so what has been encoded for one is remembered for
+the next. Left out of what is remembered: the expiry, which shrinks while a message waits, and what
+belongs to one receiver (packet and subscription identifiers, topic aliases).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.event import Event
+from accord.core.node.message import Message
+from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
+from accord.edges.mqtt.codes import V5
+from accord.edges.mqtt.mapping import to_event
+from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.wire import varint_bytes
+
+PUBLISH: Final = 0x30
+DUPLICATE: Final = 0x08
+RETAINED: Final = 0x01
+
+_EXPIRY: Final = b"\x02"
+_IDENTIFIER: Final = b"\x0b"
+_ALIAS: Final = b"\x23"
+_NO_TOPIC: Final = b"\0\0"
+_NO_EXTRA: Final[tuple[int, ...]] = ()
+
+
+class MqttMessage(Message):
+    """`topic` has its length in front; `block` holds the encoded properties that are passed on.
+
+    `expiry_s` is what the publisher asked for, -1 where it did not: it is told to MQTT 5 receivers,
+    while a finer deadline only lives in `expires_ms`.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        is_retained: bool,
+        publisher: str,
+        received_ms: int,
+        properties: Properties,
+        block: bytes,
+        expiry_s: int,
+        expires_ms: int,
+    ) -> None:
+        # Not by way of Message.__init__: a call is a good part of what a message may cost.
+        self.channel = channel
+        self.payload = payload
+        self.qos = qos
+        self.is_retained = is_retained
+        self.publisher = publisher
+        self.received_ms = received_ms
+        self.expires_ms = expires_ms
+        self.importance = DEFAULT_IMPORTANCE
+        self.topic = topic
+        self.properties = properties
+        self.block = block
+        self.expiry_s = expiry_s
+        self.stored_as = 0  # its number in the state log, 0 while it has none
+        self._event: Event | None = None
+        self._head_kind = -1
+        self._head = b""
+        self._tail = b""
+        self._plain_version = 0
+        self._plain = b""
+
+    def event(self) -> Event:
+        if self._event is None:
+            self._event = to_event(
+                self.channel,
+                self.payload,
+                self.properties,
+                received_ms=self.received_ms,
+                source=self.publisher,
+            )
+        return self._event
+
+    def size(self) -> int:
+        return len(self.topic) + len(self.block) + len(self.payload) + 16
+
+    def frame(self, version: int) -> bytes:
+        """The QoS 0 frame for receivers that ask for nothing special."""
+        if self._plain_version != version:
+            self._plain = self.encode(version, PUBLISH, 0, _NO_EXTRA, 0, False, 0)
+            self._plain_version = version
+        return self._plain
+
+    def tracked_frame(self, version: int, first: int, packet_id: int) -> bytes:
+        """A QoS 1 or 2 frame for receivers that ask for nothing special; without expiry."""
+        kind = first << 4 | version
+        if self._head_kind != kind:
+            self._tail = self._properties(_NO_EXTRA, 0, 0) if version == V5 else b""
+            self._tail += self.payload
+            length = len(self.topic) + 2 + len(self._tail)
+            self._head = bytes((first,)) + varint_bytes(length) + self.topic
+            self._head_kind = kind
+        return self._head + packet_id.to_bytes(2, "big") + self._tail
+
+    def has_frame(self, version: int, first: int, head: bytes, tail: bytes) -> None:
+        """The publisher's own frame, before and behind its packet identifier."""
+        self._head_kind = first << 4 | version
+        self._head = head
+        self._tail = tail
+
+    def encode(
+        self,
+        version: int,
+        first: int,
+        packet_id: int,
+        identifiers: tuple[int, ...],
+        alias: int,
+        is_alias_known: bool,
+        now_ms: int,
+    ) -> bytes:
+        """Any frame of this message. `packet_id` and `alias` are 0 where there is none."""
+        parts = [_NO_TOPIC if is_alias_known else self.topic]
+        if packet_id:
+            parts.append(packet_id.to_bytes(2, "big"))
+        if version == V5:
+            parts.append(self._properties(identifiers, alias, now_ms))
+        parts.append(self.payload)
+        body = b"".join(parts)
+        return bytes((first,)) + varint_bytes(len(body)) + body
+
+    def _properties(self, identifiers: tuple[int, ...], alias: int, now_ms: int) -> bytes:
+        block = self.block
+        if self.expiry_s >= 0:
+            waited_s = max(0, now_ms - self.received_ms) // 1000
+            left_s = max(self.expiry_s - waited_s, 0)
+            block = _EXPIRY + left_s.to_bytes(4, "big") + block
+        for identifier in identifiers:
+            block += _IDENTIFIER + varint_bytes(identifier)
+        if alias:
+            block += _ALIAS + alias.to_bytes(2, "big")
+        return varint_bytes(len(block)) + block
+
+
+def convert_run(frames: bytes, version: int) -> bytes:
+    """QoS 0 frames without properties, from the other version of the protocol to `version`."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(frames):
+        first = frames[at]
+        length = 0
+        shift = 0
+        at += 1
+        while frames[at] >= 0x80:
+            length |= (frames[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+        length |= frames[at] << shift
+        at += 1
+        topic_end = at + 2 + (frames[at] << 8 | frames[at + 1])
+        if version == V5:
+            parts.append(bytes((first,)) + varint_bytes(length + 1))
+            parts.append(frames[at:topic_end] + b"\0")
+            parts.append(frames[topic_end : at + length])
+        else:
+            parts.append(bytes((first,)) + varint_bytes(length - 1))
+            parts.append(frames[at:topic_end])
+            parts.append(frames[topic_end + 1 : at + length])
+        at += length
+    return b"".join(parts)

@@ -1,0 +1,233 @@
+"""The broker's durable state from the records of its log, and the records for a snapshot of it.
+
+A node that crashed says so to nobody: sessions whose clients were connected count as left when it
+comes back, so their wills are published then. Whether a queued message was sent before a crash is
+not recorded; where it could have been, it is sent as a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from accord.core.errors import AccordError
+from accord.core.node.router import Subscription
+from accord.edges.mqtt import durable
+from accord.edges.mqtt.broker import FOREVER, Broker, condition, split_shared
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.session import RELEASED, Delivery, Session
+
+
+class Restored(msgspec.Struct):
+    """What a log gave back; `problems` are the first records that could not be used, and why."""
+
+    records: int = 0
+    sessions: int = 0
+    subscriptions: int = 0
+    messages: int = 0
+    retained: int = 0
+    unusable: int = 0
+    problems: list[str] = []
+
+
+def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Restored:
+    """Bring a new `broker` to the state that `records` tell, as of `now_ms`."""
+    restoring = _Restoring(broker)
+    report = Restored()
+    hub = broker.hub
+    is_durable, hub.is_durable, hub.now_ms = hub.is_durable, False, now_ms
+    for data in records:
+        report.records += 1
+        try:
+            restoring.apply(durable.decode_record(data))
+        except (msgspec.DecodeError, AccordError) as error:
+            report.unusable += 1
+            if len(report.problems) < 5:
+                report.problems.append(f"record {report.records}: {error}")
+    hub.is_durable = is_durable
+    restoring.finish(now_ms)
+    report.sessions = len(broker.sessions)
+    report.subscriptions = broker.router.size
+    report.messages = sum(len(session.unacknowledged) for session in broker.sessions.values())
+    report.retained = broker.retained.messages
+    return report
+
+
+def snapshot(broker: Broker) -> list[bytes]:
+    """Records that give the durable state as it is now."""
+    return [durable.encode_record(record) for record in _snapshot(broker)]
+
+
+class _Restoring:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._messages: dict[int, MqttMessage] = {}
+        self._present: set[str] = set()  # clients that were connected
+
+    def apply(self, record: durable.Record) -> None:
+        if isinstance(record, durable.Stored):
+            self._messages[record.number] = durable.restored(record)
+            self._broker.hub.restored(record.number)
+        elif isinstance(record, durable.Retained):
+            message = self._messages.get(record.number)
+            if message is not None:
+                self._broker.retained.set(message)
+        elif isinstance(record, durable.RetainedCleared):
+            self._broker.retained.remove(record.channel)
+        elif isinstance(record, durable.SessionOpened):
+            self._open(record)
+        else:
+            session = self._broker.sessions.get(record.client)
+            if session is not None:
+                self._apply_to(session, record)
+
+    def finish(self, now_ms: int) -> None:
+        broker = self._broker
+        for session in list(broker.sessions.values()):
+            session.requeue()
+            if session.unacknowledged:
+                session.last_packet_id = next(reversed(session.unacknowledged))
+            if session.name in self._present:
+                self._lose(session, now_ms)
+            broker.set_timer(session)
+
+    def _lose(self, session: Session, now_ms: int) -> None:
+        """The client of `session` was connected when the node went down."""
+        if session.expiry_s != FOREVER:
+            session.ends_ms = now_ms + session.expiry_s * 1000
+        if session.will is not None:
+            delay_s = min(session.will.properties.will_delay_s or 0, session.expiry_s)
+            session.will_due_ms = now_ms + delay_s * 1000
+        self._broker.hub.record(
+            durable.SessionLeft(session.name, session.expiry_s, now_ms, session.will_due_ms)
+        )
+
+    def _open(self, record: durable.SessionOpened) -> None:
+        session = self._broker.sessions.get(record.client)
+        if session is None:
+            session = self._broker.sessions[record.client] = Session(
+                record.client, self._broker.hub
+            )
+        session.version = record.version
+        session.expiry_s = record.expiry_s
+        session.is_durable = True
+        session.will = record.will
+        session.will_due_ms = 0
+        session.ends_ms = 0
+        self._present.add(record.client)
+        for delivery in session.unacknowledged.values():
+            delivery.was_sent = True
+
+    def _apply_to(self, session: Session, record: durable.SessionRecord) -> None:
+        if isinstance(record, durable.Queued):
+            self._queue(session, record)
+        elif isinstance(record, durable.Done):
+            session.unacknowledged.pop(record.packet_id, None)
+        elif isinstance(record, durable.Released):
+            delivery = session.unacknowledged.get(record.packet_id)
+            if delivery is not None:
+                delivery.stage = RELEASED
+        elif isinstance(record, durable.Received):
+            session.received[record.packet_id] = True
+        elif isinstance(record, durable.Completed):
+            session.received.pop(record.packet_id, None)
+        elif isinstance(record, durable.Subscribed):
+            self._subscribe(session, record)
+        elif isinstance(record, durable.Unsubscribed):
+            self._unsubscribe(session, record.pattern)
+        elif isinstance(record, durable.SessionLeft):
+            self._leave(session, record)
+        else:
+            self._present.discard(session.name)
+            session.will = None
+            self._broker.end_session(session)
+
+    def _leave(self, session: Session, record: durable.SessionLeft) -> None:
+        self._present.discard(session.name)
+        session.expiry_s = record.expiry_s
+        session.ends_ms = 0 if record.expiry_s == FOREVER else record.at_ms + record.expiry_s * 1000
+        session.will_due_ms = record.will_due_ms
+        if not record.will_due_ms:
+            session.will = None
+
+    def _queue(self, session: Session, record: durable.Queued) -> None:
+        message = self._messages.get(record.number)
+        if message is None:
+            raise AccordError(f"message {record.number} is missing")
+        delivery = Delivery(
+            message,
+            record.qos,
+            record.is_retained,
+            record.identifiers,
+            record.packet_id,
+            message.received_ms,
+        )
+        delivery.was_sent = record.was_sent or session.name in self._present
+        session.unacknowledged[record.packet_id] = delivery
+
+    def _subscribe(self, session: Session, record: durable.Subscribed) -> None:
+        self._unsubscribe(session, record.pattern)
+        group, pattern = split_shared(record.pattern)
+        subscription = Subscription(
+            session,
+            pattern,
+            group=group,
+            qos=record.qos,
+            is_local_excluded=record.is_local_excluded,
+            keeps_retained_flag=record.keeps_retained_flag,
+            identifier=record.identifier,
+            predicate=condition(record.where, record.xpath),
+            where=record.where,
+            xpath=record.xpath,
+        )
+        session.subscriptions[record.pattern] = subscription
+        self._broker.router.add(subscription)
+
+    def _unsubscribe(self, session: Session, pattern: str) -> None:
+        known = session.subscriptions.pop(pattern, None)
+        if known is not None:
+            self._broker.router.remove(known)
+
+
+def _snapshot(broker: Broker) -> Iterator[durable.Record]:
+    written: set[int] = set()
+    for message in broker.retained.all():
+        assert isinstance(message, MqttMessage)
+        if message.stored_as:
+            yield from _stored(message, written)
+            yield durable.Retained(message.stored_as)
+    for session in broker.sessions.values():
+        if session.is_durable:
+            yield from _session(broker, session, written)
+
+
+def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[durable.Record]:
+    client = session.name
+    yield durable.SessionOpened(client, session.version, session.expiry_s, session.will)
+    for pattern in session.subscriptions:
+        yield broker.subscribed(session, pattern)
+    for delivery in session.unacknowledged.values():
+        yield from _stored(delivery.message, written)
+        yield durable.Queued(
+            client,
+            delivery.packet_id,
+            delivery.message.stored_as,
+            delivery.qos,
+            delivery.is_retained,
+            delivery.identifiers,
+            delivery.was_sent,
+        )
+        if delivery.stage == RELEASED:
+            yield durable.Released(client, delivery.packet_id)
+    for packet_id in session.received:
+        yield durable.Received(client, packet_id)
+    if session.line is None:
+        left_ms = session.ends_ms - session.expiry_s * 1000 if session.ends_ms else 0
+        yield durable.SessionLeft(client, session.expiry_s, left_ms, session.will_due_ms)
+
+
+def _stored(message: MqttMessage, written: set[int]) -> Iterator[durable.Stored]:
+    if message.stored_as not in written:
+        written.add(message.stored_as)
+        yield durable.stored(message.stored_as, message)
