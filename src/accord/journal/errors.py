@@ -1,0 +1,44 @@
+"""What can go wrong with a journal, with the facts a caller needs to show or act on."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from accord.core.errors import AccordError
+
+# What passes when somebody makes room; every other error of a disk is taken as its failure.
+_PASSING: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+)
+
+
+class JournalError(AccordError):
+    """What could not be done, and where; `is_final` where trying again can't help."""
+
+    def __init__(self, problem: str, *, place: str, is_final: bool = True) -> None:
+        self.problem = problem
+        self.place = place
+        self.is_final = is_final
+        super().__init__(f"journal {place}: {problem}")
+
+
+class LockedError(JournalError):
+    """Another process, `holder` where it is known, writes this journal."""
+
+    def __init__(self, *, place: str, holder: int | None) -> None:
+        self.holder = holder
+        who = "another process" if holder is None else f"process {holder}"
+        super().__init__(f"is being written by {who}; stop it, or use another folder", place=place)
+
+
+def from_os(error: OSError, doing: str, *, place: str) -> JournalError:
+    """The journal's view of a disk's refusal."""
+    why = error.strerror or str(error)
+    remedy = "; goes on when there is space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return JournalError(f"{doing}: {why}{remedy}", place=place, is_final=not passes(error))
+
+
+def passes(error: OSError) -> bool:
+    """Whether the same may succeed later."""
+    return error.errno in _PASSING

@@ -1,0 +1,67 @@
+"""Kept events as records of the journal: what the publisher sent, not yet taken apart.
+
+Attributes stay in the encoded form they came in (MQTT 5 properties): appending costs little, and
+whoever reads decides how much to decode.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.model.event import Event
+from accord.edges.mqtt.codes import PacketType
+from accord.edges.mqtt.mapping import to_event
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.properties import decode_properties
+from accord.edges.mqtt.wire import varint_bytes
+
+
+class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
+    """`attributes` is a block of MQTT 5 properties; `expiry_s` is -1 where there is none."""
+
+    received_ms: int
+    channel: str
+    publisher: str
+    qos: int
+    expiry_s: int
+    attributes: bytes
+    payload: bytes
+
+    def event(self) -> Event:
+        """The typed event; ProtocolError or EventError where the record is damaged."""
+        encoded = varint_bytes(len(self.attributes)) + self.attributes
+        properties, _ = decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)
+        if self.expiry_s >= 0:
+            properties = msgspec.structs.replace(properties, message_expiry_s=self.expiry_s)
+        return to_event(
+            self.channel,
+            self.payload,
+            properties,
+            received_ms=self.received_ms,
+            source=self.publisher,
+        )
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(KeptEvent)
+
+
+def encode_event(message: MqttMessage) -> bytes:
+    return _encode(
+        KeptEvent(
+            message.received_ms,
+            message.channel,
+            message.publisher,
+            message.qos,
+            message.expiry_s,
+            message.block,
+            message.payload,
+        )
+    )
+
+
+def decode_event(record: bytes) -> KeptEvent:
+    """Raises msgspec.DecodeError for what is no event."""
+    return _decoder.decode(record)

@@ -1,0 +1,267 @@
+"""The journal without its thread: commits batches, and keeps what is committed.
+
+`commit` writes to the last segment and syncs it. What it returns from is durable. What it raises
+from has not happened, and the same records can be given again:
+
+- No space: the segment is cut back to its last committed batch. Try again later.
+- A failed sync: the kernel may have dropped what it could not write and reports that once, so a
+  second sync proves nothing. The segment is given up at its last committed batch, and the records
+  are written once more, to a new segment. If that fails too, the disk has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+import msgspec
+
+from accord.journal.disk import Disk, Sink
+from accord.journal.errors import JournalError, from_os, passes
+from accord.journal.record import LOG, SEGMENT_HEADER, encode_batches
+from accord.journal.recovery import Recovery, recover
+from accord.journal.retention import Retention, Retirement, choose, needed_from
+from accord.journal.segments import (
+    COMMITTED,
+    SNAPSHOT,
+    UNFINISHED,
+    Segment,
+    create_segment,
+    encode_committed,
+    file_name,
+    offsets,
+    remove,
+)
+
+
+class Log:
+    """One folder of segments, open for writing. Not for several threads at once."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        segment_bytes: int = 64 << 20,
+        batch_bytes: int = 1 << 20,
+        retention: Retention | None = None,
+    ) -> None:
+        self.disk = disk
+        self.fsyncs = 0
+        self.retired = Retirement()
+        self.on_incident: Callable[[JournalError], None] = lambda _: None
+        self._segment_bytes = segment_bytes
+        self._batch_bytes = batch_bytes
+        self._retention = retention or Retention()
+        self._sink: Sink | None = None
+        self._mark: Sink | None = None
+        disk.lock()
+        try:
+            self._open()
+        except OSError as error:
+            self.close()
+            raise from_os(error, "can't be recovered", place=disk.place) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        recovered = recover(self.disk)
+        self._segments = recovered.segments
+        self.snapshot = recovered.snapshot
+        self._snapshot_size = self._measure_snapshot()
+        self.recovery: Recovery = recovered.report
+        self._last_ms = recovered.last_ms
+        self.committed = recovered.next_offset
+        if recovered.is_open:
+            self._sink = self.disk.sink(self._segments[-1].name)
+        if COMMITTED in self.disk.names():
+            self._mark = self.disk.sink(COMMITTED)
+        else:
+            self._mark = self.disk.create(COMMITTED)
+        self._mark_committed()
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments
+
+    @property
+    def first_offset(self) -> int:
+        for segment in self._segments:
+            return segment.first_offset
+        return self.committed
+
+    @property
+    def size(self) -> int:
+        """Of segments and snapshot, in bytes."""
+        return self._snapshot_size + sum(segment.size for segment in tuple(self._segments))
+
+    def commit(self, records: Sequence[bytes], *, now_ms: int) -> int:
+        """Make `records` durable; returns the offset after them. JournalError: none of them is."""
+        if not records:
+            return self.committed
+        parts = encode_batches(records, self.committed, now_ms, limit=self._batch_bytes)
+        size = sum(map(len, parts))
+        if self._segments and self._segments[-1].is_full(size, self._segment_bytes):
+            self._seal()
+        try:
+            self._write(parts, now_ms)
+        except OSError as error:
+            if self._sink is not None:  # cut back, as it was before
+                raise from_os(error, "can't append", place=self.disk.place) from error
+            self._write_again(parts, now_ms, error)
+        last = self._segments[-1]
+        self._segments[-1] = msgspec.structs.replace(last, size=last.size + size)
+        self._last_ms = now_ms
+        self.committed += len(records)
+        self._mark_committed()
+        return self.committed
+
+    def roll(self, *, now_ms: int) -> None:
+        """Let what comes next begin a segment of its own."""
+        if self._segments and self._segments[-1].is_empty and self._sink is not None:
+            return
+        self._seal()
+        try:
+            self._begin(now_ms)
+        except OSError as error:
+            raise from_os(error, "can't begin a segment", place=self.disk.place) from error
+
+    def retire(self, *, now_ms: int, before_offset: int = 0) -> Retirement:
+        """Remove what retention says or, within what readers need, all before `before_offset`."""
+        age_ms = self._retention.max_age_ms
+        if age_ms is not None and self._segments and self._last_ms <= now_ms - age_ms:
+            self.roll(now_ms=now_ms)  # else an idle journal would keep its last segment forever
+        try:
+            needed = needed_from(self.disk)
+        except OSError as error:
+            raise from_os(error, "can't see its readers", place=self.disk.place) from error
+        count = choose(
+            self._segments,
+            self._retention,
+            needed_from=needed,
+            before_offset=before_offset,
+            now_ms=now_ms,
+        )
+        retired = Retirement()
+        for segment, following in list(pairwise(self._segments[: count + 1])):
+            self._drop(segment)
+            end = following.first_offset
+            unread = max(0, end - max(needed, segment.first_offset))
+            retired += Retirement(1, end - segment.first_offset, unread)
+        self.retired += retired
+        return retired
+
+    def replace(self, offset: int, unfinished: str) -> None:
+        """Let the finished file `unfinished` stand for everything before `offset`."""
+        try:
+            self.disk.rename(unfinished, file_name(offset, SNAPSHOT))
+            self.disk.sync_names()
+            self.snapshot = offset
+            self._snapshot_size = self._measure_snapshot()
+            for replaced in offsets(self.disk.names(), SNAPSHOT):
+                if replaced < offset:
+                    remove(self.disk, file_name(replaced, SNAPSHOT))
+            while len(self._segments) > 1 and self._segments[1].first_offset <= offset:
+                self._drop(self._segments[0])
+        except OSError as error:
+            raise from_os(error, "can't be replaced", place=self.disk.place) from error
+
+    def close(self) -> None:
+        for sink in (self._sink, self._mark):
+            if sink is not None:
+                with suppress(OSError):
+                    sink.close()
+        self._sink = self._mark = None
+        self.disk.unlock()
+
+    def _write(self, parts: list[bytes], now_ms: int) -> None:
+        """Raises OSError; there is a sink afterwards only if the segment is as it was before."""
+        sink = self._sink or self._begin(now_ms)
+        try:
+            sink.append(parts)
+        except OSError as error:
+            if not passes(error):
+                self._abandon()
+                raise
+            try:
+                sink.truncate(self._segments[-1].size)
+            except OSError:
+                self._abandon()
+            raise
+        try:
+            self._sync(sink)
+        except OSError:
+            self._abandon()
+            raise
+
+    def _write_again(self, parts: list[bytes], now_ms: int, first: OSError) -> None:
+        try:
+            self._write(parts, now_ms)
+        except OSError as error:
+            raise from_os(error, "can't append", place=self.disk.place) from error
+        problem = f"{first.strerror}; written once more, to a new segment"
+        self.on_incident(JournalError(problem, place=self.disk.place, is_final=False))
+
+    def _begin(self, now_ms: int) -> Sink:
+        """A new segment, durable before anything is in it.
+
+        It gets its name when it is whole, and takes that of an abandoned one at once: there is
+        always a name that says how far the journal has come.
+        """
+        segment = Segment(self.committed, now_ms, SEGMENT_HEADER)
+        unfinished = segment.name + UNFINISHED
+        with suppress(FileNotFoundError):
+            self.disk.remove(unfinished)
+        sink = create_segment(self.disk, unfinished, LOG, self.committed, now_ms)
+        try:
+            self._sync(sink)
+            self.disk.rename(unfinished, segment.name)
+            self.disk.sync_names()
+        except OSError:
+            sink.close()
+            raise
+        self._segments.append(segment)
+        self._sink = sink
+        return sink
+
+    def _sync(self, sink: Sink) -> None:
+        self.fsyncs += 1
+        sink.sync()
+
+    def _seal(self) -> None:
+        if self._sink is not None:
+            with suppress(OSError):  # everything in it has been synced
+                self._sink.close()
+            self._sink = None
+
+    def _abandon(self) -> None:
+        """Give the segment up where its last committed batch ends; what is behind is void."""
+        assert self._sink is not None
+        segment = self._segments[-1]
+        with suppress(OSError):
+            self._sink.truncate(segment.size)
+        self._seal()
+        if segment.is_empty:
+            self._segments.pop()  # the next one will have its name
+
+    def _measure_snapshot(self) -> int:
+        if self.snapshot is None:
+            return 0
+        return self.disk.size(file_name(self.snapshot, SNAPSHOT))
+
+    def _drop(self, segment: Segment) -> None:
+        """Remove the oldest: durably one by one, or a crash could leave holes."""
+        assert segment is self._segments[0]
+        try:
+            remove(self.disk, segment.name)
+        except OSError as error:
+            raise from_os(error, "can't remove a segment", place=self.disk.place) from error
+        self._segments.pop(0)
+
+    def _mark_committed(self) -> None:
+        assert self._mark is not None
+        try:
+            self._mark.overwrite(encode_committed(self.committed))
+        except OSError as error:  # readers wait longer; nothing is less durable
+            self.on_incident(from_os(error, "can't tell readers", place=self.disk.place))

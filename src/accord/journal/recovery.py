@@ -1,0 +1,212 @@
+"""What a journal finds when it is opened, and what it does about it.
+
+Only the last segment can hold the traces of a crash: every earlier one was synced before the next
+was begun. What follows its last whole batch was never acknowledged and is cut off, unless the
+`committed` mark says otherwise: then it is no torn write but damage, which is left as it is and
+reported, and the journal goes on in a new segment. Offsets that were in use are not used again.
+
+What is whole but beyond the mark is written once more in its place before it is synced: it may be
+what a sync of the last writer failed to write, which the kernel still shows and takes for written.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from accord.journal import record
+from accord.journal.disk import Disk
+from accord.journal.record import SEGMENT_HEADER, Torn
+from accord.journal.segments import (
+    SEGMENT,
+    SET_ASIDE,
+    SNAPSHOT,
+    UNFINISHED,
+    Damaged,
+    Segment,
+    Window,
+    file_name,
+    offsets,
+    read_committed,
+)
+
+_PIECE: Final = 1 << 20
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What was found at opening: bytes of a torn write cut off, damage, files set aside."""
+
+    cut_bytes: int = 0
+    cut_why: str = ""
+    damaged: tuple[Damaged, ...] = ()
+    set_aside: tuple[str, ...] = ()
+
+
+class Recovered(msgspec.Struct):
+    """The journal as it stands after recovery; `is_open` where the last segment can go on."""
+
+    segments: list[Segment]
+    snapshot: int | None
+    next_offset: int
+    last_ms: int
+    is_open: bool
+    report: Recovery
+
+
+def recover(disk: Disk) -> Recovered:
+    """Bring the folder in order. Afterwards all that can be read is durable."""
+    return _Recoverer(disk).run()
+
+
+class _Recoverer:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._committed = read_committed(disk) or 0
+        self._cut_bytes = 0
+        self._cut_why: list[str] = []
+        self._damaged: list[Damaged] = []
+        self._set_aside: list[str] = []
+        self._last_ms = 0
+        self._torn: dict[int, Torn] = {}
+
+    def run(self) -> Recovered:
+        for name in self._disk.names():
+            if name.endswith((SEGMENT + UNFINISHED, SNAPSHOT + UNFINISHED)):
+                self._disk.remove(name)
+        snapshot = self._find_snapshot()
+        segments = self._find_segments()
+        next_offset, is_open = self._mend_end(segments)
+        for segment, following in pairwise(segments):
+            if torn := self._torn.get(segment.first_offset):
+                self._lose(segment.name, 0, torn.why, segment.first_offset, following.first_offset)
+        next_offset = max(next_offset, snapshot or 0)
+        if next_offset < self._committed:
+            self._lose("", 0, "segments are missing", next_offset)
+            next_offset, is_open = self._committed, False
+        self._disk.sync_names()
+        report = Recovery(
+            self._cut_bytes,
+            "; ".join(self._cut_why),
+            tuple(self._damaged),
+            tuple(self._set_aside),
+        )
+        return Recovered(segments, snapshot, next_offset, self._last_ms, is_open, report)
+
+    def _find_snapshot(self) -> int | None:
+        """The newest; what it replaces, and was not removed any more, goes."""
+        for offset in reversed(offsets(self._disk.names(), SNAPSHOT)):
+            name = file_name(offset, SNAPSHOT)
+            if isinstance(header := self._header(name, record.SNAPSHOT, offset), Torn):
+                self._lose(name, 0, header.why, offset, offset)
+                self._put_aside(name)
+                continue
+            self._disk.sync_names()  # its own name first
+            for suffix in (SEGMENT, SNAPSHOT):
+                for replaced in offsets(self._disk.names(), suffix):
+                    if replaced < offset:
+                        self._disk.remove(file_name(replaced, suffix))
+            return offset
+        return None
+
+    def _find_segments(self) -> list[Segment]:
+        segments: list[Segment] = []
+        for first in offsets(self._disk.names(), SEGMENT):
+            name = file_name(first, SEGMENT)
+            header = self._header(name, record.LOG, first)
+            created_ms = segments[-1].created_ms if segments else 0
+            if isinstance(header, Torn):
+                self._torn[first] = header
+            else:
+                created_ms = header.created_ms
+            segments.append(Segment(first, created_ms, self._disk.size(name)))
+        return segments
+
+    def _mend_end(self, segments: list[Segment]) -> tuple[int, bool]:
+        """Where the journal goes on, and whether it can in the last segment."""
+        begun = 0
+        while segments:
+            last = segments[-1]
+            torn = self._torn.get(last.first_offset)
+            if torn is None:
+                next_offset, size, is_open = self._scan(last)
+                segments[-1] = msgspec.structs.replace(last, size=size)
+                return max(next_offset, begun), is_open and next_offset >= begun
+            segments.pop()
+            begun = max(begun, last.first_offset)
+            if last.is_empty and self._committed <= last.first_offset:
+                self._cut(last.size, torn)
+                self._disk.remove(last.name)
+            else:
+                self._put_aside(last.name)
+        return begun, False
+
+    def _scan(self, segment: Segment) -> tuple[int, int, bool]:
+        """Its next offset, its size, and whether it can be written on."""
+        window = Window(self._disk.source(segment.name))
+        try:
+            sure, position, offset, end = self._scan_batches(segment, window)
+            if end is not None and offset < self._committed:
+                self._lose(segment.name, position, end.why, offset)
+                return self._committed, segment.size, False
+            if end is not None:
+                self._cut(segment.size - position, end)
+            self._write_again(segment.name, window, sure, position)
+        finally:
+            window.close()
+        return offset, position, True
+
+    def _scan_batches(self, segment: Segment, window: Window) -> tuple[int, int, int, Torn | None]:
+        """Up to where it is durable and whole, the offset there, and what is there instead."""
+        sure, position, offset = 0, SEGMENT_HEADER, segment.first_offset
+        for start, header, batch in window.batches(position, offset):
+            if isinstance(batch, Torn):
+                if header.end_offset > self._committed:
+                    return sure, start, header.first_offset, batch
+                self._lose(segment.name, start, batch.why, offset, header.end_offset)
+            position, offset = start + header.size, header.end_offset
+            self._last_ms = header.time_ms
+            if offset <= self._committed:
+                sure = position
+        end = window.header(position, offset)
+        assert end is None or isinstance(end, Torn)
+        return sure, position, offset, end
+
+    def _write_again(self, name: str, window: Window, start: int, end: int) -> None:
+        """Make durable what is between `start` and `end`, and cut the file there."""
+        sink = self._disk.sink(name)
+        try:
+            sink.truncate(end)
+            while start < end:
+                data, index = window.at(start, min(_PIECE, end - start))
+                piece = data[index : index + end - start]
+                sink.overwrite(piece, start)
+                start += len(piece)
+            sink.sync()
+        finally:
+            sink.close()
+
+    def _header(self, name: str, kind: int, offset: int) -> record.SegmentHeader | Torn:
+        window = Window(self._disk.source(name), SEGMENT_HEADER)
+        try:
+            return window.segment_header(kind, offset)
+        finally:
+            window.close()
+
+    def _cut(self, size: int, torn: Torn) -> None:
+        self._cut_bytes += size
+        self._cut_why.append(torn.why)
+
+    def _lose(
+        self, name: str, position: int, why: str, offset: int, next_offset: int | None = None
+    ) -> None:
+        following = self._committed if next_offset is None else next_offset
+        self._damaged.append(Damaged(name, position, why, offset, following))
+
+    def _put_aside(self, name: str) -> None:
+        aside = name + SET_ASIDE
+        while aside in self._disk.names():
+            aside += SET_ASIDE
+        self._disk.rename(name, aside)
+        self._set_aside.append(aside)

@@ -1,0 +1,289 @@
+"""The journal as a node uses it: appends cost nothing, one thread makes them durable.
+
+`append` only puts records on a list, and gives them their offsets. The writer thread takes all
+that is on the list, commits it, and tells the offset up to which everything is durable: whatever
+came in during one sync is the next commit. Under load commits become larger, not more frequent.
+
+The thread holds Python's lock for little at a time: writing, syncing and checksums go without it.
+
+Whoever has no use for a thread, as a simulation, sets `is_threaded` to false and calls `work`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self, TypeVar
+
+from accord.journal.backlog import Backlog
+from accord.journal.disk import Disk, OsDisk
+from accord.journal.errors import JournalError
+from accord.journal.jobs import Group, Job
+from accord.journal.log import Log
+from accord.journal.options import JournalOptions
+from accord.journal.record import MAX_RECORD
+from accord.journal.retention import Retirement
+from accord.journal.status import Refused, Status
+
+_T = TypeVar("_T")
+
+
+def ignore(_: object) -> None:
+    pass
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Journal:
+    """An append-only log of records in one folder. `append` is for one thread at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        options: JournalOptions,
+        *,
+        on_commit: Callable[[int], object] = ignore,
+        on_failure: Callable[[JournalError], object] = ignore,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self.log = log
+        self._options = options
+        self._on_commit = on_commit
+        self._on_failure = on_failure
+        self._clock = clock
+        self._thread: threading.Thread | None = None
+        self._backlog = Backlog(log.committed, options.backlog_bytes)
+        self._jobs: deque[Job] = deque()
+        self._is_closed = False
+        self._failing = ""
+        self._last_error = ""
+        self._reported = ("", 0)
+        self._pause_ms = 0
+        self._commits = 0
+        self._tidied_ms = clock()
+        self._tidied_segments = 0
+        log.on_incident = self._report
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str | Disk,
+        options: JournalOptions | None = None,
+        *,
+        on_commit: Callable[[int], object] = ignore,
+        on_failure: Callable[[JournalError], object] = ignore,
+        clock: Callable[[], int] = now_ms,
+    ) -> Self:
+        """Recover what is there, and go on with it. Both callbacks are called by the writer."""
+        options = options or JournalOptions()
+        log = Log(
+            OsDisk(directory) if isinstance(directory, Path | str) else directory,
+            segment_bytes=options.segment_bytes,
+            batch_bytes=options.batch_bytes,
+            retention=options.retention,
+        )
+        journal = cls(log, options, on_commit=on_commit, on_failure=on_failure, clock=clock)
+        if options.is_threaded:
+            journal._start()
+        return journal
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def next_offset(self) -> int:
+        return self._backlog.next_offset
+
+    def append(self, records: list[bytes]) -> int | Refused:
+        """Take `records`; returns the offset after them, which `on_commit` reaches or passes."""
+        size = sum(map(len, records))
+        if size > MAX_RECORD and max(map(len, records)) > MAX_RECORD:
+            raise self._error(f"a record of more than {MAX_RECORD} bytes")
+        offset = self._backlog.put(records, size)
+        return self._refuse() if offset is None else offset
+
+    def run(self, job: Callable[[Log], Generator[None, None, _T]]) -> Future[_T]:
+        """Let the writer do `job`, begun when just what has been appended so far is committed."""
+        task = Job(job)
+        if not self._backlog.put_job(task):
+            task.give_up(self._backlog.failure or self._error("is closed"))
+        return task.future
+
+    def retire(self, before_offset: int = 0) -> Future[Retirement]:
+        """Apply retention now; also remove what ends before `before_offset` and no reader needs."""
+
+        def job(log: Log) -> Generator[None, None, Retirement]:
+            yield from ()
+            return log.retire(now_ms=self._clock(), before_offset=before_offset)
+
+        return self.run(job)
+
+    def flush(self, timeout_s: float | None = None) -> int:
+        """Wait until all that has been appended is durable; returns the offset after it."""
+        assert threading.current_thread() is not self._thread, "the writer can't wait for itself"
+        backlog = self._backlog
+        target = backlog.next_offset
+        if self._thread is None:
+            timeout_s = 0
+            while backlog.committed < target and not backlog.failure and not self.work():
+                pass
+        if not backlog.wait_until(target, timeout_s):
+            problem = self._failing or f"not durable within {timeout_s} s"
+            raise backlog.failure or self._error(problem, is_final=False)
+        return target
+
+    def close(self) -> None:
+        """Make durable what can be, with one more attempt where the disk fails, and let go."""
+        if self._is_closed:
+            return
+        self._backlog.close()
+        if self._thread is not None:
+            self._thread.join()
+        else:
+            self._finish()
+        self.log.close()
+        self._is_closed = True
+        if lost := self._backlog.next_offset - self._backlog.committed:
+            why = self._failing or self._last_error
+            raise self._error(f"closed without the last {lost} records: {why}")
+
+    def status(self) -> Status:
+        log, backlog = self.log, self._backlog
+        return Status(
+            segments=len(log.segments),
+            bytes=log.size,
+            first_offset=log.first_offset,
+            next_offset=backlog.next_offset,
+            committed_offset=backlog.committed,
+            waiting_bytes=backlog.waiting_bytes,
+            retired=log.retired,
+            commits=self._commits,
+            fsyncs=log.fsyncs,
+            last_error=self._last_error,
+            is_failing=bool(self._failing),
+            is_failed=backlog.failure is not None,
+            recovery=log.recovery,
+        )
+
+    def work(self) -> int:
+        """One turn of the writer: a commit and a step of each job; returns how long to pause."""
+        group = self._backlog.take()
+        if group is not None:
+            try:
+                committed = self.log.commit(group.records, now_ms=self._clock())
+            except JournalError as error:
+                return self._fail(error)
+            self._succeed(group, committed)
+        for _ in range(len(self._jobs)):
+            self._step(self._jobs.popleft())
+        self._tidy()
+        return 0
+
+    def _succeed(self, group: Group, committed: int) -> None:
+        self._failing = ""
+        self._pause_ms = 0
+        self._backlog.settle(committed)
+        if group.records:
+            self._commits += 1
+            self._call(self._on_commit, committed)
+        if group.job is not None:
+            self._step(group.job)
+
+    def _step(self, job: Job) -> None:
+        if job.step(self.log):
+            self._jobs.append(job)
+        elif isinstance(error := job.error, JournalError):
+            self._report(error)
+        elif error is not None:
+            self._report(self._error(f"work on it failed: {error!r}", is_final=False))
+
+    def _run(self) -> None:
+        timeout_s = None
+        if not self._options.retention.is_unlimited:
+            timeout_s = self._options.tidy_every_ms / 1000
+        try:
+            while not self._backlog.is_closing:
+                if pause_ms := self.work():
+                    self._backlog.pause(pause_ms / 1000)
+                elif not self._jobs:
+                    self._backlog.wait(timeout_s)
+            self._finish()
+        except Exception as error:  # a mistake of ours: whoever waits must not wait forever
+            self._fail(self._error(f"stopped: {error!r}"))
+
+    def _finish(self) -> None:
+        """Commit what is left, but don't wait for better times."""
+        while not self._backlog.is_empty:
+            if self.work():
+                break
+        self._give_up(self._error("was closed before this was done"), None)
+
+    def _fail(self, error: JournalError) -> int:
+        """Note a failed commit; returns the pause before the next attempt."""
+        is_new = self._failing != str(error)
+        self._failing = self._last_error = str(error)
+        if error.is_final:
+            self._give_up(error, error)
+        if is_new:
+            self._call(self._on_failure, error)
+        options = self._options
+        doubled = self._pause_ms * 2 or options.retry_first_ms
+        self._pause_ms = min(doubled, options.retry_last_ms)
+        self._tidied_segments = -1  # retention may make the space that is missing
+        self._tidy()
+        return self._pause_ms
+
+    def _give_up(self, error: JournalError, failure: JournalError | None) -> None:
+        jobs = (*self._jobs, *self._backlog.give_up(failure))
+        self._jobs.clear()
+        for job in jobs:
+            job.give_up(error)
+
+    def _tidy(self) -> None:
+        """Apply retention when there is a new segment, and from time to time."""
+        if self._options.retention.is_unlimited or self._backlog.failure:
+            return
+        now_ms = self._clock()
+        is_due = not 0 <= now_ms - self._tidied_ms < self._options.tidy_every_ms
+        if is_due or len(self.log.segments) != self._tidied_segments:
+            try:
+                self.log.retire(now_ms=now_ms)
+            except JournalError as error:
+                self._report(error)
+            self._tidied_ms = now_ms
+            self._tidied_segments = len(self.log.segments)
+
+    def _report(self, error: JournalError) -> None:
+        """Tell of what went wrong beside the commits; of the same again only after a while."""
+        now_ms = self._clock()
+        text, told_ms = self._reported
+        self._last_error = str(error)
+        if text != str(error) or not 0 <= now_ms - told_ms < self._options.retry_last_ms:
+            self._reported = (str(error), now_ms)
+            self._call(self._on_failure, error)
+
+    def _call(self, callback: Callable[[_T], object], value: _T) -> None:
+        try:
+            callback(value)
+        except Exception as error:  # the caller's mistake must not end the writer
+            self._last_error = f"{callback!r} raised {error!r}"
+
+    def _refuse(self) -> Refused:
+        backlog = self._backlog
+        if backlog.failure is not None:
+            why = str(backlog.failure)
+        elif backlog.is_closing:
+            why = "the journal is closed"
+        else:
+            why = self._failing or "the disk is slower than what is published"
+        return Refused(why, backlog.waiting_bytes, backlog.limit_bytes)
+
+    def _error(self, problem: str, *, is_final: bool = True) -> JournalError:
+        return JournalError(problem, place=self.log.disk.place, is_final=is_final)
