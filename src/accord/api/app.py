@@ -1,0 +1,117 @@
+"""The HTTP API of a node. Importing this loads FastAPI: do so only where HTTP is served."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from accord.api.guard import Guard
+from accord.api.metrics import exposition, registry_of
+from accord.api.page import HEADERS, landing_page
+from accord.api.view import Clients, NodeView, Status
+from accord.live.users import Users
+
+_NOT_STORED: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_REFERENCE: Final = "#/components/schemas/{name}"
+
+Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at most")]
+Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessions to pass over")]
+
+
+def create_app(view: NodeView, *, users: Users | None = None, is_loopback: bool = True) -> FastAPI:
+    """An application that shows `view`, to `users` where there are any.
+
+    `is_loopback` says that it is served on this machine only, and has to be addressed as that.
+    """
+    app = FastAPI(
+        title="Accord",
+        version=view.version,
+        description="Status and metrics of a node.",
+        redoc_url=None,
+    )
+    _add_probes(app, view)
+    _add_status(app, view)
+    _describe(app)
+    app.add_middleware(Guard, users=users, is_loopback=is_loopback)
+    return app
+
+
+# Each operation is asynchronous, because others would run in a thread beside the node's own.
+
+
+def _add_probes(app: FastAPI, view: NodeView) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        text = landing_page(name=view.name, version=view.version, is_ready=view.is_ready())
+        return HTMLResponse(text, headers=HEADERS)
+
+    @app.get("/health", response_class=Response, responses=_plain("It does"))
+    async def health() -> Response:
+        """Whether the process answers at all."""
+        return Response("ok\n", headers=_NOT_STORED, media_type="text/plain")
+
+    @app.get("/ready", response_class=Response, responses=_plain("They are"))
+    async def ready() -> Response:
+        """Whether clients are served; 503 while the node starts or drains."""
+        is_ready = view.is_ready()
+        text, status = ("ready\n", 200) if is_ready else ("not ready\n", 503)
+        return Response(text, status, headers=_NOT_STORED, media_type="text/plain")
+
+    registry = registry_of(view)
+
+    @app.get("/metrics", response_class=Response, responses=_plain("Metrics"))
+    async def metrics(request: Request) -> Response:
+        """Everything that is counted, for Prometheus."""
+        text, media_type = exposition(registry, request.headers.get("accept", ""))
+        return Response(text, headers={**_NOT_STORED, "Content-Type": media_type})
+
+
+def _add_status(app: FastAPI, view: NodeView) -> None:
+    @app.get("/api/v1/status", response_class=Response, responses=_returns(Status))
+    async def status() -> Response:
+        """What the node does and holds now."""
+        return _json(
+            Status(
+                name=view.name,
+                version=view.version,
+                is_ready=view.is_ready(),
+                statistics=view.statistics(),
+            )
+        )
+
+    @app.get("/api/v1/clients", response_class=Response, responses=_returns(Clients))
+    async def clients(limit: Limit = 100, offset: Offset = 0) -> Response:
+        """Sessions of clients that are connected or away, page by page."""
+        page = tuple(islice(view.clients(), offset, offset + limit))
+        return _json(Clients(total=view.statistics().sessions, offset=offset, clients=page))
+
+
+def _json(value: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(value), headers=_NOT_STORED, media_type="application/json")
+
+
+def _plain(words: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": words, "content": {"text/plain": {}}}}
+
+
+def _returns(type_: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+    schema = {"$ref": _REFERENCE.format(name=type_.__name__)}
+    words = (type_.__doc__ or "").strip()
+    return {200: {"description": words, "content": {"application/json": {"schema": schema}}}}
+
+
+def _describe(app: FastAPI) -> None:
+    """Add to OpenAPI what FastAPI can't find out: the structs that are returned."""
+    _, components = msgspec.json.schema_components([Status, Clients], ref_template=_REFERENCE)
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(components)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,89 @@
+"""What each setting allows alone but not beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accord.config.lines import Path
+from accord.config.settings import Config
+from accord.live.addresses import Address
+
+ENCRYPTED = ("mqtts", "websockets", "https")
+
+
+def problems(config: Config) -> Iterator[tuple[Path, str]]:
+    """Paths of settings, each with what is wrong with it."""
+    yield from _problems_with_listeners(config)
+    yield from _problems_with_tls(config)
+    yield from _problems_with_users(config)
+    yield from _problems_with_sizes(config)
+
+
+def _listeners(config: Config) -> Iterator[tuple[str, Address]]:
+    for name in config.listen.__struct_fields__:
+        for address in getattr(config.listen, name):
+            yield name, address
+
+
+def _problems_with_listeners(config: Config) -> Iterator[tuple[Path, str]]:
+    is_open = not config.users and config.anonymous.allowed is None
+    taken: dict[Address, str] = {}
+    for name, address in _listeners(config):
+        is_protected = name in ENCRYPTED and config.tls.client_ca
+        if is_open and not address.is_loopback and not is_protected:
+            problem = (
+                f"other machines can reach {address}, but no users are configured: add users "
+                f"([users.NAME], with a password made by `accord user hash`), or let everybody "
+                f"in ([anonymous] allowed = true), or listen on 127.0.0.1:{address.port}"
+            )
+            yield ("listen", name), problem
+        if address.port and address in taken:
+            yield ("listen", name), f"{address} is already where {taken[address]} listens"
+        taken[address] = name
+
+
+def _problems_with_tls(config: Config) -> Iterator[tuple[Path, str]]:
+    if config.tls.certificate:
+        return
+    for name in ENCRYPTED:
+        if getattr(config.listen, name):
+            yield ("listen", name), "expected a certificate and its key under [tls]"
+    for name in ("key", "client_ca"):
+        if getattr(config.tls, name):
+            yield ("tls", name), "expected a certificate beside it"
+
+
+def _problems_with_users(config: Config) -> Iterator[tuple[Path, str]]:
+    for user in config.users:
+        # A colon ends the name where HTTP carries it.
+        if not user.name or not user.name.isprintable() or ":" in user.name:
+            yield (
+                ("users", user.name),
+                "expected a name of printable characters other than a colon",
+            )
+    if not config.users and config.anonymous.allowed is False:
+        yield (
+            ("anonymous", "allowed"),
+            "without users nobody could connect: expected true, or users ([users.NAME])",
+        )
+    may = config.anonymous.may
+    for name, patterns in (("publish", may.publish), ("subscribe", may.subscribe)):
+        if any("%u" in pattern for pattern in patterns):
+            yield ("anonymous", "may", name), "expected no %u, as nobody verified a name"
+
+
+def _problems_with_sizes(config: Config) -> Iterator[tuple[Path, str]]:
+    limits, journal = config.limits, config.journal
+    fits = f"expected at least limits.packet_bytes ({limits.packet_bytes}), as a message must fit"
+    if limits.queue_bytes < limits.packet_bytes:
+        yield ("limits", "queue_bytes"), f"{fits}, got {limits.queue_bytes}"
+    if journal.backlog_bytes < limits.packet_bytes:
+        yield ("journal", "backlog_bytes"), f"{fits}, got {journal.backlog_bytes}"
+    for name, size, least in (
+        ("retain_bytes", journal.retain_bytes, "segment_bytes"),
+        ("limit_bytes", journal.limit_bytes, "segment_bytes"),
+        ("limit_bytes", journal.limit_bytes, "retain_bytes"),
+    ):
+        bound = getattr(journal, least)
+        if 0 < size < bound:
+            yield ("journal", name), f"expected 0 or at least {least} ({bound}), got {size}"

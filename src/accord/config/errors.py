@@ -1,0 +1,28 @@
+"""What is wrong with a configuration: all of it at once, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from accord.core.errors import AccordError
+
+
+class Mistake(Struct, frozen=True):
+    """`place` is a file and line, or an option; `problem` says what was expected there."""
+
+    place: str
+    key: str
+    problem: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.place, self.key, self.problem) if part)
+
+
+class ConfigError(AccordError):
+    """A configuration that can't be used."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))

@@ -1,0 +1,132 @@
+"""A configuration from a file and from options of the command line, checked as a whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, cast
+
+from msgspec.structs import replace
+
+from accord.config.check import problems
+from accord.config.errors import ConfigError, Mistake
+from accord.config.lines import Lines
+from accord.config.lines import Path as KeyPath
+from accord.config.reading import Reader, shown
+from accord.config.settings import Config
+from accord.live.addresses import parse_address
+
+FILE: Final = "accord.toml"
+MAX_BYTES: Final = 1_000_000
+
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> Config:
+    """The configuration in the file `path`; without one in `accord.toml`, if it is here.
+
+    Options (`mqtt`, `websocket`, `http`, …, `data`) replace what the file says, where they are
+    not None; an empty one switches off. Raises `ConfigError` with all mistakes.
+    """
+    if path is None:
+        path = FILE if Path(FILE).is_file() else None
+    if path is None:
+        return _finish(Config(), None, [], options)
+    file = os.fspath(path)
+    return parse(_read(file), file=file, **options)
+
+
+def parse(text: str, *, file: str = FILE, **options: str | None) -> Config:
+    """The configuration that `text` says, which stands in `file`."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        table = tomllib.loads(text)
+        lines = Lines(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax_mistake(str(error), text, file)]) from None
+    except RecursionError:
+        raise ConfigError([Mistake(file, "", "expected fewer brackets in one another")]) from None
+    mistakes: list[Mistake] = []
+
+    def place(path: KeyPath) -> str:
+        return f"{file}:{lines.find(path)}"
+
+    def note(path: KeyPath, problem: str) -> None:
+        mistakes.append(Mistake(place(path), dotted(path), problem))
+
+    reader = Reader(note, os.path.dirname(file))
+    config = reader.read_struct(Config, table, ())
+    if mistakes:
+        raise ConfigError(mistakes)
+    return _finish(cast("Config", config), place, mistakes, options)
+
+
+def _finish(
+    config: Config,
+    place: Callable[[KeyPath], str] | None,
+    mistakes: list[Mistake],
+    options: dict[str, str | None],
+) -> Config:
+    given = {name: text for name, text in options.items() if text is not None}
+    config = _with_options(config, given, mistakes)
+    for path, problem in problems(config):
+        is_option = path[-1] in given and path[0] in ("listen", "node")
+        if is_option:
+            mistakes.append(Mistake(f"--{path[-1]}", "", problem))
+        else:
+            mistakes.append(Mistake(place(path) if place else "", dotted(path), problem))
+    if mistakes:
+        raise ConfigError(mistakes)
+    return config
+
+
+def _with_options(config: Config, given: dict[str, str], mistakes: list[Mistake]) -> Config:
+    listen = config.listen
+    for name, text in given.items():
+        if name == "data":
+            config = replace(config, node=replace(config.node, data=text))
+            continue
+        assert name in listen.__struct_fields__, f"no option {name}"
+        address = parse_address(text) if text else None
+        if text and address is None:
+            mistakes.append(Mistake(f"--{name}", "", f"expected HOST:PORT, got {shown(text)}"))
+        listen = replace(listen, **{name: () if address is None else (address,)})
+    return replace(config, listen=listen)
+
+
+def _read(file: str) -> str:
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        problem = (getattr(error, "strerror", None) or str(error)).lower()
+        raise ConfigError([Mistake(file, "", problem)]) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError([Mistake(file, "", f"expected at most {MAX_BYTES} bytes")])
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([Mistake(f"{file}:{line}", "", "expected UTF-8 text")]) from None
+
+
+def _syntax_mistake(problem: str, text: str, file: str) -> Mistake:
+    at = _AT_LINE.search(problem)
+    line = int(at[1]) if at else text.rstrip("\n").count("\n") + 1
+    what = problem[: at.start()] if at else problem
+    return Mistake(f"{file}:{line}", "", f"not TOML: {what[:1].lower()}{what[1:]}")
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as it could be written in the file; positions count from 1."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            bare = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else repr(part)
+            text += f".{bare}" if text else bare
+    return text

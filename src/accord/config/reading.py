@@ -1,0 +1,213 @@
+"""Values from a TOML document into settings, noting every mistake on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from os.path import join
+from typing import Any, Final
+
+from msgspec import NODEFAULT, Struct, inspect, structs
+
+from accord.config.lines import Path
+from accord.config.units import format_duration, format_size, parse_duration, parse_size
+from accord.core.model.channels import problem_with_filter
+from accord.live.addresses import Address, parse_address
+from accord.live.users import problem_with_hash
+
+_KINDS: Final = {
+    dict: "a table",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a float",
+}
+MAX_SHOWN: Final = 60
+
+
+class Reader:
+    """`note` takes each mistake; where there are any, what is returned is of no use."""
+
+    def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
+        self._note = note
+        self._folder = folder
+        self._readers: dict[str, Callable[[object, Path], object]] = {
+            "path": self._read_path,
+            "addresses": self._read_addresses,
+            "filters": self._read_filters,
+            "hash": self._read_hash,
+        }
+
+    def read_struct(
+        self, cls: type[Struct], table: object, path: Path, **given: object
+    ) -> Struct | None:
+        """A `cls` with what `table` says, what is `given`, and defaults for the rest."""
+        if not isinstance(table, dict):
+            self._note(path, f"expected a table, got {shown(table)}")
+            return None
+        fields = {field.name: field for field in structs.fields(cls) if field.name not in given}
+        values: dict[str, object] = dict(given)
+        for name, value in table.items():
+            if name in fields:
+                values[name] = self._read(fields[name], value, (*path, name))
+            else:
+                self._note((*path, name), _unknown(name, list(fields)))
+        missing = [name for name, field in fields.items() if is_required(field)]
+        for name in missing:
+            if name not in table:
+                self._note((*path, name), "expected, but missing")
+        return cls(**values) if all(name in values for name in missing) else None
+
+    def _read(self, field: structs.FieldInfo, value: object, path: Path) -> object:
+        type_ = inspect.type_info(field.type)
+        if isinstance(type_, inspect.Metadata):
+            reader = self._readers.get((type_.extra or {}).get("kind", ""))
+            if reader is not None:
+                return reader(value, path)
+            type_ = type_.type
+        return self._read_type(type_, value, path)
+
+    def _read_type(self, type_: inspect.Type, value: object, path: Path) -> object:
+        match type_:
+            case inspect.StructType(cls=cls):
+                return self.read_struct(cls, value, path)
+            case inspect.VarTupleType(item_type=inspect.StructType(cls=cls)):
+                return self._read_structs(cls, value, path)
+            case inspect.IntType():
+                return self._read_integer(type_, value, path)
+            case inspect.LiteralType(values=choices):
+                if value not in choices:
+                    self._note(path, f"expected one of {quoted(choices)}, got {shown(value)}")
+            case inspect.StrType():
+                self._check_text(type_, value, path)
+            case _:  # a boolean, or none
+                if not isinstance(value, bool):
+                    self._note(path, f"expected true or false, got {shown(value)}")
+        return value
+
+    def _read_structs(self, cls: type[Struct], value: object, path: Path) -> tuple[object, ...]:
+        """Tables in an array, or in a table that names them."""
+        if is_named(cls):
+            if isinstance(value, dict):
+                items = value.items()
+                return tuple(
+                    self.read_struct(cls, each, (*path, name), name=name) for name, each in items
+                )
+            self._note(path, f"expected tables, such as [{path[-1]}.NAME], got {shown(value)}")
+        elif isinstance(value, list):
+            return tuple(
+                self.read_struct(cls, each, (*path, number)) for number, each in enumerate(value)
+            )
+        else:
+            self._note(path, f"expected tables with two brackets, [[{path[-1]}]]")
+        return ()
+
+    def _read_integer(self, type_: inspect.IntType, value: object, path: Path) -> object:
+        name = str(path[-1])
+        read, write, what = describe_integer(name)
+        number = read(value) if isinstance(value, str) and read is not None else value
+        assert type_.ge is not None
+        assert type_.le is not None
+        if isinstance(number, bool) or not isinstance(number, int):
+            self._note(path, f"expected {what}, got {shown(value)}")
+        elif not type_.ge <= number <= type_.le:
+            self._note(path, f"expected {write(type_.ge)} to {write(type_.le)}, got {shown(value)}")
+        return number
+
+    def _check_text(self, type_: inspect.StrType, value: object, path: Path) -> None:
+        if not isinstance(value, str):
+            self._note(path, f"expected a string, got {shown(value)}")
+        elif type_.max_length is not None and len(value) > type_.max_length:
+            self._note(path, f"expected at most {type_.max_length} characters, got {len(value)}")
+        elif type_.pattern is not None and not re.search(type_.pattern, value):
+            self._note(path, f"expected letters, digits and _.- only, got {shown(value)}")
+
+    def _read_path(self, value: object, path: Path) -> object:
+        """Relative to the folder of the file it stands in."""
+        if not isinstance(value, str) or "\0" in value:
+            self._note(path, f"expected the path of a file or folder, got {shown(value)}")
+            return ""
+        return join(self._folder, value) if value else ""
+
+    def _read_addresses(self, value: object, path: Path) -> tuple[Address, ...]:
+        if value is False or value == "":
+            return ()
+        found = []
+        for place, text in _each(value, path):
+            address = parse_address(text) if isinstance(text, str) else None
+            if address is None:
+                self._note(place, f'expected HOST:PORT or "" for nowhere, got {shown(text)}')
+            else:
+                found.append(address)
+        return tuple(found)
+
+    def _read_filters(self, value: object, path: Path) -> tuple[str, ...]:
+        found = []
+        for place, text in _each(value, path):
+            if not isinstance(text, str):
+                self._note(place, f"expected a filter of channels, got {shown(text)}")
+            elif problem := problem_with_filter(text):
+                self._note(place, problem)
+            else:
+                found.append(text)
+        return tuple(found)
+
+    def _read_hash(self, value: object, path: Path) -> object:
+        # Never shown: it may be the password itself.
+        problem = (
+            problem_with_hash(value)
+            if isinstance(value, str)
+            else "expected an argon2 hash, as `accord user hash` makes it"
+        )
+        if problem:
+            self._note(path, problem)
+        return value
+
+
+def describe_integer(
+    name: str,
+) -> tuple[Callable[[str], int | None] | None, Callable[[int], str], str]:
+    """How an integer of that name is read and written, and what it is; units come last."""
+    if name.endswith("_bytes"):
+        return parse_size, format_size, 'a size, such as 4096, "16 MB" or "64 MiB"'
+    if name.endswith("_s") and not name.endswith("_per_s"):
+        return parse_duration, format_duration, 'a duration, such as 90, "90s", "15min" or "24h"'
+    return None, str, "an integer"
+
+
+def is_named(cls: type[Struct]) -> bool:
+    """Whether its name is the key of its table."""
+    return "name" in cls.__struct_fields__ and is_required(structs.fields(cls)[0])
+
+
+def is_required(field: structs.FieldInfo) -> bool:
+    return field.default is NODEFAULT and field.default_factory is NODEFAULT
+
+
+def shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return _KINDS[type(value)]
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def quoted(choices: tuple[Any, ...]) -> str:
+    return ", ".join(f'"{choice}"' for choice in choices)
+
+
+def _each(value: object, path: Path) -> list[tuple[Path, object]]:
+    """One value, or each of a list."""
+    if isinstance(value, list):
+        return [((*path, number), each) for number, each in enumerate(value)]
+    return [(path, value)]
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"unknown key, did you mean {near[0]}?"
+    return f"unknown key, expected one of {', '.join(known)}"

@@ -1,0 +1,160 @@
+"""The documentation of all settings, made from the settings themselves.
+
+`python -m accord.config.reference FILE` renews the tables in a document, between its two marks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, inspect, structs
+
+from accord.config.reading import describe_integer, is_named, is_required, quoted
+from accord.config.settings import Config
+from accord.core.node.rights import EVERYTHING, Rights
+from accord.live.addresses import Address
+
+BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
+END: Final = "<!-- end of settings -->"
+
+_EXAMPLES: Final = {
+    "keep": """\
+# [[keep]]
+# channels = ["report/#", "uav/+/position"]
+""",
+    "users": """\
+# [users.ann]
+# password = "$argon2id$…"    # made by: accord user hash
+# may = { publish = ["uav/#", "home/%u/#"], subscribe = ["#"] }
+""",
+}
+
+
+def example_toml() -> str:
+    """A file with every setting at its default, commented out."""
+    parts = [
+        "# Accord: every setting with its default. Remove the # in front of what you change.",
+        '# Sizes may be written as 4096, "16 MB" or "64 MiB", durations as 90, "15min" or "24h";',
+        "# paths are relative to the folder of this file.",
+    ]
+    for name, cls, is_many in sections():
+        parts += ["", *(f"# {line}" for line in _doc(cls).splitlines())]
+        if is_many:
+            parts += [f"#   {key.name}: {_description(key)}" for key in _keys(cls)]
+            parts += _EXAMPLES[name].rstrip().splitlines()
+            continue
+        parts.append(f"[{name}]")
+        for key in _keys(cls):
+            parts += [f"# {_description(key)}", f"# {key.name} = {_default(key)}"]
+    return "\n".join(parts) + "\n"
+
+
+def markdown() -> str:
+    """A table of keys for each section."""
+    return "\n".join(_markdown_lines())
+
+
+def renewed(document: str) -> str:
+    """`document` with what stands between the marks made anew."""
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+
+
+def sections() -> Iterator[tuple[str, type[Struct], bool]]:
+    """Name and settings of each section, and whether there may be several of it."""
+    for field in structs.fields(Config):
+        type_ = inspect.type_info(field.type)
+        is_many = isinstance(type_, inspect.VarTupleType)
+        if isinstance(type_, inspect.VarTupleType):
+            type_ = type_.item_type
+        assert isinstance(type_, inspect.StructType)
+        yield field.name, type_.cls, is_many
+
+
+def _markdown_lines() -> Iterator[str]:
+    for name, cls, is_many in sections():
+        header = f"[{name}]"
+        if is_many:
+            header = f"[{name}.NAME]" if is_named(cls) else f"[[{name}]]"
+        yield from (f"### `{header}`", "", _doc(cls), "")
+        yield from ("| key | default | meaning |", "|---|---|---|")
+        for key in _keys(cls):
+            default = "must be given" if is_required(key) else f"`{_default(key)}`"
+            yield f"| `{key.name}` | {default} | {_description(key)}{_range(key)} |"
+            for inner in _inner(key):
+                yield (
+                    f"| `{key.name}.{inner.name}` | `{_default(inner)}` | {_description(inner)} |"
+                )
+        yield ""
+
+
+def _keys(cls: type[Struct]) -> list[structs.FieldInfo]:
+    fields = list(structs.fields(cls))
+    return fields[1:] if is_named(cls) else fields
+
+
+def _inner(key: structs.FieldInfo) -> list[structs.FieldInfo]:
+    type_ = _type(key)
+    return _keys(type_.cls) if isinstance(type_, inspect.StructType) else []
+
+
+def _doc(cls: type[Struct]) -> str:
+    return (cls.__doc__ or "").strip()
+
+
+def _description(key: structs.FieldInfo) -> str:
+    type_ = inspect.type_info(key.type)
+    assert isinstance(type_, inspect.Metadata), f"{key.name} has no description"
+    return str((type_.extra_json_schema or {})["description"])
+
+
+def _type(key: structs.FieldInfo) -> inspect.Type:
+    type_ = inspect.type_info(key.type)
+    return type_.type if isinstance(type_, inspect.Metadata) else type_
+
+
+def _range(key: structs.FieldInfo) -> str:
+    type_ = _type(key)
+    if isinstance(type_, inspect.LiteralType):
+        return f" One of {quoted(type_.values)}."
+    if isinstance(type_, inspect.IntType):
+        _, write, _ = describe_integer(key.name)
+        return f" From {write(type_.ge or 0)} to {write(type_.le or 0)}."
+    return ""
+
+
+def _default(key: structs.FieldInfo) -> str:
+    return _toml(key.name, key.default)
+
+
+def _toml(name: str, value: object) -> str:
+    match value:
+        case None:
+            return "true"  # `anonymous.allowed`, whose description says when it is not
+        case bool():
+            return "true" if value else "false"
+        case int():
+            text = describe_integer(name)[1](value) if value else "0"
+            return text if text.isdigit() else f'"{text}"'
+        case Rights():
+            assert value == EVERYTHING
+            inner = (
+                f"{key} = {_toml(key, getattr(value, key))}" for key in ("publish", "subscribe")
+            )
+            return f"{{ {', '.join(inner)} }}"
+        case tuple():
+            items = [f'"{each}"' for each in value]
+            if len(items) == 1 and isinstance(value[0], Address):
+                return items[0]
+            return f"[{', '.join(items)}]" if items or name in ("publish", "subscribe") else '""'
+        case _:
+            return f'"{value}"'
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    file.write_text(renewed(file.read_text("utf-8")), "utf-8")

@@ -1,0 +1,174 @@
+"""Everything that can be configured, with what it means, its range and its default.
+
+Parts that a lower layer needs as a whole (limits, users, TLS files, logs) are defined there. The
+documentation and the sample file are made from these structs, and a file is checked against them.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from accord.core.node.limits import Limits
+from accord.core.node.rights import EVERYTHING, Rights
+from accord.journal.options import JournalOptions
+from accord.journal.retention import Retention
+from accord.live.addresses import Address
+from accord.live.logs import LogSettings
+from accord.live.tls import TlsFiles
+from accord.live.users import User
+
+_LOOPBACK = "127.0.0.1"
+_HUGE = 1 << 50
+
+
+class NodeSettings(Struct, frozen=True, kw_only=True):
+    """The node itself."""
+
+    name: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            pattern=r"^[A-Za-z0-9_.-]*$",
+            description="What the node is called; the name of its machine if left empty.",
+        ),
+    ] = ""
+    data: Annotated[
+        str,
+        Meta(
+            description="Folder for what must survive a restart; nothing does if left empty.",
+            extra={"kind": "path"},
+        ),
+    ] = "accord-data"
+    statistics_s: Annotated[
+        int,
+        Meta(ge=0, le=86_400, description="How often statistics go to `$SYS/#`; 0 for never."),
+    ] = 10
+
+    @property
+    def actual_name(self) -> str:
+        return self.name or socket.gethostname()
+
+    @property
+    def folder(self) -> Path | None:
+        return Path(self.data) if self.data else None
+
+
+class Listen(Struct, frozen=True, kw_only=True):
+    """Where the node listens: an address as `HOST:PORT`, a list of them, or `""` for nowhere."""
+
+    mqtt: Annotated[
+        tuple[Address, ...], Meta(description="MQTT over TCP.", extra={"kind": "addresses"})
+    ] = (Address(_LOOPBACK, 1883),)
+    mqtts: Annotated[
+        tuple[Address, ...], Meta(description="MQTT over TLS.", extra={"kind": "addresses"})
+    ] = ()
+    websocket: Annotated[
+        tuple[Address, ...], Meta(description="MQTT over WebSocket.", extra={"kind": "addresses"})
+    ] = (Address(_LOOPBACK, 8083),)
+    websockets: Annotated[
+        tuple[Address, ...],
+        Meta(description="MQTT over WebSocket and TLS.", extra={"kind": "addresses"}),
+    ] = ()
+    http: Annotated[
+        tuple[Address, ...],
+        Meta(description="Status, metrics and the HTTP API.", extra={"kind": "addresses"}),
+    ] = (Address(_LOOPBACK, 8080),)
+    https: Annotated[
+        tuple[Address, ...], Meta(description="The same over TLS.", extra={"kind": "addresses"})
+    ] = ()
+
+
+class Keep(Struct, frozen=True, kw_only=True):
+    """Channels whose messages go to the journal before they are acknowledged."""
+
+    channels: Annotated[
+        tuple[str, ...],
+        Meta(description="A filter of channels, or a list of them.", extra={"kind": "filters"}),
+    ]
+
+
+class JournalSettings(Struct, frozen=True, kw_only=True):
+    """How much of what is kept the journal holds, until it is in the archive or too old."""
+
+    segment_bytes: Annotated[
+        int,
+        Meta(ge=65_536, le=1 << 40, description="Size of its files; what goes, goes by files."),
+    ] = JournalOptions().segment_bytes
+    backlog_bytes: Annotated[
+        int,
+        Meta(ge=65_536, le=1 << 40, description="Bytes that may wait for the disk."),
+    ] = JournalOptions().backlog_bytes
+    retain_bytes: Annotated[
+        int, Meta(ge=0, le=_HUGE, description="Size from which the oldest go; 0 for any size.")
+    ] = 10_000_000_000
+    retain_s: Annotated[
+        int,
+        Meta(ge=0, le=3_153_600_000, description="Age from which the oldest go; 0 for any age."),
+    ] = 2_592_000
+    limit_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=_HUGE,
+            description="Size from which even what a reader still needs goes; 0 for any size.",
+        ),
+    ] = 50_000_000_000
+
+    def options(self) -> JournalOptions:
+        return JournalOptions(
+            segment_bytes=self.segment_bytes,
+            backlog_bytes=self.backlog_bytes,
+            retention=Retention(
+                max_bytes=self.retain_bytes or None,
+                max_age_ms=self.retain_s * 1_000 or None,
+                hard_bytes=self.limit_bytes or None,
+            ),
+        )
+
+
+class Anonymous(Struct, frozen=True, kw_only=True):
+    """Clients that connect without a user name."""
+
+    allowed: Annotated[
+        bool | None,
+        Meta(
+            description="Whether they may connect; if left out, as long as there are no users "
+            "and the node listens on this machine only."
+        ),
+    ] = None
+    may: Annotated[
+        Rights, Meta(description="Where they may publish and subscribe; everywhere if left out.")
+    ] = EVERYTHING
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """All of `accord.toml`."""
+
+    node: NodeSettings = NodeSettings()
+    listen: Listen = Listen()
+    tls: TlsFiles = TlsFiles()
+    limits: Limits = Limits()
+    keep: tuple[Keep, ...] = ()
+    journal: JournalSettings = JournalSettings()
+    users: tuple[User, ...] = ()
+    anonymous: Anonymous = Anonymous()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def default(cls) -> Config:
+        return cls()
+
+    @property
+    def anonymous_rights(self) -> Rights | None:
+        """What clients without a user name may do; None where they may not connect."""
+        allowed = self.anonymous.allowed
+        is_allowed = not self.users if allowed is None else allowed
+        return self.anonymous.may if is_allowed else None
+
+    @property
+    def kept_channels(self) -> tuple[str, ...]:
+        return tuple(pattern for keep in self.keep for pattern in keep.channels)

@@ -1,0 +1,50 @@
+"""How fast new connections are let in: from everywhere together, and from each address."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_REMEMBERED: Final = 10_000
+
+
+class _Bucket:
+    """Allows `rate` per second, and as many at once after a quiet second."""
+
+    __slots__ = ("at_ms", "left")
+
+    def __init__(self, rate: int, now_ms: int) -> None:
+        self.left = float(rate)
+        self.at_ms = now_ms
+
+    def take(self, rate: int, now_ms: int) -> bool:
+        self.left = min(float(rate), self.left + (now_ms - self.at_ms) * rate / 1000)
+        self.at_ms = now_ms
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class Connects:
+    def __init__(self, *, per_s: int, per_s_per_address: int, now_ms: int) -> None:
+        self._per_s = per_s
+        self._per_s_per_address = per_s_per_address
+        self._all = _Bucket(per_s, now_ms)
+        self._by_address: dict[str, _Bucket] = {}
+
+    def accept(self, address: str, *, now_ms: int) -> bool:
+        bucket = self._by_address.get(address)
+        if bucket is None:
+            if len(self._by_address) >= _REMEMBERED:
+                self._forget_quiet(now_ms)
+            bucket = self._by_address[address] = _Bucket(self._per_s_per_address, now_ms)
+        return bucket.take(self._per_s_per_address, now_ms) and self._all.take(self._per_s, now_ms)
+
+    def _forget_quiet(self, now_ms: int) -> None:
+        """An address that was silent for a second has its full rate again anyway."""
+        busy = {
+            address: bucket
+            for address, bucket in self._by_address.items()
+            if now_ms - bucket.at_ms < 1_000
+        }
+        self._by_address = busy if len(busy) < _REMEMBERED else {}

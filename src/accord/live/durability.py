@@ -1,0 +1,183 @@
+"""The node's two logs: the journal of kept events, and the log of its own state.
+
+Once per turn of the event loop, what the broker recorded goes to the logs. Their writer threads
+tell how far they are on disk; when both have all of a turn, the answers that waited for it go out.
+A log that can't keep up takes no more: then the broker refuses what would have to be recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from accord.core.monitoring.statistics import JournalStatus
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.restoring import Restored, restore, snapshot
+from accord.journal.errors import JournalError
+from accord.journal.events import encode_event
+from accord.journal.options import JournalOptions
+from accord.journal.state import StateLog
+from accord.journal.status import Refused
+from accord.journal.writer import Journal
+from accord.live.logs import get_log
+
+log = get_log(__name__)
+
+EVENTS: Final = "journal"
+STATE: Final = "state"
+_SESSION_BYTES: Final = 300  # what a session takes in a snapshot, about
+
+
+class _Turn(NamedTuple):
+    """What one turn appended: its position, and how far both logs must be for it."""
+
+    position: int
+    state_offset: int
+    events_offset: int
+
+
+class Durability:
+    def __init__(
+        self,
+        broker: Broker,
+        directory: Path,
+        options: JournalOptions,
+        *,
+        on_progress: Callable[[], None],
+        now_ms: int,
+    ) -> None:
+        """Opens or makes the logs in `directory`, and restores `broker` from them."""
+        self._broker = broker
+        self._on_progress = on_progress
+        self._loop = asyncio.get_running_loop()
+        self._turns: deque[_Turn] = deque()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._state, records = StateLog.open(
+            directory / STATE,
+            on_commit=self._tell(self._state_committed),
+            on_failure=self._tell(self._failed),
+        )
+        try:
+            self._events = Journal.open(
+                directory / EVENTS,
+                options,
+                on_commit=self._tell(self._events_committed),
+                on_failure=self._tell(self._failed),
+            )
+        except BaseException:
+            self._state.close()
+            raise
+        self._state_offset = self._state.journal.next_offset
+        self._events_offset = self._events.next_offset
+        self.restored: Restored = restore(broker, records, now_ms=now_ms)
+        self._say_what_was_found()
+
+    def append(self) -> None:
+        """Hand what was recorded to the logs."""
+        hub = self._broker.hub
+        if hub.state_records:
+            taken = self._state.append(hub.state_records)
+            if isinstance(taken, Refused):
+                hub.overloaded = taken.why
+                return
+            hub.state_records = []
+        if hub.kept:
+            records = [encode_event(each) for each in hub.kept if isinstance(each, MqttMessage)]
+            taken = self._events.append(records)
+            if isinstance(taken, Refused):
+                hub.overloaded = taken.why
+                return
+            hub.kept = []
+        hub.overloaded = ""
+        position = hub.appended
+        if position > hub.committed and (not self._turns or self._turns[-1].position < position):
+            self._turns.append(
+                _Turn(position, self._state.journal.next_offset, self._events.next_offset)
+            )
+
+    def tidy(self) -> None:
+        """Replace the state log by a snapshot where that makes it much smaller."""
+        broker = self._broker
+        live_bytes = broker.retained.bytes + sum(
+            session.outbox.tracked_bytes + _SESSION_BYTES for session in broker.sessions.values()
+        )
+        if not broker.hub.state_records and self._state.is_worth_compacting(2 * live_bytes):
+            self._state.compact(snapshot(broker))
+
+    def status(self) -> JournalStatus:
+        status = self._events.status()
+        return JournalStatus(
+            segments=status.segments,
+            bytes=status.bytes,
+            first_offset=status.first_offset,
+            next_offset=status.next_offset,
+            synced_offset=status.committed_offset,
+            failure=status.last_error or None if status.is_failing or status.is_failed else None,
+        )
+
+    def close(self) -> None:
+        """Make everything durable and let go of the files."""
+        self.append()
+        for each in (self._state, self._events):
+            try:
+                each.close()
+            except JournalError as error:
+                log.error("a log was not closed cleanly", problem=str(error))
+
+    def _tell(self, handle: Callable[..., None]) -> Callable[[object], None]:
+        """A callback for a writer thread."""
+
+        def call(value: object) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(handle, value)
+
+        return call
+
+    def _state_committed(self, offset: int) -> None:
+        self._state_offset = offset
+        self._advance()
+
+    def _events_committed(self, offset: int) -> None:
+        self._events_offset = offset
+        self._advance()
+
+    def _advance(self) -> None:
+        position = 0
+        while self._turns and (
+            self._turns[0].state_offset <= self._state_offset
+            and self._turns[0].events_offset <= self._events_offset
+        ):
+            position = self._turns.popleft().position
+        if position:
+            self._broker.hub.advance_committed(position)
+        self._on_progress()
+
+    def _failed(self, error: JournalError) -> None:
+        log.error("a log could not be written", problem=str(error))
+
+    def _say_what_was_found(self) -> None:
+        restored = self.restored
+        log.info(
+            "state restored",
+            sessions=restored.sessions,
+            subscriptions=restored.subscriptions,
+            messages=restored.messages,
+            retained=restored.retained,
+        )
+        for problem in (*restored.problems, *(str(each) for each in self._state.damaged)):
+            log.warning("a record of the state log is unusable", problem=problem)
+        for name, status in ((STATE, self._state.status()), (EVENTS, self._events.status())):
+            recovery = status.recovery
+            if recovery.cut_bytes:
+                log.warning(
+                    "a torn write was cut off",
+                    log=name,
+                    bytes=recovery.cut_bytes,
+                    why=recovery.cut_why,
+                )
+            for damaged in recovery.damaged:
+                log.error("damage was found and left alone", log=name, where=str(damaged))

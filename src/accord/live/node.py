@@ -1,0 +1,228 @@
+"""The running node: broker, logs and listeners, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from accord.core.monitoring.statistics import IMPORTANCES, ClientStatus, Statistics
+from accord.core.node.limits import Limits
+from accord.core.node.rights import Rights
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.codes import V5, Reason
+from accord.edges.mqtt.connection import Connection, Gate
+from accord.edges.mqtt.session import Session
+from accord.journal.options import JournalOptions
+from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
+from accord.live.clock import Clock
+from accord.live.durability import Durability
+from accord.live.logs import get_log
+from accord.live.memory import keep_freed_memory
+from accord.live.server import MqttProtocol, Server
+from accord.live.system_topics import system_topics
+from accord.live.users import Users
+
+log = get_log(__name__)
+
+_TICK_S: Final = 0.2
+_TIDY_S: Final = 10.0
+_DRAIN_MS: Final = 5_000
+
+
+class Listener(Struct, frozen=True):
+    """An address to listen on, and what is spoken there."""
+
+    address: Address
+    is_websocket: bool = False
+    tls: ssl.SSLContext | None = None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    name: str = "accord"
+    data: Path | None = None
+    listeners: tuple[Listener, ...] = ()
+    limits: Limits = Limits()
+    kept: tuple[str, ...] = ()
+    journal: JournalOptions = JournalOptions()
+    statistics_s: int = 10
+
+
+class Node:
+    """Use as `async with Node(settings, users):`; leaving it drains and stops the node."""
+
+    def __init__(self, settings: Settings, users: Users) -> None:
+        self.settings = settings
+        self.users = users
+        self.name = settings.name
+        self.version = version("accord")
+        self.addresses: list[Address] = []
+        self.durability: Durability | None = None
+        self._clock = Clock()
+        self._listening: list[asyncio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_ready = False
+
+    async def __aenter__(self) -> Node:
+        keep_freed_memory()
+        settings = self.settings
+        self.broker = Broker(
+            settings.limits,
+            now_ms=self._clock.now_ms(),
+            kept=list(settings.kept),
+            is_durable=settings.data is not None,
+            new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
+        )
+        self.server = Server(
+            self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._record
+        )
+        try:
+            if settings.data is not None:
+                self.durability = Durability(
+                    self.broker,
+                    settings.data,
+                    settings.journal,
+                    on_progress=self.server.due,
+                    now_ms=self._clock.now_ms(),
+                )
+            for listener in settings.listeners:
+                await self._listen(listener)
+        except BaseException:
+            await self._close()
+            raise
+        self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._tidy())]
+        if settings.statistics_s:
+            self._tasks.append(asyncio.create_task(self._tell()))
+        self._is_ready = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Take nothing new, send what is promised, and say goodbye."""
+        self._is_ready = False
+        for listening in self._listening:
+            listening.close()
+        await self._until(lambda: not self.broker.hub.held)
+        self.server.end_all(Reason.SERVER_SHUTTING_DOWN)
+        await self._until(lambda: not self.server.connections)
+        await self._close()
+
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    def statistics(self) -> Statistics:
+        counters = self.broker.hub.counters
+        counters.sessions = len(self.broker.sessions)
+        counters.subscriptions = self.broker.router.size
+        counters.predicates = self.broker.router.predicates
+        counters.retained_messages = self.broker.retained.messages
+        counters.retained_bytes = self.broker.retained.bytes
+        counters.queued_messages = [0] * IMPORTANCES
+        counters.queued_bytes = [0] * IMPORTANCES
+        for session in self.broker.sessions.values():
+            if not session.outbox.is_empty():
+                depth, waiting = session.outbox.depth(), session.outbox.bytes_waiting()
+                for importance in range(IMPORTANCES):
+                    counters.queued_messages[importance] += depth[importance]
+                    counters.queued_bytes[importance] += waiting[importance]
+        journal = None if self.durability is None else self.durability.status()
+        return counters.snapshot(now_ms=self._clock.now_ms(), journal=journal)
+
+    def clients(self) -> Iterator[ClientStatus]:
+        for session in list(self.broker.sessions.values()):
+            yield _client_status(session)
+
+    async def _listen(self, listener: Listener) -> None:
+        listening = listen_on(listener.address)
+        address = bound_address(listening)
+        if listener.is_websocket:
+            # Not at the top: importing it takes a while, and few nodes use it.
+            from accord.live.websocket import WebSocketProtocol  # noqa: PLC0415
+
+            def make() -> MqttProtocol:
+                return WebSocketProtocol(
+                    self.server, checks_origin=self.users.anonymous is not None
+                )
+        else:
+
+            def make() -> MqttProtocol:
+                return MqttProtocol(self.server)
+
+        loop = asyncio.get_running_loop()
+        self._listening.append(
+            await loop.create_server(make, sock=listening, ssl=listener.tls, backlog=BACKLOG)
+        )
+        self.addresses.append(address)
+
+    async def _login(self, connection: Connection) -> Rights | None:
+        connect = connection.connect
+        if connect is None:
+            return None
+        return await self.users.verify(connect.username, connect.password)
+
+    def _record(self) -> None:
+        if self.durability is not None:
+            self.durability.append()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.server.tick()
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(_TIDY_S)
+            if self.durability is not None:
+                self.durability.tidy()
+
+    async def _tell(self) -> None:
+        """Publish statistics."""
+        while True:
+            self.broker.hub.now_ms = self._clock.now_ms()
+            for topic, payload in system_topics(self.statistics(), version=self.version):
+                self.broker.publish_own(topic, payload)
+            self.server.due()
+            await asyncio.sleep(self.settings.statistics_s)
+
+    async def _until(self, is_done: Callable[[], bool]) -> None:
+        """Wait for `is_done`, but not for ever."""
+        until_ms = self._clock.now_ms() + _DRAIN_MS
+        while not is_done() and self._clock.now_ms() < until_ms:
+            await asyncio.sleep(0.01)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listening in self._listening:
+            listening.close()
+        for protocol in list(self.server.connections.values()):
+            protocol.abort()
+        if self.durability is not None:
+            self.durability.close()
+        await self.users.close()
+
+
+def _client_status(session: Session) -> ClientStatus:
+    line = session.line
+    outbox = session.outbox
+    connection = line if isinstance(line, Connection) else None
+    return ClientStatus(
+        client=session.name,
+        user="" if connection is None else connection.user,
+        address="" if connection is None else connection.address,
+        protocol="MQTT 5.0" if session.version == V5 else "MQTT 3.1.1",
+        is_connected=connection is not None,
+        connected_ms=None if connection is None else connection.connected_ms,
+        subscriptions=len(session.subscriptions),
+        queued_messages=sum(outbox.depth()),
+        queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        received=session.published,
+        sent=session.sent,
+        shed=session.shed,
+    )

@@ -1,0 +1,233 @@
+"""MQTT over TCP and TLS: hands what is read to the connection, and writes what it has to send.
+
+All connections are flushed once per turn of the event loop, after everything that was readable has
+been read: so that messages leave in the order of their importance, and in few system calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+from accord.core.node.rights import Rights
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.connection import Connection, Gate
+from accord.live.clock import Clock
+from accord.live.connects import Connects
+from accord.live.logs import get_log
+from accord.live.users import BusyError
+
+log = get_log(__name__)
+
+# So much is handed to the system at a time; more would leave the order to the kernel.
+_WRITE_BYTES: Final = 262_144
+# Pieces from this size on are written without joining them first.
+_LARGE: Final = 16_384
+_CLOSE_MS: Final = 5_000
+
+
+class Server:
+    """The connections of one node, whatever they came over."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        *,
+        gate: Gate | None = None,
+        login: Callable[[Connection], Awaitable[Rights | None]] | None = None,
+        on_turn: Callable[[], None] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.clock = clock
+        self.gate = gate
+        self.connections: dict[Connection, MqttProtocol] = {}
+        self._login = login
+        self._on_turn = on_turn
+        self._loop = asyncio.get_running_loop()
+        self._is_turn_due = False
+        self._logins: set[asyncio.Task[None]] = set()
+        self._closing: dict[MqttProtocol, int] = {}
+        limits = broker.limits
+        self._connects = Connects(
+            per_s=limits.connects_per_s,
+            per_s_per_address=limits.connects_per_s_per_address,
+            now_ms=clock.now_ms(),
+        )
+
+    def accept(self, protocol: MqttProtocol, address: str) -> Connection | None:
+        """A connection for whoever connected, or None where it must wait its turn."""
+        now_ms = self.clock.now_ms()
+        counters = self.broker.hub.counters
+        if len(self.connections) >= self.broker.limits.connections + 100:
+            counters.refused("too many connections")
+            return None
+        if not self._connects.accept(address, now_ms=now_ms):
+            counters.refused("connection rate exceeded")
+            return None
+        self.broker.hub.now_ms = now_ms
+        connection = Connection(self.broker, self.gate, address)
+        connection.handle = protocol
+        self.connections[connection] = protocol
+        return connection
+
+    def forget(self, protocol: MqttProtocol, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        self._closing.pop(protocol, None)
+
+    def closes(self, protocol: MqttProtocol) -> None:
+        """`protocol` has written its last; see that the other side takes it in time."""
+        self._closing.setdefault(protocol, self.clock.now_ms() + _CLOSE_MS)
+
+    def due(self) -> None:
+        """Something may be there to send or to record: see to it at the end of this turn."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def tick(self) -> None:
+        """Do what is due by the clock."""
+        now_ms = self.clock.now_ms()
+        self.broker.advance(now_ms=now_ms)
+        for protocol, until_ms in list(self._closing.items()):
+            if now_ms >= until_ms:
+                protocol.abort()
+        self.due()
+
+    def end_all(self, reason: Reason) -> None:
+        self.broker.hub.now_ms = self.clock.now_ms()
+        for connection in list(self.connections):
+            connection.end(reason)
+        self.due()
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        hub = self.broker.hub
+        hub.now_ms = self.clock.now_ms()
+        if self._on_turn is not None:
+            self._on_turn()
+        if self.gate is not None and self.gate.logins:
+            self._check_logins()
+        dirty = hub.dirty
+        hub.dirty = []
+        for line in dirty:
+            line.is_dirty = False
+            protocol = self.connections.get(cast("Connection", line))
+            if protocol is not None:
+                protocol.flush()
+
+    def _check_logins(self) -> None:
+        assert self.gate is not None
+        logins, self.gate.logins = self.gate.logins, []
+        for connection in logins:
+            task = self._loop.create_task(self._check_login(connection))
+            self._logins.add(task)
+            task.add_done_callback(self._logins.discard)
+
+    async def _check_login(self, connection: Connection) -> None:
+        assert self._login is not None
+        rights: Rights | None = None
+        is_busy = False
+        try:
+            rights = await self._login(connection)
+        except BusyError as error:
+            is_busy = True
+            log.warning("a login was refused", client=connection.client_id, problem=str(error))
+        connection.admit(rights, now_ms=self.clock.now_ms(), is_busy=is_busy)
+        self.due()
+
+
+class MqttProtocol(asyncio.Protocol):
+    __slots__ = ("_connection", "_is_paused", "_server", "_transport")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._is_paused = False
+        self._connection: Connection | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
+        self._connection = self._server.accept(self, peer_address(transport))
+        if self._connection is None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        connection = self._connection
+        if connection is not None:
+            server = self._server
+            connection.receive(data, now_ms=server.clock.now_ms())
+            server.due()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, _: Exception | None) -> None:
+        connection = self._connection
+        if connection is not None:
+            connection.lost(now_ms=self._server.clock.now_ms())
+            say = log.warning if ":" in connection.reason else log.debug
+            say(
+                "a connection ended",
+                client=connection.client_id,
+                address=connection.address,
+                reason=connection.reason,
+            )
+            self._server.forget(self, connection)
+            self._server.due()
+        self._connection = None
+        self._transport = None
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._server.broker.hub.now_ms = self._server.clock.now_ms()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what there is, as long as the network takes it."""
+        connection = self._connection
+        transport = self._transport
+        if connection is None or transport is None:
+            return
+        while not self._is_paused:
+            frames = connection.take(_WRITE_BYTES)
+            if not frames:
+                break
+            self.write(frames)
+        if connection.is_closing and not transport.is_closing():
+            self.finish()
+
+    def write(self, frames: list[bytes]) -> None:
+        transport = self._transport
+        assert transport is not None
+        size = 0
+        for frame in frames:
+            size += len(frame)
+        self._server.broker.hub.counters.bytes_sent += size
+        if len(frames) == 1:
+            transport.write(frames[0])
+        elif size < _LARGE * len(frames):
+            transport.write(b"".join(frames))
+        else:
+            transport.writelines(frames)
+
+    def finish(self) -> None:
+        """Close after what has been written."""
+        if self._transport is not None:
+            self._transport.close()
+        self._server.closes(self)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def peer_address(transport: asyncio.BaseTransport) -> str:
+    peer: Any = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else str(peer or "")

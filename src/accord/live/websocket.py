@@ -1,0 +1,113 @@
+"""MQTT over WebSocket: the same connections, with their bytes in binary WebSocket messages.
+
+A page of any site in a browser on this machine can open a WebSocket to a loopback address. So
+where clients need no password, only pages that came from this machine are let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from websockets.datastructures import Headers
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from accord.live.addresses import Address
+from accord.live.server import MqttProtocol, Server
+
+_SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
+_SILENT: Final = logging.getLogger("accord.websockets")
+_SILENT.setLevel(logging.CRITICAL)
+
+
+class WebSocketProtocol(MqttProtocol):
+    __slots__ = ("_checks_origin", "_is_open", "_raw", "_socket")
+
+    def __init__(self, server: Server, *, checks_origin: bool) -> None:
+        super().__init__(server)
+        self._checks_origin = checks_origin
+        self._is_open = False
+        self._raw: asyncio.Transport | None = None
+        self._socket = ServerProtocol(
+            subprotocols=_SUBPROTOCOLS,
+            max_size=server.broker.limits.packet_bytes,
+            logger=_SILENT,
+            select_subprotocol=lambda _, offered: next(
+                (each for each in _SUBPROTOCOLS if each in offered), None
+            ),
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._raw = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._socket.receive_data(data)
+        for event in self._socket.events_received():
+            if isinstance(event, Request):
+                self._answer(event)
+            elif not isinstance(event, Frame):
+                continue
+            elif event.opcode in (Opcode.BINARY, Opcode.CONT) and self._is_open:
+                super().data_received(bytes(event.data))
+            elif event.opcode is Opcode.TEXT:
+                self._socket.fail(1003, "MQTT is sent in binary messages")
+        self._send()
+
+    def eof_received(self) -> bool:
+        self._socket.receive_eof()
+        self._send()
+        return False
+
+    def write(self, frames: list[bytes]) -> None:
+        if self._socket.state is OPEN:
+            data = b"".join(frames)
+            self._server.broker.hub.counters.bytes_sent += len(data)
+            self._socket.send_binary(data)
+            self._send()
+
+    def flush(self) -> None:
+        if self._is_open or (self._connection is not None and self._connection.is_closing):
+            super().flush()
+
+    def finish(self) -> None:
+        if self._socket.state is OPEN:
+            self._socket.send_close(1000)
+            self._send()
+        super().finish()
+
+    def _answer(self, request: Request) -> None:
+        response = self._socket.accept(request)
+        if response.status_code == 101 and not self._is_from_here(request.headers):
+            response = self._socket.reject(403, "pages of other sites may not connect here\n")
+        self._socket.send_response(response)
+        self._is_open = _is_accepted(response)
+
+    def _is_from_here(self, headers: Headers) -> bool:
+        origin = headers.get("Origin")
+        if not self._checks_origin or origin is None:
+            return True
+        host = urlsplit(origin).hostname
+        return host is not None and Address(host, 0).is_loopback
+
+    def _send(self) -> None:
+        transport = self._raw
+        if transport is None or transport.is_closing():
+            return
+        for data in self._socket.data_to_send():
+            if data:
+                transport.write(data)
+            else:
+                transport.close()
+        if self._socket.close_expected():
+            self._server.closes(self)
+
+
+def _is_accepted(response: Response) -> bool:
+    return response.status_code == 101
