@@ -2,4 +2,32 @@
 
 The package itself imports nothing: Spark workers, command-line completion and clients all pay
 for what stands here. Import from the module that has what you need, such as `accord.predicates`.
+`connect`, `connect_sync` and `Event` can be had from here too; they are loaded when first used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accord.client.session import connect
+    from accord.client.sync import connect_sync
+    from accord.core.model.event import Event
+
+__all__ = ["Event", "connect", "connect_sync"]
+
+_PLACES = {
+    "connect": "accord.client.session",
+    "connect_sync": "accord.client.sync",
+    "Event": "accord.core.model.event",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    found: object = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = found
+    return found

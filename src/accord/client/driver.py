@@ -1,0 +1,273 @@
+"""Runs a machine on asyncio: opens streams, moves bytes, keeps time, comes back when cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from accord.client.backoff import Backoff
+from accord.client.errors import ClientError, ConnectionFailedError, SessionClosedError
+from accord.client.machine import Machine, Phase
+from accord.client.signals import (
+    Arrived,
+    Close,
+    CloseAsked,
+    Connected,
+    Ended,
+    Input,
+    Lost,
+    Opened,
+    Output,
+    Received,
+    Send,
+    Settled,
+    Withdrawn,
+)
+from accord.client.transport import Stream
+from accord.edges.mqtt.properties import NO_PROPERTIES
+
+WRITE_AHEAD: Final = 1024 * 1024
+FLUSH_S: Final = 2.0
+# A connection that does not last this long is no success: two clients under one name, say, would
+# throw each other out without end.
+STEADY_MS: Final = 2_000
+
+
+class Listener(Protocol):
+    """Who wants to know about a subscription's inbox."""
+
+    def wake(self) -> None: ...
+
+    def fail(self, error: ClientError) -> None: ...
+
+
+class Driver:
+    """One session's input and output."""
+
+    def __init__(
+        self, machine: Machine, connect: Callable[[], Awaitable[Stream]], backoff: Backoff
+    ) -> None:
+        self.machine = machine
+        self.server = NO_PROPERTIES  # what the last CONNACK said
+        self.listeners: dict[int, Listener] = {}
+        self.error: ClientError | None = None
+        self._connect = connect
+        self._backoff = backoff
+        self._loop = asyncio.get_running_loop()
+        self._tokens = 0
+        self._identifiers = 0
+        self._answers: dict[int, asyncio.Future[Settled]] = {}
+        self._output: list[bytes] = []
+        self._output_size = 0
+        self._has_output = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._wants_data = asyncio.Event()
+        self._is_earlier = asyncio.Event()
+        self._wake_ms: int | None = None
+        self._connected_ms: int | None = None
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[Close] = self._loop.create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ------------------------------------------------------------------------------ for a session
+
+    def now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    async def start(self, patience_ms: int) -> None:
+        """Connect for the first time; try again for `patience_ms` if need be."""
+        give_up_ms = self.now_ms() + patience_ms
+        self._tasks = [
+            self._loop.create_task(self._live(give_up_ms)),
+            self._loop.create_task(self._keep_time()),
+        ]
+        await asyncio.shield(self._ready)
+
+    async def stop(self, *, is_forgotten: bool) -> None:
+        """Say goodbye and end everything."""
+        is_connected = self.machine.phase is Phase.CONNECTED
+        if self.error is None:
+            self.handle(CloseAsked(is_forgotten))
+        try:
+            if is_connected:
+                await asyncio.wait({self._tasks[0]}, timeout=2 * FLUSH_S)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self.error is None:
+                self._fail(SessionClosedError("the session was closed"))
+
+    def handle(self, happened: Input) -> None:
+        self._perform(self.machine.handle(happened, now_ms=self.now_ms()))
+
+    def new_identifier(self) -> int:
+        self._identifiers += 1
+        return self._identifiers
+
+    async def ask(self, order: Callable[[int], None]) -> Settled:
+        """Give the machine the order with a token, and wait for its answer."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        self._tokens += 1
+        token = self._tokens
+        answer: asyncio.Future[Settled] = self._loop.create_future()
+        self._answers[token] = answer
+        try:
+            order(token)
+            settled = await answer
+        finally:
+            del self._answers[token]
+            if answer.cancelled() or not answer.done():
+                self.handle(Withdrawn(token))
+        while self._output_size > WRITE_AHEAD and self.error is None:
+            self._has_room.clear()
+            await self._has_room.wait()
+        return settled
+
+    # -------------------------------------------------------------------------------- what it does
+
+    def _perform(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Send(data):
+                    self._output.append(data)
+                    self._output_size += len(data)
+                    self._has_output.set()
+                case Arrived(identifier):
+                    if (listener := self.listeners.get(identifier)) is not None:
+                        listener.wake()
+                case Settled():
+                    self._settle(output)
+                case Ended(identifier, error):
+                    if (listener := self.listeners.get(identifier)) is not None:
+                        listener.fail(error)
+                case Connected(_, properties):
+                    self.server = properties
+                    self._connected_ms = self.now_ms()
+                    if not self._ready.done():
+                        self._ready.set_result(None)
+                case Close():
+                    if not self._closed.done():
+                        self._closed.set_result(output)
+        if self.machine.wants_data:
+            self._wants_data.set()
+        soonest_ms = self.machine.next_deadline_ms()
+        if soonest_ms is not None and (self._wake_ms is None or soonest_ms < self._wake_ms):
+            self._is_earlier.set()
+
+    def _settle(self, settled: Settled) -> None:
+        answer = self._answers.get(settled.token)
+        if answer is None or answer.done():
+            return
+        if settled.error is not None:
+            answer.set_exception(settled.error)
+        else:
+            answer.set_result(settled)
+
+    def _fail(self, error: ClientError) -> None:
+        """The session is over."""
+        self.error = error
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # retrieved: nobody may be waiting any more
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+        for listener in list(self.listeners.values()):
+            listener.fail(error)
+        self._has_room.set()
+
+    async def _live(self, give_up_ms: int) -> None:
+        """Connect, work, and come back, until there is a reason not to."""
+        while True:
+            end = await self._connection()
+            self._closed = self._loop.create_future()
+            if self._connected_ms is not None and self.now_ms() - self._connected_ms >= STEADY_MS:
+                self._backoff.reset()
+            self._connected_ms = None
+            if end.is_final or (not self._ready.done() and self.now_ms() >= give_up_ms):
+                self._fail(end.error)
+                return
+            await asyncio.sleep(self._backoff.next_ms() / 1000)
+
+    async def _connection(self) -> Close:
+        """One connection, from opening to its end."""
+        try:
+            stream = await self._connect()
+        except ClientError as error:
+            return Close(error, is_final=False)
+        if self._closed.done():
+            await stream.close()
+            return self._closed.result()
+        self._output, self._output_size = [], 0
+        self.handle(Opened())
+        tasks = [
+            self._loop.create_task(self._read(stream)),
+            self._loop.create_task(self._write(stream)),
+        ]
+        try:
+            return await self._closed
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.handle(Lost())
+            await self._leave(stream)
+
+    async def _leave(self, stream: Stream) -> None:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                if self._output:
+                    await stream.write(b"".join(self._output))
+        self._output, self._output_size = [], 0
+        self._has_room.set()
+        await stream.close()
+
+    async def _read(self, stream: Stream) -> None:
+        try:
+            while True:
+                while not self.machine.wants_data:
+                    self._wants_data.clear()
+                    await self._wants_data.wait()
+                data = await stream.read()
+                if not data:
+                    break
+                self.handle(Received(data))
+        except OSError as error:
+            self._cut_off(f"the connection broke: {error}")
+        else:
+            self._cut_off("the server closed the connection")
+
+    async def _write(self, stream: Stream) -> None:
+        try:
+            while True:
+                await self._has_output.wait()
+                self._has_output.clear()
+                if not self._output:
+                    continue
+                output, self._output = self._output, []
+                await stream.write(b"".join(output))
+                self._output_size = sum(map(len, self._output))
+                self._has_room.set()
+        except OSError as error:
+            self._cut_off(f"the connection broke: {error}")
+
+    def _cut_off(self, problem: str) -> None:
+        if not self._closed.done():
+            self._closed.set_result(Close(ConnectionFailedError(problem), is_final=False))
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._is_earlier.clear()
+            self._wake_ms = self.machine.next_deadline_ms()
+            left_s = None
+            if self._wake_ms is not None:
+                left_s = max(self._wake_ms - self.now_ms(), 0) / 1000
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._is_earlier.wait()
+            except TimeoutError:
+                self._perform(self.machine.advance(now_ms=self.now_ms()))

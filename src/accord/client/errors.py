@@ -1,0 +1,51 @@
+"""What a user of the client may have to deal with."""
+
+from __future__ import annotations
+
+from accord.core.errors import AccordError
+from accord.edges.mqtt.codes import Reason
+
+
+class ClientError(AccordError):
+    """Base of what the client raises."""
+
+
+class RefusedError(ClientError):
+    """The server said no: `reason` is its code, `explanation` what it added in words."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        explanation: str = "",
+        *,
+        what: str = "refused",
+        facts: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.reason = reason
+        self.explanation = explanation
+        self.facts = facts  # the user properties of the answer, such as node and resource
+        words = reason.name.lower().replace("_", " ")
+        super().__init__(f"{what}: {words}" + (f": {explanation}" if explanation else ""))
+
+
+class ConnectionFailedError(ClientError):
+    """No connection could be made, or it broke and is not made again."""
+
+
+class SessionClosedError(ClientError):
+    """The session has ended; what was still waiting did not happen."""
+
+
+class ExpiredError(ClientError):
+    """The event's deadline passed before it could be sent."""
+
+
+class AlreadySubscribedError(ClientError):
+    """The session has a subscription with this filter: MQTT keeps one for each filter."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        super().__init__(
+            f"already subscribed to {pattern!r} in this session: a second subscription would "
+            "replace the first; close that one, or open another session"
+        )

@@ -1,0 +1,57 @@
+"""Where a subscription's events wait for their consumer."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from accord.edges.mqtt.packets import Publish
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+class Delivery:
+    """One received message; `owed` consumers have not finished with it."""
+
+    __slots__ = ("is_consumed", "message", "owed", "received_ms")
+
+    def __init__(self, message: Publish, received_ms: int) -> None:
+        self.message = message
+        self.received_ms = received_ms
+        self.owed = 0
+        self.is_consumed = False
+
+
+class Inbox:
+    """A bounded queue. `shed` counts the events of QoS 0 for which there was no room."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: deque[Delivery] = deque()
+        self._bytes = 0
+        self.shed = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Time to stop reading."""
+        return len(self._waiting) >= self._limit or self._bytes >= MAX_BYTES
+
+    @property
+    def is_overfull(self) -> bool:
+        """Time to shed, if reading can't be stopped."""
+        return len(self._waiting) >= 2 * self._limit or self._bytes >= 2 * MAX_BYTES
+
+    def put(self, delivery: Delivery) -> None:
+        delivery.owed += 1
+        self._waiting.append(delivery)
+        self._bytes += len(delivery.message.payload)
+
+    def take(self) -> Delivery | None:
+        if not self._waiting:
+            return None
+        delivery = self._waiting.popleft()
+        self._bytes -= len(delivery.message.payload)
+        return delivery

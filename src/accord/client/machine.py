@@ -1,0 +1,345 @@
+"""The client's side of MQTT 5, pure: bytes and wishes in, bytes and news out.
+
+One machine is one session. It lives through many connections: `Opened` starts one, `Lost` ends
+it, and what was not settled by then is taken up again by the next. The driver has to read only
+while `wants_data`: an inbox that is full stops reading, and so the server, by TCP. The exception
+is a session that waits for an answer itself. A consumer that publishes inside its loop would
+otherwise wait for an acknowledgement that stands behind the events it does not take; so then
+reading goes on, and what can't be held of QoS 0 is shed and counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Final
+
+from accord.client.errors import (
+    ClientError,
+    ConnectionFailedError,
+    RefusedError,
+    SessionClosedError,
+)
+from accord.client.inbox import Delivery, Inbox
+from accord.client.incoming import Incoming
+from accord.client.outgoing import Outgoing, PacketIds
+from accord.client.signals import (
+    Arrived,
+    Close,
+    CloseAsked,
+    Connected,
+    Consumed,
+    Input,
+    Lost,
+    Opened,
+    Options,
+    Output,
+    PublishAsked,
+    Received,
+    Send,
+    SubscribeAsked,
+    UnsubscribeAsked,
+    Withdrawn,
+)
+from accord.client.subscribing import Subscribing
+from accord.edges.mqtt.codec import decode, encode
+from accord.edges.mqtt.codes import V5, ProtocolError, Reason
+from accord.edges.mqtt.framing import Framer
+from accord.edges.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+)
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+
+# After these it makes sense to come back by oneself.
+TRANSIENT: Final = frozenset(
+    {
+        Reason.SUCCESS,
+        Reason.UNSPECIFIED_ERROR,
+        Reason.IMPLEMENTATION_SPECIFIC_ERROR,
+        Reason.SERVER_UNAVAILABLE,
+        Reason.SERVER_BUSY,
+        Reason.SERVER_SHUTTING_DOWN,
+        Reason.KEEP_ALIVE_TIMEOUT,
+        Reason.MESSAGE_RATE_TOO_HIGH,
+        Reason.QUOTA_EXCEEDED,
+        Reason.CONNECTION_RATE_EXCEEDED,
+        Reason.MAXIMUM_CONNECT_TIME,
+    }
+)
+
+
+class Phase(Enum):
+    IDLE = "no connection"
+    CONNECTING = "CONNECT sent"
+    CONNECTED = "CONNACK received"
+    CLOSED = "for good"
+
+
+class Machine:
+    """One session; see the module's text."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.client_id = options.client_id
+        self.phase = Phase.IDLE
+        self._is_first = True
+        self._ids = PacketIds()
+        self._outgoing = Outgoing(self._ids, options.inflight_limit)
+        self._incoming = Incoming(options.receive_maximum)
+        self._subscribing = Subscribing(self._ids, self._incoming)
+        self._framer = Framer(options.maximum_packet_size)
+        self._frames: deque[tuple[int, bytes]] = deque()
+        self._keep_alive_ms = 0
+        self._started_ms = 0
+        self._sent_ms = 0
+        self._heard_ms = 0
+        self._pinged_ms: int | None = None
+
+    # --------------------------------------------------------------------------- the three verbs
+
+    def handle(self, happened: Input, *, now_ms: int) -> list[Output]:
+        outputs = self._dispatch(happened, now_ms)
+        if any(isinstance(each, Send) for each in outputs):
+            self._sent_ms = now_ms
+        return outputs
+
+    def next_deadline_ms(self) -> int | None:
+        deadlines = [self._outgoing.next_deadline_ms(), self._next_sign_ms()]
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def advance(self, *, now_ms: int) -> list[Output]:
+        outputs = self._outgoing.expire(now_ms)
+        sign_ms = self._next_sign_ms()
+        if sign_ms is None or now_ms < sign_ms:
+            return outputs
+        if self.phase is Phase.CONNECTING:
+            return [*outputs, *self._break_off("the server did not answer CONNECT in time")]
+        if self._pinged_ms is not None and self.wants_data:
+            return [*outputs, *self._break_off("the server did not answer a ping in time")]
+        self._pinged_ms = self._sent_ms = now_ms
+        return [*outputs, Send(encode(Pingreq(), V5))]
+
+    # ------------------------------------------------------------------------------ what is asked
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether more should be read now."""
+        return not self._frames
+
+    @property
+    def unwanted(self) -> int:
+        return self._incoming.unwanted
+
+    def take(self, identifier: int) -> Delivery | None:
+        """The subscription's next event, to be `Consumed` afterwards."""
+        return self._incoming.take(identifier)
+
+    def inbox(self, identifier: int) -> Inbox:
+        return self._incoming.interests[identifier].inbox
+
+    # ------------------------------------------------------------------------------------- inputs
+
+    def _dispatch(self, happened: Input, now_ms: int) -> list[Output]:
+        match happened:
+            case Received(data):
+                return self._receive(data, now_ms)
+            case PublishAsked():
+                return [*self._outgoing.ask(happened, now_ms), *self._resume(now_ms)]
+            case Consumed(delivery):
+                return [*_sends(self._incoming.consume(delivery)), *self._resume(now_ms)]
+            case Withdrawn(token):
+                self._outgoing.withdraw(token)
+                return []
+            case SubscribeAsked():
+                return [*self._subscribing.ask(happened), *self._resume(now_ms)]
+            case UnsubscribeAsked(identifier, is_kept):
+                left = self._subscribing.leave(identifier, is_kept=is_kept)
+                return [*left, *self._resume(now_ms)]
+            case Opened():
+                return self._open(now_ms)
+            case Lost():
+                self._stop(Phase.IDLE)
+                return []
+            case CloseAsked(is_forgotten):
+                return self._close(is_forgotten)
+
+    def _open(self, now_ms: int) -> list[Output]:
+        assert self.phase is Phase.IDLE
+        options = self._options
+        self.phase = Phase.CONNECTING
+        self._started_ms = now_ms
+        self._keep_alive_ms = options.keep_alive_s * 1000
+        self._framer = Framer(options.maximum_packet_size)
+        connect = Connect(
+            self.client_id,
+            V5,
+            options.clean_start and self._is_first,
+            options.keep_alive_s,
+            options.username,
+            options.password,
+            options.will,
+            Properties(
+                session_expiry_s=options.session_expiry_s,
+                receive_maximum=options.receive_maximum,
+                request_response_information=True,
+                maximum_packet_size=options.maximum_packet_size,
+            ),
+        )
+        return [Send(encode(connect, V5))]
+
+    def _close(self, is_forgotten: bool) -> list[Output]:
+        properties = Properties(session_expiry_s=0) if is_forgotten else NO_PROPERTIES
+        has_session = is_forgotten and self._options.session_expiry_s
+        goodbye = Disconnect(0, properties if has_session else NO_PROPERTIES)
+        outputs: list[Output] = []
+        if self.phase is Phase.CONNECTED:
+            outputs.append(Send(encode(goodbye, V5)))
+        self._stop(Phase.CLOSED)
+        return [*outputs, Close(SessionClosedError("the session was closed"), is_final=True)]
+
+    def _stop(self, phase: Phase) -> None:
+        if self.phase is not Phase.CLOSED:
+            self.phase = phase
+        self._frames.clear()
+        self._pinged_ms = None
+        self._incoming.is_connected = False
+        self._outgoing.stop()
+        self._subscribing.stop()
+
+    def _break_off(self, problem: str, reason: Reason | None = None) -> list[Output]:
+        """End this connection, to try again."""
+        outputs: list[Output] = []
+        if reason is not None and self.phase is Phase.CONNECTED:
+            outputs.append(Send(encode(Disconnect(reason), V5)))
+        self._stop(Phase.IDLE)
+        return [*outputs, Close(ConnectionFailedError(problem), is_final=False)]
+
+    def _give_up(self, error: ClientError, reason: int) -> list[Output]:
+        is_final = reason not in TRANSIENT
+        self._stop(Phase.CLOSED if is_final else Phase.IDLE)
+        return [Close(error, is_final)]
+
+    def _next_sign_ms(self) -> int | None:
+        """When something has to be heard, or said."""
+        if self.phase is Phase.CONNECTING:
+            return self._started_ms + self._options.connect_timeout_ms
+        if self.phase is not Phase.CONNECTED or not self._keep_alive_ms:
+            return None
+        if self._pinged_ms is not None:
+            return self._pinged_ms + max(self._keep_alive_ms // 2, 1)
+        return min(self._sent_ms, self._heard_ms) + self._keep_alive_ms
+
+    # ------------------------------------------------------------------------------------ packets
+
+    def _receive(self, data: bytes, now_ms: int) -> list[Output]:
+        if self.phase not in (Phase.CONNECTING, Phase.CONNECTED):
+            return []
+        self._heard_ms = now_ms
+        self._pinged_ms = None
+        try:
+            self._frames += self._framer.feed(data)
+        except ProtocolError as error:
+            return self._break_off(f"the server sent nonsense: {error}", error.reason)
+        return self._work(now_ms)
+
+    def _resume(self, now_ms: int) -> list[Output]:
+        """There may be room again, or an answer to wait for."""
+        if self._frames and self._pinged_ms is not None:
+            self._pinged_ms = now_ms  # the answer may stand in what was not read so far
+        return self._work(now_ms)
+
+    def _work(self, now_ms: int) -> list[Output]:
+        """Go through what was read, as far as there is room for it."""
+        outputs: list[Output] = []
+        while self._frames and (self._is_waiting or not self._incoming.is_blocked):
+            first, body = self._frames.popleft()
+            try:
+                outputs += self._packet(decode(first, body, V5), now_ms)
+            except ProtocolError as error:
+                problem = f"the server sent what it must not: {error}"
+                outputs += self._break_off(problem, error.reason)
+        return outputs
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether an answer is awaited, which may stand behind what was not read yet."""
+        return (
+            self.phase is Phase.CONNECTING
+            or self._outgoing.is_waiting
+            or self._subscribing.is_waiting
+        )
+
+    def _packet(self, packet: Packet, now_ms: int) -> list[Output]:
+        if (self.phase is Phase.CONNECTING) != isinstance(packet, Connack):
+            raise _unexpected(packet)
+        match packet:
+            case Publish():
+                answers, arrived = self._incoming.accept(packet, now_ms)
+                return [*_sends(answers), *map(Arrived, arrived)]
+            case Puback() | Pubcomp():
+                return self._outgoing.acknowledge(packet, now_ms)
+            case Pubrec():
+                return self._outgoing.receive(packet, now_ms)
+            case Pubrel():
+                return _sends(self._incoming.release(packet))
+            case Suback():
+                return self._subscribing.granted(packet)
+            case Unsuback():
+                return self._subscribing.left(packet)
+            case Pingresp():
+                return []
+            case Connack():
+                return self._connected(packet, now_ms)
+            case Disconnect():
+                return self._disconnected(packet)
+            case _:
+                raise _unexpected(packet)
+
+    def _connected(self, packet: Connack, now_ms: int) -> list[Output]:
+        properties = packet.properties
+        if packet.reason:
+            error = _refused(packet.reason, properties, "the server refused the connection")
+            return self._give_up(error, packet.reason)
+        self.phase = Phase.CONNECTED
+        self.client_id = properties.assigned_client_id or self.client_id
+        if properties.server_keep_alive_s is not None:
+            self._keep_alive_ms = properties.server_keep_alive_s * 1000
+        is_resumed = packet.session_present
+        self._incoming.start(is_resumed=is_resumed, is_first=self._is_first)
+        self._is_first = False
+        outputs: list[Output] = [Connected(is_resumed, properties)]
+        outputs += self._outgoing.start(properties, is_resumed=is_resumed)
+        outputs += self._subscribing.start(properties, is_resumed=is_resumed)
+        return [*outputs, *self._outgoing.pump(now_ms)]
+
+    def _disconnected(self, packet: Disconnect) -> list[Output]:
+        error = _refused(packet.reason, packet.properties, "the server ended the connection")
+        return self._give_up(error, packet.reason)
+
+
+def _sends(packets: list[Packet]) -> list[Output]:
+    return [Send(encode(packet, V5)) for packet in packets]
+
+
+def _refused(reason: int, properties: Properties, what: str) -> RefusedError:
+    explanation = properties.reason_string or ""
+    if properties.server_reference:
+        explanation = f"{explanation} (use {properties.server_reference})".strip()
+    return RefusedError(Reason(reason), explanation, what=what, facts=properties.user)
+
+
+def _unexpected(packet: Packet) -> ProtocolError:
+    name = type(packet).__name__.upper()
+    return ProtocolError(Reason.PROTOCOL_ERROR, f"{name} was not expected here")

@@ -1,0 +1,142 @@
+"""Events as they are published and as they are received, with what MQTT says besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+import msgspec
+
+from accord.core.errors import EventError
+from accord.core.model.document import Document
+from accord.core.model.event import Event
+from accord.core.model.values import Value
+from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.mapping import MAX_EXPIRY_S, from_event, to_event
+from accord.edges.mqtt.packets import Publish
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+
+UTF8: Final = 1  # a payload format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedEvent(Event):
+    """An event as it came, with the facts that MQTT gave along.
+
+    `problem` says why a message could not be read as an event; it has its payload then, and no
+    attributes.
+    """
+
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = NO_PROPERTIES
+    problem: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The payload as text; raises UnicodeDecodeError where it is none."""
+        return self.payload.decode()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the server answered to a publication that it took."""
+
+    reason: Reason = Reason.SUCCESS
+    explanation: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_subscribers(self) -> bool:
+        """False only where the server said that nobody is subscribed."""
+        return self.reason != Reason.NO_MATCHING_SUBSCRIBERS
+
+
+class Extras(TypedDict, total=False):
+    """What a publication may have besides channel, payload and attributes."""
+
+    qos: int
+    retain: bool
+    key: str | None
+    deadline_ms: int | None
+    expiry_s: int | None
+    metadata: str | bytes | None
+    content_type: str | None
+    response_topic: str | None
+    correlation_data: bytes | None
+
+
+def to_message(
+    channel: str, payload: bytes | str, attributes: Mapping[str, Value], extras: Extras
+) -> Publish:
+    """The message that says all this; raises EventError where something can't be."""
+    metadata = extras.get("metadata")
+    if isinstance(metadata, str):
+        metadata = metadata.encode()
+    event = Event(
+        channel=channel,
+        attributes=attributes,
+        payload=payload.encode() if isinstance(payload, str) else bytes(payload),
+        metadata=None if metadata is None else Document(metadata),
+        key=extras.get("key"),
+        deadline_ms=extras.get("deadline_ms"),
+    )
+    qos = extras.get("qos", 1)
+    if qos not in (0, 1, 2):
+        raise EventError("qos", f"expected 0, 1 or 2, got {qos}")
+    topic, data, properties = from_event(event)
+    properties = msgspec.structs.replace(
+        properties,
+        message_expiry_s=_expiry_s(extras.get("expiry_s"), properties.message_expiry_s),
+        payload_format=UTF8 if isinstance(payload, str) else None,
+        content_type=extras.get("content_type"),
+        response_topic=extras.get("response_topic"),
+        correlation_data=extras.get("correlation_data"),
+    )
+    return Publish(topic, data, qos, extras.get("retain", False), properties=properties)
+
+
+def _expiry_s(asked_s: int | None, of_deadline_s: int | None) -> int | None:
+    if asked_s is None:
+        return of_deadline_s
+    if not 0 < asked_s <= MAX_EXPIRY_S:
+        raise EventError("expiry_s", f"expected 1 to {MAX_EXPIRY_S}, got {asked_s}")
+    return asked_s
+
+
+def time_to_send_ms(message: Publish, extras: Extras) -> int | None:
+    """How long the message is of use."""
+    deadline_ms, expiry_s = extras.get("deadline_ms"), message.properties.message_expiry_s
+    if deadline_ms is not None:
+        return deadline_ms
+    return None if expiry_s is None else expiry_s * 1000
+
+
+def to_received(message: Publish, received_ms: int) -> ReceivedEvent:
+    problem = None
+    try:
+        event = to_event(
+            message.topic, message.payload, message.properties, received_ms=received_ms
+        )
+    except EventError as error:
+        problem = str(error)
+        event = Event(
+            channel=message.topic,
+            payload=message.payload,
+            published_ms=received_ms,
+            received_ms=received_ms,
+        )
+    return ReceivedEvent(
+        channel=event.channel,
+        attributes=event.attributes,
+        payload=event.payload,
+        metadata=event.metadata,
+        key=event.key,
+        deadline_ms=event.deadline_ms,
+        published_ms=event.published_ms,
+        received_ms=event.received_ms,
+        qos=message.qos,
+        retain=message.retain,
+        properties=message.properties,
+        problem=problem,
+    )

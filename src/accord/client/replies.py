@@ -1,0 +1,80 @@
+"""Answers to requests: one subscription for all of a session's, told apart by correlation data."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from accord.client.errors import ClientError, SessionClosedError
+from accord.client.messages import ReceivedEvent
+from accord.client.subscription import Subscription
+from accord.edges.mqtt.properties import Properties
+
+
+class Replies:
+    """Subscribes at the first request."""
+
+    def __init__(
+        self, server: Properties, client_id: str, subscribe: Callable[[str], Subscription]
+    ) -> None:
+        # Where the server says which topics are for answers, those; else one of our own.
+        start = server.response_information or f"reply/{quote(client_id, safe='')}"
+        self._secret = secrets.token_bytes(8)
+        self._topic = f"{start.rstrip('/')}/{self._secret.hex()}"
+        self._subscribe = subscribe
+        self._sent = 0
+        self._expected: dict[bytes, asyncio.Future[ReceivedEvent]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+
+    async def topic(self) -> str:
+        """Where to answer, subscribed to by now."""
+        if self._task is None or self._task.done():
+            self._ready = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._collect(self._ready))
+        assert self._ready is not None
+        await asyncio.shield(self._ready)
+        return self._topic
+
+    @contextmanager
+    def expect(self) -> Iterator[tuple[bytes, asyncio.Future[ReceivedEvent]]]:
+        """Correlation data for a request, and its answer."""
+        self._sent += 1
+        correlation_data = self._secret + self._sent.to_bytes(8, "big")
+        reply: asyncio.Future[ReceivedEvent] = asyncio.get_running_loop().create_future()
+        self._expected[correlation_data] = reply
+        try:
+            yield correlation_data, reply
+        finally:
+            del self._expected[correlation_data]
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _collect(self, ready: asyncio.Future[None]) -> None:
+        try:
+            async with self._subscribe(self._topic) as events:
+                ready.set_result(None)
+                async for event in events:
+                    self._answer(event)
+            self._fail(SessionClosedError("the session was closed"))
+        except ClientError as error:
+            if not ready.done():
+                ready.set_exception(error)
+                ready.exception()  # retrieved: nobody may be waiting any more
+            self._fail(error)
+
+    def _answer(self, event: ReceivedEvent) -> None:
+        reply = self._expected.get(event.properties.correlation_data or b"")
+        if reply is not None and not reply.done():
+            reply.set_result(event)
+
+    def _fail(self, error: ClientError) -> None:
+        for reply in self._expected.values():
+            if not reply.done():
+                reply.set_exception(error)

@@ -1,0 +1,283 @@
+"""`accord.connect`: a session with a server, for asyncio.
+
+    async with accord.connect("mqtt://localhost") as session:
+        async with session.subscribe("uav/+", where="altitude_m > 300") as events:
+            await session.publish("uav/imagery", jpeg, platform="UAV", altitude_m=420)
+            async for event in events:
+                print(event.channel, event.attributes)
+
+The session comes back by itself when the connection breaks, and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as system_random
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from accord.client.address import parse_address
+from accord.client.backoff import Backoff
+from accord.client.driver import Driver
+from accord.client.errors import ConnectionFailedError, RefusedError
+from accord.client.machine import Machine
+from accord.client.messages import (
+    Extras,
+    Outcome,
+    ReceivedEvent,
+    time_to_send_ms,
+    to_message,
+)
+from accord.client.replies import Replies
+from accord.client.signals import DURABLE_S, Options, PublishAsked
+from accord.client.subscription import Subscription
+from accord.client.transport import Stream, Transport, transport_with
+from accord.core.errors import EventError
+from accord.core.model.values import Value
+from accord.edges.mqtt.codec import problem_with_subscription
+from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.packets import Filter, Publish, Will
+from accord.edges.mqtt.properties import Properties
+
+QUEUE: Final = 1_000
+
+
+class Session:
+    """Publishes, subscribes, asks. Made by `connect`."""
+
+    def __init__(self, driver: Driver, clock: Callable[[], int]) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._replies: Replies | None = None
+
+    @property
+    def client_id(self) -> str:
+        """The one given, or the one that the server chose."""
+        return self._driver.machine.client_id
+
+    @property
+    def server(self) -> Properties:
+        """What the server said about itself when it accepted the connection."""
+        return self._driver.server
+
+    async def publish(  # noqa: PLR0913 - each is an option of its own
+        self,
+        channel: str,
+        payload: bytes | str = b"",
+        /,
+        *,
+        qos: int = 1,
+        retain: bool = False,
+        deadline_ms: int | None = None,
+        expiry_s: int | None = None,
+        key: str | None = None,
+        metadata: str | bytes | None = None,
+        content_type: str | None = None,
+        response_topic: str | None = None,
+        correlation_data: bytes | None = None,
+        attributes: Mapping[str, Value] | None = None,
+        **more: Value,
+    ) -> Outcome:
+        """Publish an event; its attributes come by name, or in `attributes`.
+
+        Returns when the server has taken it (QoS 0: when it is on its way), however often the
+        connection breaks until then. Raises RefusedError when the server does not take it,
+        ExpiredError when it could not be sent within its deadline, EventError when it is no event
+        that can be sent.
+        """
+        extras = Extras(
+            qos=qos,
+            retain=retain,
+            deadline_ms=deadline_ms,
+            expiry_s=expiry_s,
+            key=key,
+            metadata=metadata,
+            content_type=content_type,
+            response_topic=response_topic,
+            correlation_data=correlation_data,
+        )
+        message = to_message(channel, payload, merged(attributes, more), extras)
+        return await self._publish(message, time_to_send_ms(message, extras))
+
+    def subscribe(  # noqa: PLR0913
+        self,
+        pattern: str,
+        *,
+        where: str | None = None,
+        xpath: str | None = None,
+        qos: int = 1,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+        queue: int = QUEUE,
+        keep: bool = False,
+        user: Mapping[str, str] | None = None,
+    ) -> Subscription:
+        """Events of the channels that `pattern` selects, and that match the predicate.
+
+        Enter it with `async with`: RefusedError says there what the server has against it. At
+        most about `queue` events wait for the consumer, then no more are read. With `keep` the
+        server goes on collecting for this `client_id` after it was left; subscribe to the same
+        pattern to have what came meanwhile. `user` has further user properties for the server.
+        """
+        if problem := problem_with_subscription(pattern):
+            raise ValueError(f"pattern: {problem}")
+        for name, value, high in (("qos", qos, 2), ("retain_handling", retain_handling, 2)):
+            if not 0 <= value <= high:
+                raise ValueError(f"{name}: expected 0 to {high}, got {value}")
+        if queue < 1:
+            raise ValueError(f"queue: expected at least 1, got {queue}")
+        predicates = [("where", where), ("xpath", xpath)]
+        pairs = [(name, text) for name, text in predicates if text is not None]
+        pairs += (user or {}).items()
+        chosen = Filter(pattern, qos, no_local, retain_as_published, retain_handling)
+        return Subscription(
+            self._driver, chosen, tuple(pairs), queue=queue, keep=keep, clock=self._clock
+        )
+
+    async def request(
+        self,
+        channel: str,
+        payload: bytes | str = b"",
+        /,
+        *,
+        timeout_s: float = 10.0,
+        qos: int = 1,
+        attributes: Mapping[str, Value] | None = None,
+        **more: Value,
+    ) -> ReceivedEvent:
+        """Publish a request and return the first answer to it; TimeoutError if none comes."""
+        async with asyncio.timeout(timeout_s):
+            if self._replies is None:
+                self._replies = Replies(self.server, self.client_id, self.subscribe)
+            topic = await self._replies.topic()
+            with self._replies.expect() as (correlation_data, reply):
+                await self.publish(
+                    channel,
+                    payload,
+                    qos=qos,
+                    response_topic=topic,
+                    correlation_data=correlation_data,
+                    attributes=merged(attributes, more),
+                )
+                return await reply
+
+    async def respond(
+        self,
+        request: ReceivedEvent,
+        payload: bytes | str = b"",
+        /,
+        *,
+        qos: int = 1,
+        attributes: Mapping[str, Value] | None = None,
+        **more: Value,
+    ) -> Outcome:
+        """Answer a request."""
+        topic = request.properties.response_topic
+        if topic is None:
+            raise EventError("response_topic", "the event asks for no answer")
+        return await self.publish(
+            topic,
+            payload,
+            qos=qos,
+            correlation_data=request.properties.correlation_data,
+            attributes=merged(attributes, more),
+        )
+
+    async def _publish(self, message: Publish, within_ms: int | None) -> Outcome:
+        def order(token: int) -> None:
+            self._driver.handle(PublishAsked(token, message, within_ms))
+
+        try:
+            settled = await self._driver.ask(order)
+        except (ValueError, OverflowError) as error:
+            raise EventError("message", str(error)) from None
+        explanation = settled.properties.reason_string or ""
+        reason = Reason(settled.reason)
+        if reason >= Reason.UNSPECIFIED_ERROR:
+            what = f"the server refused the event on {message.topic!r}"
+            raise RefusedError(reason, explanation, what=what, facts=settled.properties.user)
+        return Outcome(reason, explanation, settled.properties.user)
+
+    async def _close(self) -> None:
+        if self._replies is not None:
+            await self._replies.close()
+
+
+@asynccontextmanager
+async def connect(  # noqa: PLR0913
+    url: str = "mqtt://localhost",
+    *,
+    client_id: str = "",
+    username: str | None = None,
+    password: str | bytes | None = None,
+    tls: ssl.SSLContext | None = None,
+    clean_start: bool = True,
+    session_expiry_s: int = DURABLE_S,
+    keep_alive_s: int = 30,
+    will: Will | None = None,
+    wait_s: float = 0.0,
+    connect_timeout_s: float = 10.0,
+    inflight_limit: int = 1_000,
+    receive_maximum: int = 1_000,
+    maximum_packet_size: int = 64 * 1024 * 1024,
+    transport: Transport | None = None,
+    random: Callable[[], float] = system_random.random,
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> AsyncIterator[Session]:
+    """A session with the server at `url` (mqtt://, mqtts://, ws:// or wss://).
+
+    Raises ConnectionFailedError where the server is not reached within `wait_s` (at least one
+    attempt is made), and RefusedError where it says no. A later break is mended silently. With a
+    `client_id` of your own and `clean_start=False` the session goes on where an earlier process
+    left it, if that was at most `session_expiry_s` ago. `transport` replaces the network, `random`
+    (0 to 1) spreads attempts to reconnect, `clock` tells the time of received events.
+    """
+    address = parse_address(url)
+    if username is None:
+        username = address.username
+    if password is None:
+        password = address.password
+    options = Options(
+        client_id=client_id,
+        username=username,
+        password=password.encode() if isinstance(password, str) else password,
+        clean_start=clean_start,
+        session_expiry_s=session_expiry_s,
+        keep_alive_s=keep_alive_s,
+        connect_timeout_ms=round(connect_timeout_s * 1000),
+        inflight_limit=inflight_limit,
+        receive_maximum=receive_maximum,
+        maximum_packet_size=maximum_packet_size,
+        will=will,
+    )
+    chosen = transport or transport_with(tls)
+
+    async def open_stream() -> Stream:
+        try:
+            async with asyncio.timeout(connect_timeout_s):
+                return await chosen(address)
+        except TimeoutError:
+            problem = f"can't connect to {address.place}: no answer in {connect_timeout_s:g} s"
+            raise ConnectionFailedError(problem) from None
+
+    driver = Driver(Machine(options), open_stream, Backoff(random))
+    session = Session(driver, clock)
+    try:
+        await driver.start(round(wait_s * 1000))
+        yield session
+    finally:
+        await session._close()
+        await driver.stop(is_forgotten=not client_id)
+
+
+def merged(attributes: Mapping[str, Value] | None, more: Mapping[str, Any]) -> dict[str, Value]:
+    """Attributes given in both ways; the same name twice is a mistake."""
+    both = {**(attributes or {}), **more}
+    if len(both) < len(attributes or {}) + len(more):
+        twice = next(name for name in more if name in (attributes or {}))
+        raise EventError(f"attributes.{twice}", "given twice: by name, and in attributes")
+    return both

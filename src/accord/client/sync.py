@@ -1,0 +1,167 @@
+"""`accord.connect_sync`: the same session for programs without asyncio, on a thread of its own.
+
+with accord.connect_sync("mqtt://localhost") as session:
+    session.publish("uav/imagery", jpeg, platform="UAV")
+    for event in session.subscribe("uav/+"):
+        print(event.channel, event.attributes)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+from accord.client.messages import ReceivedEvent
+from accord.client.session import Session, connect
+from accord.client.subscription import Subscription
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Runner:
+    """An event loop on a background thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="accord-client", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[None, None, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # of use when the wait was interrupted from the keyboard
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[Session, P], Awaitable[T]],
+) -> Callable[Concatenate[SyncSession, P], T]:
+    def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def work() -> T:
+            return await method(self._session, *args, **kwargs)
+
+        return self._runner.run(work())
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+def _subscribing(
+    method: Callable[Concatenate[Session, P], Subscription],
+) -> Callable[Concatenate[SyncSession, P], SyncSubscription]:
+    def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> SyncSubscription:
+        async def work() -> Subscription:
+            return await method(self._session, *args, **kwargs).__aenter__()
+
+        return SyncSubscription(self._runner, self._runner.run(work()))
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+class SyncSubscription:
+    """Subscribed from the beginning; go through it with `for`, close it or leave its `with`."""
+
+    def __init__(self, runner: _Runner, subscription: Subscription) -> None:
+        self._runner = runner
+        self._subscription = subscription
+
+    @property
+    def shed(self) -> int:
+        return self._subscription.shed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ReceivedEvent:
+        event = self._runner.run(self._next(None))
+        if event is None:
+            raise StopIteration
+        return event
+
+    def get(self, timeout_s: float | None = None) -> ReceivedEvent | None:
+        """The next event, or None where none comes in time or the session is closed."""
+        return self._runner.run(self._next(timeout_s))
+
+    def close(self) -> None:
+        self._runner.run(self._subscription.__aexit__(None, None, None))
+
+    async def _next(self, timeout_s: float | None) -> ReceivedEvent | None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await anext(self._subscription)
+        except (TimeoutError, StopAsyncIteration):
+            return None
+
+
+class SyncSession:
+    """What `Session` does, waiting for it."""
+
+    def __init__(self, runner: _Runner, session: Session) -> None:
+        self._runner = runner
+        self._session = session
+
+    @property
+    def client_id(self) -> str:
+        return self._session.client_id
+
+    publish = _blocking(Session.publish)
+    request = _blocking(Session.request)
+    respond = _blocking(Session.respond)
+    subscribe = _subscribing(Session.subscribe)
+
+
+def _made_sync(
+    make: Callable[P, AbstractAsyncContextManager[Session]],
+) -> Callable[P, AbstractContextManager[SyncSession]]:
+    @contextmanager
+    def connected(*args: P.args, **kwargs: P.kwargs) -> Iterator[SyncSession]:
+        runner = _Runner()
+        try:
+            context = make(*args, **kwargs)
+            session = runner.run(_entered(context))
+            try:
+                yield SyncSession(runner, session)
+            finally:
+                runner.run(_left(context))
+        finally:
+            runner.close()
+
+    connected.__doc__ = make.__doc__
+    return connected
+
+
+async def _entered(context: AbstractAsyncContextManager[Session]) -> Session:
+    return await context.__aenter__()
+
+
+async def _left(context: AbstractAsyncContextManager[Session]) -> None:
+    await context.__aexit__(None, None, None)
+
+
+connect_sync = _made_sync(connect)

@@ -1,0 +1,136 @@
+"""Streams of bytes to a server: TCP, TLS and WebSocket, by the URL's scheme.
+
+`Stream` is all that a session needs; a test may bring its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from accord.client.address import Address
+from accord.client.errors import ConnectionFailedError
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+READ_SIZE: Final = 256 * 1024
+GOODBYE_S: Final = 2.0
+
+
+class Stream(Protocol):
+    """A connection. Reading or writing a broken one raises OSError."""
+
+    async def read(self) -> bytes:
+        """Some bytes; none at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the other side can take more."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Transport = Callable[[Address], Awaitable[Stream]]
+
+
+def transport_with(tls: ssl.SSLContext | None) -> Transport:
+    """The transport that the address's scheme asks for; `tls` in place of the system's trust."""
+
+    async def connect(address: Address) -> Stream:
+        context = (tls or ssl.create_default_context()) if address.is_encrypted else None
+        if address.scheme in ("ws", "wss"):
+            return await _open_websocket(address, context)
+        return await _open_tcp(address, context)
+
+    return connect
+
+
+async def _open_tcp(address: Address, context: ssl.SSLContext | None) -> Stream:
+    try:
+        reader, writer = await asyncio.open_connection(
+            address.host, address.port, ssl=context, limit=READ_SIZE
+        )
+    except (OSError, ValueError) as error:
+        raise _unreachable(address, error) from error
+    return _TcpStream(reader, writer)
+
+
+class _TcpStream:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(READ_SIZE)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            with suppress(OSError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._writer.wait_closed()
+        finally:
+            self._writer.transport.abort()
+
+
+async def _open_websocket(address: Address, context: ssl.SSLContext | None) -> Stream:
+    from websockets.asyncio.client import connect  # noqa: PLC0415 - only where it is needed
+    from websockets.exceptions import WebSocketException  # noqa: PLC0415
+    from websockets.typing import Subprotocol  # noqa: PLC0415
+
+    try:
+        connection = await connect(
+            address.place,
+            subprotocols=[Subprotocol("mqtt")],
+            ssl=context,
+            compression=None,
+            max_size=None,  # the session limits its packets
+            ping_interval=None,  # MQTT has its own
+            close_timeout=GOODBYE_S,
+        )
+    except (OSError, WebSocketException) as error:
+        raise _unreachable(address, error) from error
+    return _WebSocketStream(connection)
+
+
+class _WebSocketStream:
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def read(self) -> bytes:
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
+
+        data: str | bytes = b""
+        while not data:  # an empty message is no end
+            try:
+                data = await self._connection.recv()
+            except ConnectionClosed:
+                return b""
+        if isinstance(data, str):
+            raise ConnectionResetError("expected binary WebSocket messages, got text")
+        return data
+
+    async def write(self, data: bytes) -> None:
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
+
+        try:
+            await self._connection.send(data)
+        except ConnectionClosed as error:
+            raise ConnectionResetError(str(error)) from error
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def _unreachable(address: Address, error: Exception) -> ConnectionFailedError:
+    why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return ConnectionFailedError(f"can't connect to {address.place}: {why}")

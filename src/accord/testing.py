@@ -1,0 +1,142 @@
+"""A node in memory, for tests of programs that use Accord: no sockets, no files, no waiting.
+
+    async with MemoryNode() as node:
+        async with accord.connect(transport=node.connect) as session:
+            ...
+
+It is the broker that a real node runs, with the same limits and predicates; only what is below it
+is missing. `break_connections` shows how a program behaves when the network fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Final
+
+from accord.client.address import Address
+from accord.client.transport import Stream
+from accord.core.monitoring.statistics import Statistics
+from accord.core.node.limits import Limits
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.connection import Connection
+from accord.live.clock import Clock
+
+_BUFFER_BYTES: Final = 65_536
+_TICK_S: Final = 0.05
+
+
+class MemoryNode:
+    """Use with `async with`; give its `connect` to `accord.connect` as the transport."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._clock = Clock()
+        names = itertools.count(1)
+        self.broker = Broker(
+            limits or Limits(),
+            now_ms=self._clock.now_ms(),
+            new_client_id=lambda: f"memory-{next(names)}",
+        )
+        self._streams: dict[Connection, _MemoryStream] = {}
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> MemoryNode:
+        self._ticking = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        self.break_connections()
+
+    async def connect(self, _: Address) -> Stream:
+        """A new connection to this node, whatever the address."""
+        self.broker.hub.now_ms = self._clock.now_ms()
+        connection = Connection(self.broker, None, "memory")
+        stream = self._streams[connection] = _MemoryStream(self, connection)
+        return stream
+
+    def break_connections(self) -> None:
+        """Let all connections fail, as if the network had."""
+        for connection, stream in list(self._streams.items()):
+            connection.lost(now_ms=self._clock.now_ms())
+            stream.end()
+        self._streams.clear()
+        self.flush()
+
+    def statistics(self) -> Statistics:
+        return self.broker.hub.counters.snapshot(now_ms=self._clock.now_ms())
+
+    def receive(self, connection: Connection, data: bytes) -> None:
+        connection.receive(data, now_ms=self._clock.now_ms())
+        self.flush()
+
+    def lose(self, connection: Connection) -> None:
+        self._streams.pop(connection, None)
+        connection.lost(now_ms=self._clock.now_ms())
+        self.flush()
+
+    def flush(self) -> None:
+        """Pass on what connections have to send."""
+        hub = self.broker.hub
+        while hub.dirty:
+            dirty, hub.dirty = hub.dirty, []
+            for line in dirty:
+                line.is_dirty = False
+                assert isinstance(line, Connection)
+                stream = self._streams.get(line)
+                if stream is not None:
+                    stream.pull()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.broker.advance(now_ms=self._clock.now_ms())
+            self.flush()
+
+
+class _MemoryStream:
+    """One connection, as the client sees it."""
+
+    def __init__(self, node: MemoryNode, connection: Connection) -> None:
+        self._node = node
+        self._connection = connection
+        self._buffer = bytearray()
+        self._news = asyncio.Event()
+        self._is_ended = False
+
+    async def read(self) -> bytes:
+        while not self._buffer and not self._is_ended:
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        self.pull()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        if self._is_ended:
+            raise ConnectionResetError("the connection is gone")
+        self._node.receive(self._connection, data)
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        if not self._is_ended:
+            self.end()
+            self._node.lose(self._connection)
+
+    def pull(self) -> None:
+        """Take from the node as much as a client that reads slowly would get."""
+        while len(self._buffer) < _BUFFER_BYTES:
+            frames = self._connection.take(_BUFFER_BYTES)
+            if not frames:
+                break
+            self._buffer += b"".join(frames)
+        if self._connection.is_closing:
+            self._is_ended = True
+        self._news.set()
+
+    def end(self) -> None:
+        self._is_ended = True
+        self._news.set()

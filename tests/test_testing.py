@@ -1,0 +1,67 @@
+"""The node in memory, used as its users would."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import accord
+from accord.client.errors import RefusedError
+from accord.testing import MemoryNode
+
+
+def test_predicates_decide_in_memory_too() -> None:
+    async def scenario() -> list[bytes]:
+        async with (
+            MemoryNode() as node,
+            accord.connect(transport=node.connect) as session,
+            session.subscribe("uav/+", where="altitude_m > 300") as events,
+        ):
+            await session.publish("uav/a", b"low", altitude_m=200)
+            await session.publish("uav/b", b"high", altitude_m=400)
+            await session.publish("uav/c", b"higher", altitude_m=500)
+            return [(await anext(events)).payload for _ in range(2)]
+
+    assert asyncio.run(scenario()) == [b"high", b"higher"]
+
+
+def test_a_bad_predicate_is_refused_with_the_place() -> None:
+    async def scenario() -> None:
+        async with (
+            MemoryNode() as node,
+            accord.connect(transport=node.connect) as session,
+            session.subscribe("uav/+", where="altitude_m > > 300"),
+        ):
+            pass
+
+    with pytest.raises(RefusedError, match="at character 14"):
+        asyncio.run(scenario())
+
+
+def test_a_session_goes_on_after_its_connection_broke() -> None:
+    async def scenario() -> list[bytes]:
+        async with (
+            MemoryNode() as node,
+            accord.connect(transport=node.connect, random=lambda: 0.0) as session,
+            accord.connect(transport=node.connect) as other,
+            session.subscribe("a", qos=1) as events,
+        ):
+            await other.publish("a", b"1")
+            first = (await anext(events)).payload
+            node.break_connections()
+            await other.publish("a", b"2")
+            return [first, (await anext(events)).payload]
+
+    assert asyncio.run(scenario()) == [b"1", b"2"]
+
+
+def test_statistics_tell_what_went_through() -> None:
+    async def scenario() -> tuple[int, int]:
+        async with MemoryNode() as node, accord.connect(transport=node.connect) as session:
+            await session.publish("a", b"1", qos=0)
+            await session.publish("a", b"2", qos=1)
+            received = node.statistics().received.publishes
+            return received.qos0, received.qos1
+
+    assert asyncio.run(scenario()) == (1, 1)
