@@ -9,7 +9,7 @@ COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl')
 
-.PHONY: help up test check format bench clean
+.PHONY: help up test peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -18,9 +18,12 @@ help: ## list the targets
 up: $(COMPILED_READY) ## start Accord: for now an interactive predicate session
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord predicate session
 
-test: $(COMPILED_READY) ## run all tests, and those of the core once more on compiled code
+test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
 	$(BIN)/python -m pytest
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/test_package.py
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/edges tests/conformance tests/test_package.py
+
+peers: ## install the real clients and brokers that tests and benchmarks use, as far as can be
+	@scripts/peers
 
 check: $(READY) ## formatting, lint, types, import direction
 	$(BIN)/ruff format --check .
@@ -32,7 +35,7 @@ format: $(READY) ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(COMPILED_READY) ## compare with naive evaluation and with peers, as ratios
+bench: $(COMPILED_READY) peers ## compare with naive evaluation and with peers, as ratios
 	$(PIP) install -e '.[bench]'
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m benchmarks
 

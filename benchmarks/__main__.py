@@ -9,17 +9,32 @@ from importlib import import_module
 from time import perf_counter
 from typing import Final
 
+from benchmarks.contenders import CONTENDERS
 from benchmarks.options import QUICK, Options, progress
 from benchmarks.report import keep, show
 from benchmarks.workloads import BLOCK, WORKLOADS
 
-NAMES: Final = ("parsing", "matching", "covering", "peers")
+NAMES: Final = (
+    "parsing",
+    "matching",
+    "covering",
+    "peers",
+    "brokers",
+    "latency",
+    "connections",
+    "predicates",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(arguments)
     options = QUICK if asked.quick else Options()
-    options = replace(options, sizes=asked.sizes or options.sizes, workloads=tuple(asked.workloads))
+    options = replace(
+        options,
+        sizes=asked.sizes or options.sizes,
+        workloads=tuple(asked.workloads),
+        contenders=asked.contenders,
+    )
     for name in asked.names or NAMES:
         started = perf_counter()
         benchmark = import_module(f"benchmarks.{name}")
@@ -41,7 +56,23 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help=", ".join(dict.fromkeys(workload.name for workload in WORKLOADS)),
     )
+    parser.add_argument(
+        "--contenders",
+        type=_contenders,
+        default=(),
+        help="brokers to compare: " + ", ".join(contender.name for contender in CONTENDERS),
+    )
     return parser
+
+
+def _contenders(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    known = [contender.name for contender in CONTENDERS]
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(known)}, got {', '.join(unknown)}"
+        )
+    return names
 
 
 def _sizes(text: str) -> tuple[int, ...]:

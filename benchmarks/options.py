@@ -11,7 +11,7 @@ class Options:
     """`sizes` are numbers of predicates; a measured batch lasts about `batch_s`.
 
     `checked` events are compared with naive evaluation, `changes` predicates replaced, `calls` of
-    the index timed one by one.
+    the index timed one by one. `contenders` are the brokers to compare, all if empty.
     """
 
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
@@ -22,9 +22,13 @@ class Options:
     checked: int = 25
     changes: int = 1_000
     calls: int = 20_000
+    contenders: tuple[str, ...] = ()
 
     def has_workload(self, name: str) -> bool:
         return not self.workloads or name in self.workloads
+
+    def has_contender(self, name: str) -> bool:
+        return not self.contenders or name in self.contenders
 
 
 QUICK = Options(

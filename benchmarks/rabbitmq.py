@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +16,12 @@ from pika.exceptions import AMQPConnectionError
 
 from accord.core.model.event import Event
 from accord.core.predicates.tree import Attribute, Compare, Literal, walk
+from benchmarks.processes import free_ports, started
 from benchmarks.workloads import Keyed
 
 # More queues would cost the broker more per message, fewer would check less.
 QUEUES: Final = 8
 _START_S: Final = 60
-_STOP_S: Final = 30
 # Without busy waiting, which counts as CPU time and would be held against the broker.
 _ERLANG: Final = (
     "+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
@@ -92,28 +90,13 @@ class Broker:
 @contextmanager
 def running() -> Iterator[Broker]:
     with tempfile.TemporaryDirectory() as folder:
-        mapper_port, distribution_port, port = _free_ports(3)
+        mapper_port, distribution_port, port = free_ports(3)
         environment = _environment(Path(folder), mapper_port, distribution_port, port)
         mapper, server = ["epmd"], [_server()]
-        with _started(mapper, environment), _started(server, environment) as process:
+        with started(mapper, environment), started(server, environment) as process:
             broker = Broker(process.pid, port)
             yield broker
             broker.close()
-
-
-@contextmanager
-def _started(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    nowhere = subprocess.DEVNULL
-    process = subprocess.Popen(command, env=environment, stdout=nowhere, stderr=nowhere)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _server() -> str:
@@ -144,14 +127,6 @@ def _environment(
         "RUNNING_UNDER_SYSTEMD": "true",
     }
     return {**os.environ, **{name: str(value) for name, value in ours.items()}}
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _connect(port: int) -> Any:

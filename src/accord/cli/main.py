@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from accord.cli import predicate
+from accord.cli import bench, config, predicate, pub, status, sub, up, user
 from accord.core.errors import AccordError
 
 
@@ -38,6 +38,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Publish, subscribe and query, with quality of service: what matters arrives in time.",
 )
+app.command("up")(up.up)
+app.command("pub")(pub.pub)
+app.command("sub")(sub.sub)
+app.command("bench")(bench.bench)
+app.command("status")(status.status)
+app.command("config")(config.config)
+app.add_typer(user.app, name="user")
 app.add_typer(predicate.app, name="predicate")
 
 

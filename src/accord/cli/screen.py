@@ -42,10 +42,12 @@ def say(console: Console, text: str | Text) -> None:
 
 def complain(console: Console, error: AccordError) -> None:
     """A mistake, with the character it stands at where that is known."""
-    text, *excerpt = str(error), ""
+    texts, excerpt = error.parts(), [""]
     if isinstance(error, PredicateError):
         text, *excerpt = error.pointed().rsplit("\n", 2)
-    say(console, Text.assemble(("error: ", "bold red"), safe(text)))
+        texts = [text]
+    for text in texts:
+        say(console, Text.assemble(("error: ", "bold red"), safe(text)))
     if len(excerpt) == 2:
         line, caret = _clipped(excerpt[0], excerpt[1], console.width)
         console.print(Text(line), no_wrap=True, overflow="ignore", crop=False)

@@ -69,6 +69,7 @@ class Driver:
         self._connected_ms: int | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[Close] = self._loop.create_future()
+        self._final: Close | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------------ for a session
@@ -150,6 +151,8 @@ class Driver:
                     if not self._ready.done():
                         self._ready.set_result(None)
                 case Close():
+                    if output.is_final:
+                        self._final = output
                     if not self._closed.done():
                         self._closed.set_result(output)
         if self.machine.wants_data:
@@ -182,26 +185,31 @@ class Driver:
 
     async def _live(self, give_up_ms: int) -> None:
         """Connect, work, and come back, until there is a reason not to."""
-        while True:
-            end = await self._connection()
-            self._closed = self._loop.create_future()
-            if self._connected_ms is not None and self.now_ms() - self._connected_ms >= STEADY_MS:
-                self._backoff.reset()
-            self._connected_ms = None
-            if end.is_final or (not self._ready.done() and self.now_ms() >= give_up_ms):
-                self._fail(end.error)
-                return
-            await asyncio.sleep(self._backoff.next_ms() / 1000)
+        try:
+            while True:
+                end = await self._connection()
+                end = self._final or end
+                self._closed = self._loop.create_future()
+                if end.is_final or (not self._ready.done() and self.now_ms() >= give_up_ms):
+                    self._fail(end.error)
+                    return
+                since_ms, self._connected_ms = self._connected_ms, None
+                if since_ms is not None and self.now_ms() - since_ms >= STEADY_MS:
+                    self._backoff.reset()
+                await asyncio.sleep(self._backoff.next_ms() / 1000)
+        finally:
+            if self.error is None:  # cancelled, or broken by a transport that is
+                self._fail(SessionClosedError("the session was ended"))
 
     async def _connection(self) -> Close:
-        """One connection, from opening to its end."""
+        """One connection, from opening to its end, or why none is to be made any more."""
         try:
             stream = await self._connect()
         except ClientError as error:
             return Close(error, is_final=False)
-        if self._closed.done():
+        if self._final is not None:
             await stream.close()
-            return self._closed.result()
+            return self._final
         self._output, self._output_size = [], 0
         self.handle(Opened())
         tasks = [
@@ -218,13 +226,15 @@ class Driver:
             await self._leave(stream)
 
     async def _leave(self, stream: Stream) -> None:
-        with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(FLUSH_S):
-                if self._output:
-                    await stream.write(b"".join(self._output))
-        self._output, self._output_size = [], 0
-        self._has_room.set()
-        await stream.close()
+        try:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(FLUSH_S):
+                    if self._output:
+                        await stream.write(b"".join(self._output))
+        finally:
+            self._output, self._output_size = [], 0
+            self._has_room.set()
+            await stream.close()
 
     async def _read(self, stream: Stream) -> None:
         try:

@@ -134,7 +134,7 @@ class Incoming:
     def accept(self, message: Publish, now_ms: int) -> tuple[list[Packet], list[int]]:
         """Answers to send at once, and the subscriptions that got something."""
         if message.qos:
-            self._count(message.packet_id)
+            self._unanswered.add(message.packet_id)
             held = self._held.get(message.packet_id)
             if held is not None and _is_again(message, held):
                 return self._answer(held) if held.is_consumed else [], []
@@ -143,9 +143,12 @@ class Incoming:
             self._held[message.packet_id] = delivery
         chosen = self._choose(message)
         for interest in chosen:
-            if message.qos == 0 and interest.inbox.is_overfull:
+            if not interest.inbox.is_overfull:
+                self._put(interest, delivery)
+            elif message.qos == 0:
                 interest.inbox.shed += 1
             else:
+                self._check_receive_maximum()
                 self._put(interest, delivery)
         if chosen:
             return [], [each.identifier for each in chosen]
@@ -181,8 +184,8 @@ class Incoming:
         self._unanswered.discard(packet_id)
         return [Puback(packet_id)]
 
-    def _count(self, packet_id: int) -> None:
-        self._unanswered.add(packet_id)
+    def _check_receive_maximum(self) -> None:
+        """Some brokers forget it when they resume a session: that is borne while there is room."""
         if len(self._unanswered) > self._receive_maximum:
             problem = f"more than {self._receive_maximum} messages without acknowledgement"
             raise ProtocolError(Reason.RECEIVE_MAXIMUM_EXCEEDED, problem)

@@ -263,6 +263,8 @@ async def connect(  # noqa: PLR0913
         except TimeoutError:
             problem = f"can't connect to {address.place}: no answer in {connect_timeout_s:g} s"
             raise ConnectionFailedError(problem) from None
+        except OSError as error:
+            raise ConnectionFailedError(f"can't connect to {address.place}: {error}") from error
 
     driver = Driver(Machine(options), open_stream, Backoff(random))
     session = Session(driver, clock)

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
+from accord.client.errors import SessionClosedError
 from accord.client.messages import ReceivedEvent
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
@@ -34,6 +35,9 @@ class _Runner:
         self._thread.start()
 
     def run(self, work: Coroutine[None, None, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise SessionClosedError("the session was closed")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -42,9 +46,20 @@ class _Runner:
             raise
 
     def close(self) -> None:
+        self.run(_finished())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _finished() -> None:
+    """Wait for what other threads still wait for: their session has ended, so it ends too."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=1.0)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _blocking(

@@ -17,6 +17,8 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
     yield from _problems_with_tls(config)
     yield from _problems_with_users(config)
     yield from _problems_with_sizes(config)
+    if config.keep and not config.node.data:
+        yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
 
 
 def _listeners(config: Config) -> Iterator[tuple[str, Address]]:

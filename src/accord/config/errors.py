@@ -26,3 +26,6 @@ class ConfigError(AccordError):
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+
+    def parts(self) -> list[str]:
+        return [str(mistake) for mistake in self.mistakes]

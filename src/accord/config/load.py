@@ -29,7 +29,8 @@ def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> C
     """The configuration in the file `path`; without one in `accord.toml`, if it is here.
 
     Options (`mqtt`, `websocket`, `http`, …, `data`) replace what the file says, where they are
-    not None; an empty one switches off. Raises `ConfigError` with all mistakes.
+    not None; an empty one switches off. Raises `ConfigError` with all mistakes in single settings,
+    or, where there are none, with all in how they go together.
     """
     if path is None:
         path = FILE if Path(FILE).is_file() else None

@@ -6,6 +6,10 @@ from __future__ import annotations
 class AccordError(Exception):
     """Base of everything Accord raises on purpose."""
 
+    def parts(self) -> list[str]:
+        """The mistakes it tells of, each of them a line."""
+        return [str(self)]
+
 
 class PredicateError(AccordError):
     """A predicate that can't be accepted: says what, where, and what was expected instead."""

@@ -75,11 +75,17 @@ class _File:
 
     def settle(self, survives: Callable[[], bool]) -> None:
         """Make those of the waiting changes durable that survive, and forget the others."""
+        self.durable = self.found(survives)
+        self.waiting = []
+
+    def found(self, survives: Callable[[], bool]) -> bytearray:
+        """What is durable, with those of the waiting changes that survive."""
+        content = bytearray(self.durable)
         for change in self.waiting:
             for block in change.blocks():
                 if survives():
-                    block.apply(self.durable)
-        self.waiting = []
+                    block.apply(content)
+        return content
 
 
 class _Renaming(msgspec.Struct, frozen=True):
@@ -128,19 +134,20 @@ class FaultDisk:
 
     def damage(self, name: str, position: int, flip: int = 0xFF) -> None:
         """Change one byte of a file, as a bad disk does."""
-        for content in (self._names[name].seen, self._names[name].durable):
-            content[position] ^= flip
+        file = self._names[name]
+        file.settle(lambda: True)
+        file.seen[position] ^= flip
+        file.durable[position] ^= flip
 
     def crash(self) -> FaultDisk:
-        """The disk as it is found when the machine comes up again."""
-        self._is_down = True
+        """The disk as it is found if the machine stops now and comes up again."""
         found = FaultDisk(self._choose, capacity=self.capacity, place=self._place)
+        names = dict(self._durable)
         for renaming in self._waiting:
             if self._survives():
-                renaming.apply(self._durable)
-        for name, file in self._durable.items():
-            file.settle(self._survives)
-            found._names[name] = _File(bytes(file.durable))
+                renaming.apply(names)
+        for name, file in names.items():
+            found._names[name] = _File(bytes(file.found(self._survives)))
         found._durable = dict(found._names)
         return found
 

@@ -99,7 +99,7 @@ class _Recoverer:
         for offset in reversed(offsets(self._disk.names(), SNAPSHOT)):
             name = file_name(offset, SNAPSHOT)
             if isinstance(header := self._header(name, record.SNAPSHOT, offset), Torn):
-                self._lose(name, 0, header.why, offset, offset)
+                self._lose(name, 0, header.why, 0, offset)
                 self._put_aside(name)
                 continue
             self._disk.sync_names()  # its own name first

@@ -161,13 +161,13 @@ def _write_snapshot(
 
 def _load(log: Log) -> tuple[list[bytes], tuple[Damaged, ...]]:
     records: list[bytes] = []
-    damaged: list[Damaged] = []
+    damaged: list[Damaged] = list(log.recovery.damaged)
     if log.snapshot is not None:
         _load_snapshot(log.disk, log.snapshot, records, damaged)
     for found in Reader(log.disk).read(log.first_offset):
         if isinstance(found, Batch):
             records += found.records()
-        elif isinstance(found, Damaged):
+        elif isinstance(found, Damaged) and found not in damaged:
             damaged.append(found)
     return records, tuple(damaged)
 

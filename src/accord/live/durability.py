@@ -3,6 +3,10 @@
 Once per turn of the event loop, what the broker recorded goes to the logs. Their writer threads
 tell how far they are on disk; when both have all of a turn, the answers that waited for it go out.
 A log that can't keep up takes no more: then the broker refuses what would have to be recorded.
+
+A turn's events are on disk before its state goes to its log. The other way round, a crash between
+the two could leave the state "this QoS 2 message was taken" without the event: its repetition
+would be acknowledged, and the event never kept. As it is, a crash there keeps the event twice.
 """
 
 from __future__ import annotations
@@ -33,11 +37,19 @@ _SESSION_BYTES: Final = 300  # what a session takes in a snapshot, about
 
 
 class _Turn(NamedTuple):
-    """What one turn appended: its position, and how far both logs must be for it."""
+    """A turn whose events are appended, and the state to append when they are on disk."""
+
+    position: int
+    events_offset: int
+    records: list[bytes]
+    snapshot: list[bytes] | None = None
+
+
+class _Written(NamedTuple):
+    """A turn that is on disk when the state log is at `state_offset`."""
 
     position: int
     state_offset: int
-    events_offset: int
 
 
 class Durability:
@@ -55,6 +67,8 @@ class Durability:
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._turns: deque[_Turn] = deque()
+        self._written: deque[_Written] = deque()
+        self._position = 0  # of the last turn
         directory.mkdir(parents=True, exist_ok=True)
         self._state, records = StateLog.open(
             directory / STATE,
@@ -79,25 +93,12 @@ class Durability:
     def append(self) -> None:
         """Hand what was recorded to the logs."""
         hub = self._broker.hub
-        if hub.state_records:
-            taken = self._state.append(hub.state_records)
-            if isinstance(taken, Refused):
-                hub.overloaded = taken.why
-                return
+        problem = self._append_events()
+        if not problem and hub.appended > self._position:
+            self._position = hub.appended
+            self._turns.append(_Turn(self._position, self._events.next_offset, hub.state_records))
             hub.state_records = []
-        if hub.kept:
-            records = [encode_event(each) for each in hub.kept if isinstance(each, MqttMessage)]
-            taken = self._events.append(records)
-            if isinstance(taken, Refused):
-                hub.overloaded = taken.why
-                return
-            hub.kept = []
-        hub.overloaded = ""
-        position = hub.appended
-        if position > hub.committed and (not self._turns or self._turns[-1].position < position):
-            self._turns.append(
-                _Turn(position, self._state.journal.next_offset, self._events.next_offset)
-            )
+        hub.overloaded = self._append_state() or problem
 
     def tidy(self) -> None:
         """Replace the state log by a snapshot where that makes it much smaller."""
@@ -105,8 +106,14 @@ class Durability:
         live_bytes = broker.retained.bytes + sum(
             session.outbox.tracked_bytes + _SESSION_BYTES for session in broker.sessions.values()
         )
-        if not broker.hub.state_records and self._state.is_worth_compacting(2 * live_bytes):
-            self._state.compact(snapshot(broker))
+        if not self._state.is_worth_compacting(2 * live_bytes):
+            return
+        self.append()
+        if not broker.hub.state_records and not any(turn.snapshot for turn in self._turns):
+            # In its place behind the records that made this state.
+            turn = _Turn(self._position, self._events.next_offset, [], snapshot(broker))
+            self._turns.append(turn)
+            self._append_state()
 
     def status(self) -> JournalStatus:
         status = self._events.status()
@@ -122,11 +129,42 @@ class Durability:
     def close(self) -> None:
         """Make everything durable and let go of the files."""
         self.append()
-        for each in (self._state, self._events):
-            try:
-                each.close()
-            except JournalError as error:
-                log.error("a log was not closed cleanly", problem=str(error))
+        self._close(self._events)
+        self._events_offset = self._events.status().committed_offset
+        self._append_state()
+        self._close(self._state)
+
+    def _append_events(self) -> str:
+        """Hand the kept events to the journal; why not, where it takes no more."""
+        hub = self._broker.hub
+        if hub.kept:
+            records = [encode_event(each) for each in hub.kept if isinstance(each, MqttMessage)]
+            taken = self._events.append(records)
+            if isinstance(taken, Refused):
+                return taken.why
+            hub.kept = []
+        return ""
+
+    def _append_state(self) -> str:
+        """Hand over the state of turns whose events are on disk; why not, where it can't be."""
+        turns = self._turns
+        while turns and turns[0].events_offset <= self._events_offset:
+            turn = turns[0]
+            if turn.records:
+                taken = self._state.append(turn.records)
+                if isinstance(taken, Refused):
+                    return taken.why
+            if turn.snapshot is not None and not self._state.is_compacting:
+                self._state.compact(turn.snapshot)
+            turns.popleft()
+            self._written.append(_Written(turn.position, self._state.journal.next_offset))
+        return ""
+
+    def _close(self, each: Journal | StateLog) -> None:
+        try:
+            each.close()
+        except JournalError as error:
+            log.error("a log was not closed cleanly", problem=str(error))
 
     def _tell(self, handle: Callable[..., None]) -> Callable[[object], None]:
         """A callback for a writer thread."""
@@ -143,15 +181,13 @@ class Durability:
 
     def _events_committed(self, offset: int) -> None:
         self._events_offset = offset
+        self._append_state()
         self._advance()
 
     def _advance(self) -> None:
         position = 0
-        while self._turns and (
-            self._turns[0].state_offset <= self._state_offset
-            and self._turns[0].events_offset <= self._events_offset
-        ):
-            position = self._turns.popleft().position
+        while self._written and self._written[0].state_offset <= self._state_offset:
+            position = self._written.popleft().position
         if position:
             self._broker.hub.advance_committed(position)
         self._on_progress()

@@ -176,9 +176,9 @@ class Node:
 
     async def _tidy(self) -> None:
         while True:
-            await asyncio.sleep(_TIDY_S)
             if self.durability is not None:
                 self.durability.tidy()
+            await asyncio.sleep(_TIDY_S)
 
     async def _tell(self) -> None:
         """Publish statistics."""

@@ -140,11 +140,12 @@ class Server:
 
 
 class MqttProtocol(asyncio.Protocol):
-    __slots__ = ("_connection", "_is_paused", "_server", "_transport")
+    __slots__ = ("_connection", "_is_paused", "_server", "_transport", "is_reading")
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._is_paused = False
+        self.is_reading = True
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -161,6 +162,9 @@ class MqttProtocol(asyncio.Protocol):
             server = self._server
             connection.receive(data, now_ms=server.clock.now_ms())
             server.due()
+            if not connection.wants_data() and self._transport is not None:
+                self.is_reading = False
+                self._transport.pause_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -202,6 +206,9 @@ class MqttProtocol(asyncio.Protocol):
             self.write(frames)
         if connection.is_closing and not transport.is_closing():
             self.finish()
+        elif not self.is_reading and connection.wants_data():
+            self.is_reading = True
+            transport.resume_reading()
 
     def write(self, frames: list[bytes]) -> None:
         transport = self._transport

@@ -68,11 +68,16 @@ def problem_with_text(text: str) -> str | None:
     return None
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-_TIMESTAMP: Final = re.compile(
-    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})"
+# One expression for all, because events with attributes go through it once per attribute.
+_LITERAL: Final = re.compile(
+    r"([+-]?[0-9]{1,19})"
+    r"|([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)"
+    r"|(true|false)"
+    r"|(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2}))"
 )
+_INTEGER: Final = 1
+_FLOAT: Final = 2
+_BOOLEAN: Final = 3
 _LONGEST_LITERAL: Final = 64
 
 
@@ -84,19 +89,19 @@ def infer(text: str) -> Value:
     rounded.
     """
     bare = text.strip()
-    if not bare or len(bare) > _LONGEST_LITERAL:
+    found = _LITERAL.fullmatch(bare) if len(bare) <= _LONGEST_LITERAL else None
+    if found is None:
         return text
-    if _INTEGER.fullmatch(bare):
+    kind = found.lastindex
+    if kind == _INTEGER:
         number = int(bare)
         return number if INTEGER_MIN <= number <= INTEGER_MAX else text
-    if _FLOAT.fullmatch(bare):
+    if kind == _FLOAT:
         real = float(bare)
         return real if math.isfinite(real) else text
-    if bare in ("true", "false"):
+    if kind == _BOOLEAN:
         return bare == "true"
-    if _TIMESTAMP.fullmatch(bare):
-        return parse_timestamp(bare) or text
-    return text
+    return parse_timestamp(bare) or text
 
 
 def parse_timestamp(text: str) -> datetime | None:

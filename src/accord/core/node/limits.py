@@ -10,8 +10,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-# The largest values MQTT can express.
-MAX_PACKET_BYTES: Final = 268_435_460
+# The largest values MQTT can express; of a packet a little less, so that what was received can be
+# sent on with more properties than it had.
+MAX_PACKET_BYTES: Final = 268_000_000
 MAX_UINT16: Final = 65_535
 MAX_UINT32: Final = 4_294_967_295
 
@@ -75,6 +76,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     subscriptions_per_client: Annotated[
         int, Meta(ge=1, le=_MANY, description="Subscriptions one client may hold.")
     ] = 10_000
+    predicates_per_client: Annotated[
+        int, Meta(ge=0, le=_MANY, description="How many of them may have a predicate.")
+    ] = 1_000
     queue_messages: Annotated[
         int, Meta(ge=1, le=60_000, description="QoS 1 and 2 messages waiting for one client.")
     ] = 50_000

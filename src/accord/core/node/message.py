@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from accord.core.model.event import Event
+from collections.abc import Mapping
+
+from accord.core.model.document import Document
+from accord.core.model.values import Value
 from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
 
 
@@ -31,8 +34,12 @@ class Message:
         self.expires_ms = expires_ms
         self.importance = DEFAULT_IMPORTANCE
 
-    def event(self) -> Event:
-        """The typed event, for predicates; EventError where the publisher's attributes are bad."""
+    def values(self) -> Mapping[str, Value]:
+        """What selectors see; EventError where the publisher's attributes are bad."""
+        raise NotImplementedError
+
+    def document(self) -> Document | None:
+        """What XPath conditions see; EventError as for `values`."""
         raise NotImplementedError
 
     def size(self) -> int:

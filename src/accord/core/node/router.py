@@ -82,15 +82,22 @@ class Target:
         self.qos = -1
         self.keeps_retained_flag = False
         self.identifiers: tuple[int, ...] = ()
-        self.is_local_excluded = True
+        # Whether the copy of what the receiver itself published is another, and which one if any.
+        self.is_local_excluded = False
+        self.own: Target | None = None
         self.add(subscription)
 
     def add(self, subscription: Subscription) -> None:
         self.qos = max(self.qos, subscription.qos)
         self.keeps_retained_flag = self.keeps_retained_flag or subscription.keeps_retained_flag
-        self.is_local_excluded = self.is_local_excluded and subscription.is_local_excluded
         if subscription.identifier:
             self.identifiers = (*self.identifiers, subscription.identifier)
+
+    def facts(self) -> tuple[object, ...]:
+        """All that makes it another target."""
+        own = None if self.own is None else self.own.facts()
+        kept = self.keeps_retained_flag
+        return self.receiver, self.qos, kept, self.identifiers, self.is_local_excluded, own
 
 
 class Group:
@@ -210,6 +217,7 @@ class Router:
             known = self._routes.pop(pattern, None)
             if known is not None:
                 known.is_valid = False
+                self._audiences.pop(tuple(known.plain), None)
 
     def route(self, channel: str) -> Route:
         """Where messages of `channel` go, from memory if possible."""
@@ -220,6 +228,8 @@ class Router:
                 if len(self._routes) >= _REMEMBERED_ROUTES:
                     self.invalidate("#")
                 self._routes[channel] = route
+            else:
+                route.is_valid = False  # for one message only: nobody would tell it of changes
         return route
 
     def publish(self, message: Message, route: Route) -> int:
@@ -233,7 +243,9 @@ class Router:
         reached = 0
         for target in targets:
             if target.is_local_excluded and target.receiver.name == message.publisher:
-                continue
+                if target.own is None:
+                    continue
+                target = target.own  # noqa: PLW2901
             reached += 1
             target.receiver.deliver(
                 message,
@@ -247,9 +259,13 @@ class Router:
         for channel, route in self._routes.items():
             assert route.is_valid
             fresh = self._work_out(channel)
-            assert [target.receiver for target in fresh.targets] == [
-                target.receiver for target in route.targets
+            assert [target.facts() for target in fresh.targets] == [
+                target.facts() for target in route.targets
             ]
+            assert fresh.groups == route.groups
+            assert fresh.has_predicates == route.has_predicates
+            assert fresh.is_plain == route.is_plain
+            assert fresh.plain == route.plain
 
     def _choose(self, message: Message, route: Route) -> list[Target]:
         """The targets of one message: predicates decide, and shared subscriptions take turns."""
@@ -261,7 +277,10 @@ class Router:
                 if member.predicate is None:
                     wanting[group_key].append(member)
         if route.has_predicates:
-            for key in self._index.match(message.event()).keys:
+            matches = self._index.match_values(
+                message.channel, message.values(), message.document()
+            )
+            for key in matches.keys:
                 assert isinstance(key, Subscription)
                 if key.group:
                     wanting[key.pattern, key.group].append(key)
@@ -309,6 +328,19 @@ class Router:
 
 
 def _merge(subscriptions: list[Subscription]) -> list[Target]:
+    """One target for each receiver."""
+    targets = _by_receiver(subscriptions)
+    excluding = [each for each in subscriptions if each.is_local_excluded]
+    if excluding:
+        own = _by_receiver([each for each in subscriptions if not each.is_local_excluded])
+        for each in excluding:
+            target = targets[each.receiver]
+            target.is_local_excluded = True
+            target.own = own.get(each.receiver)
+    return list(targets.values())
+
+
+def _by_receiver(subscriptions: list[Subscription]) -> dict[Receiver, Target]:
     targets: dict[Receiver, Target] = {}
     for subscription in subscriptions:
         known = targets.get(subscription.receiver)
@@ -316,4 +348,4 @@ def _merge(subscriptions: list[Subscription]) -> list[Target]:
             targets[subscription.receiver] = Target(subscription)
         else:
             known.add(subscription)
-    return list(targets.values())
+    return targets

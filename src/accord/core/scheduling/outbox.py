@@ -124,10 +124,14 @@ class Outbox:
         self.bytes += parcel.size
         if self.bytes <= self.bytes_limit:
             return None
+        if parcel.size > self.bytes_limit:
+            # Nobody gives way to what could not be queued anyway.
+            self.bytes -= lane.pop_last().size
+            return [parcel]
         return self._shed_untracked()
 
-    def put_tracked(self, parcel: Parcel, *, is_promised: bool = False) -> Parcel | None:
-        """Queue `parcel` for acknowledged delivery; gives the one that was refused for it.
+    def put_tracked(self, parcel: Parcel, *, is_promised: bool = False) -> list[Parcel] | None:
+        """Queue `parcel` for acknowledged delivery; gives what was refused for it.
 
         What was promised before is queued whatever the limits.
         """
@@ -143,13 +147,7 @@ class Outbox:
             self.tracked <= self.tracked_limit and self.tracked_bytes <= self.tracked_bytes_limit
         ):
             return None
-        for other in self._tracked:
-            if other is not None and not other.is_empty():
-                shed = other.pop_last()
-                self.tracked -= 1
-                self.tracked_bytes -= shed.size
-                return shed
-        raise AssertionError("more was counted than is queued")
+        return self._refuse_tracked(parcel)
 
     def take(self, bytes_wanted: int, window: int) -> list[Parcel]:
         """What to send next: at least `bytes_wanted` if there is so much, the important first.
@@ -212,6 +210,29 @@ class Outbox:
         self._untracked = []
         self.bytes = 0
         return dropped
+
+    def _refuse_tracked(self, newcomer: Parcel) -> list[Parcel]:
+        """The newest of what is less important gives way, or if that is not enough the newcomer."""
+        # Room for the newcomer will do: what was promised may be beyond the limits.
+        count = min(self.tracked - self.tracked_limit, 1)
+        size = min(self.tracked_bytes - self.tracked_bytes_limit, newcomer.size)
+        refused: list[Parcel] = []
+        for lane in self._tracked[: newcomer.importance]:
+            position = 0 if lane is None else len(lane.items)
+            while lane is not None and position > lane.head and (count > 0 or size > 0):
+                position -= 1
+                refused.append(lane.items[position])
+                count -= 1
+                size -= lane.items[position].size
+        if count > 0 or size > 0:
+            refused = [newcomer]
+        for parcel in refused:
+            lane = self._tracked[parcel.importance]
+            assert lane is not None
+            lane.pop_last()
+            self.tracked -= 1
+            self.tracked_bytes -= parcel.size
+        return refused
 
     def _shed_untracked(self) -> list[Parcel]:
         shed: list[Parcel] = []

@@ -47,6 +47,29 @@ class Refusal:
         self.problem = problem
 
 
+class Condition:
+    """The predicate of a subscription with its text, or why it is none."""
+
+    def __init__(
+        self,
+        predicate: Predicate | None = None,
+        where: str = "",
+        xpath: str = "",
+        refusal: Refusal | None = None,
+    ) -> None:
+        self.predicate = predicate
+        self.where = where
+        self.xpath = xpath
+        self.refusal = refusal
+
+    @staticmethod
+    def parse(where: str, xpath: str) -> Condition:
+        """PredicateError where the text is bad."""
+        if where:
+            return Condition(parse(where), where)
+        return Condition(parse_xpath(xpath), xpath=xpath) if xpath else Condition()
+
+
 class Broker:
     def __init__(
         self,
@@ -127,9 +150,7 @@ class Broker:
             self._publish_will(session)
         session.ends_ms = 0 if session.expiry_s == FOREVER else now_ms + session.expiry_s * 1000
         self.set_timer(session)
-        self.hub.record(
-            durable.SessionLeft(session.name, session.expiry_s, now_ms, session.will_due_ms)
-        )
+        self.hub.record(self.left(session))
 
     def set_timer(self, session: Session) -> None:
         """Come back to a session without connection when its will or its end is due."""
@@ -156,8 +177,7 @@ class Broker:
         """The delay of a will is over, and the client did not come back in time."""
         self._publish_will(session)
         if session.is_durable:
-            now_ms = self.hub.now_ms
-            self.hub.record(durable.SessionLeft(session.name, session.expiry_s, now_ms, 0))
+            self.hub.record(self.left(session))
 
     def publish(self, message: MqttMessage, route: Route) -> int:
         """Deliver, retain and keep `message`; gives the number of receivers.
@@ -195,30 +215,17 @@ class Broker:
         self.retained.set(message)
         self.publish(message, self.router.route(channel))
 
-    def subscribe(self, session: Session, wish: Filter, properties: Properties) -> Refusal | None:
-        """Add or replace one subscription, and send it what is retained."""
-        where, xpath, refusal = _condition_texts(properties)
+    def subscribe(
+        self, session: Session, wish: Filter, identifier: int, condition: Condition
+    ) -> Refusal | None:
+        """Add or replace one subscription."""
+        group, pattern = split_shared(wish.pattern)
+        known = session.subscriptions.get(wish.pattern)
+        refusal = self._refusal(session, pattern, known, condition)
         if refusal is not None:
             return refusal
-        group, pattern = split_shared(wish.pattern)
-        if problem := problem_with_filter(pattern):
-            return Refusal(Reason.TOPIC_FILTER_INVALID, problem)
-        if pattern.count("/") >= self.limits.channel_levels:
-            most = self.limits.channel_levels
-            return Refusal(Reason.TOPIC_FILTER_INVALID, f"expected at most {most} levels")
-        known = session.subscriptions.get(wish.pattern)
-        if known is None and len(session.subscriptions) >= self.limits.subscriptions_per_client:
-            most = self.limits.subscriptions_per_client
-            return Refusal(
-                Reason.QUOTA_EXCEEDED, f"{most} subscriptions are open, the most allowed"
-            )
-        try:
-            predicate = condition(where, xpath)
-        except PredicateError as error:
-            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, f"{where or xpath}: {error}")
         if known is not None:
-            self.router.remove(known)
-        identifiers = properties.subscription_identifiers
+            self.drop(session, wish.pattern)
         subscription = Subscription(
             session,
             pattern,
@@ -226,29 +233,77 @@ class Broker:
             qos=wish.qos,
             is_local_excluded=wish.no_local,
             keeps_retained_flag=wish.retain_as_published,
-            identifier=identifiers[0] if identifiers else 0,
-            predicate=predicate,
-            where=where,
-            xpath=xpath,
+            identifier=identifier,
+            predicate=condition.predicate,
+            where=condition.where,
+            xpath=condition.xpath,
         )
-        session.subscriptions[wish.pattern] = subscription
-        self.router.add(subscription)
+        self.add(session, wish.pattern, subscription)
         if session.is_durable and self.hub.is_durable:
             self.hub.record(self.subscribed(session, wish.pattern))
-        if not group and (wish.retain_handling == 0 or (wish.retain_handling == 1 and not known)):
-            self._send_retained(session, subscription)
         return None
 
-    def unsubscribe(self, session: Session, pattern: str) -> bool:
-        subscription = session.subscriptions.pop(pattern, None)
+    def _refusal(
+        self,
+        session: Session,
+        pattern: str,
+        known: Subscription | None,
+        condition: Condition,
+    ) -> Refusal | None:
+        """Why a subscription can't be accepted."""
+        limits = self.limits
+        if problem := problem_with_filter(pattern):
+            return Refusal(Reason.TOPIC_FILTER_INVALID, problem)
+        if pattern.count("/") >= limits.channel_levels:
+            problem = f"expected at most {limits.channel_levels} levels"
+            return Refusal(Reason.TOPIC_FILTER_INVALID, problem)
+        if condition.refusal is not None:
+            return condition.refusal
+        had_predicate = known is not None and known.predicate is not None
+        if known is None and len(session.subscriptions) >= limits.subscriptions_per_client:
+            most = limits.subscriptions_per_client
+            return Refusal(
+                Reason.QUOTA_EXCEEDED, f"{most} subscriptions are open, the most allowed"
+            )
+        is_more = condition.predicate is not None and not had_predicate
+        if is_more and session.predicates >= limits.predicates_per_client:
+            most = limits.predicates_per_client
+            return Refusal(Reason.QUOTA_EXCEEDED, f"{most} predicates are open, the most allowed")
+        return None
+
+    def add(self, session: Session, name: str, subscription: Subscription) -> None:
+        session.subscriptions[name] = subscription
+        session.predicates += subscription.predicate is not None
+        self.router.add(subscription)
+
+    def drop(self, session: Session, name: str) -> bool:
+        """Take out the subscription of `name`; False where there is none."""
+        subscription = session.subscriptions.pop(name, None)
         if subscription is None:
             return False
+        session.predicates -= subscription.predicate is not None
         self.router.remove(subscription)
+        return True
+
+    def unsubscribe(self, session: Session, pattern: str) -> bool:
+        if not self.drop(session, pattern):
+            return False
         if session.is_durable:
             self.hub.record(durable.Unsubscribed(session.name, pattern))
         return True
 
-    def _send_retained(self, session: Session, subscription: Subscription) -> None:
+    def wants_retained(self, session: Session, wish: Filter) -> bool:
+        """Whether a subscription that is about to be made is to get what is retained."""
+        if split_shared(wish.pattern)[0]:
+            return False
+        is_new = wish.pattern not in session.subscriptions
+        return wish.retain_handling == 0 or (wish.retain_handling == 1 and is_new)
+
+    def send_retained(self, session: Session, name: str) -> None:
+        """Deliver what is retained to the subscription of `name`, if it is still there."""
+        subscription = session.subscriptions.get(name)
+        if subscription is None:
+            return
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         for message in self.retained.select(subscription.pattern, now_ms=self.hub.now_ms):
             if subscription.is_local_excluded and message.publisher == session.name:
@@ -272,6 +327,10 @@ class Broker:
             self.publish(message, self.router.route(will.topic))
         except EventError:
             self.hub.counters.shed("bad attributes", session.name)
+
+    def left(self, session: Session) -> durable.SessionLeft:
+        left_ms = session.ends_ms - session.expiry_s * 1000 if session.ends_ms else 0
+        return durable.SessionLeft(session.name, session.expiry_s, left_ms, session.will_due_ms)
 
     def subscribed(self, session: Session, pattern: str) -> durable.Subscribed:
         subscription = session.subscriptions[pattern]
@@ -371,24 +430,22 @@ def expires_ms(properties: Properties, received_ms: int) -> int:
     return due_ms
 
 
-def _condition_texts(properties: Properties) -> tuple[str, str, Refusal | None]:
+def condition_of(properties: Properties) -> Condition:
+    """The predicate that the user properties `where` or `xpath` of a SUBSCRIBE say."""
     where = [text for name, text in properties.user if name == "where"]
     xpath = [text for name, text in properties.user if name == "xpath"]
     if len(where) + len(xpath) > 1:
         problem = "expected one user property `where` or `xpath`, got several"
-        return "", "", Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
-    return "".join(where), "".join(xpath), None
-
-
-def condition(where: str, xpath: str) -> Predicate | None:
-    """The predicate of a subscription; PredicateError where its text is bad."""
-    if where:
-        return parse(where)
-    return parse_xpath(xpath) if xpath else None
+        return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
+    try:
+        return Condition.parse("".join(where), "".join(xpath))
+    except PredicateError as error:
+        problem = f"{where[0] if where else xpath[0]}: {error}"
+        return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
 
 
 def _matches(predicate: Predicate, message: Message) -> bool:
     try:
-        return predicate.matches(message.event())
+        return predicate.evaluate(message.values(), message.document()) is True
     except EventError:
         return False

@@ -18,9 +18,10 @@ from accord.core.node.rights import Rights
 from accord.core.node.router import Route
 from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE, Run
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.broker import FOREVER, Broker, Client, expires_ms, passed_on
+from accord.edges.mqtt.broker import FOREVER, Broker, Client, condition_of, expires_ms, passed_on
 from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, V311, PacketType, ProtocolError, Reason
+from accord.edges.mqtt.codes import V5, V311, PacketType, ProtocolError, Reason, malformed
+from accord.edges.mqtt.exchange import Exchange
 from accord.edges.mqtt.hub import HeldAnswer
 from accord.edges.mqtt.message import DUPLICATE, MqttMessage, convert_run
 from accord.edges.mqtt.packets import (
@@ -64,26 +65,10 @@ _FROM_SERVERS: Final = (
 )
 _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
+_UNREAD: Final = 2_000  # answers that wait for the client or for the disk
 _LAST_BYTES: Final = 262_144  # sent to a client that says goodbye
 _REMEMBERED_TOPICS: Final = 1_000
 _EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in yet
-
-
-class Exchange:
-    """One enhanced authentication under way: subclass it for a method such as SCRAM."""
-
-    def step(self, data: bytes) -> Step:
-        """Answer what the client sent; ProtocolError where it is wrong."""
-        raise NotImplementedError
-
-
-class Step:
-    """The next move of an exchange; with `rights` the client is in."""
-
-    def __init__(self, data: bytes, rights: Rights | None = None, user: str = "") -> None:
-        self.data = data
-        self.rights = rights
-        self.user = user
 
 
 class Gate:
@@ -131,6 +116,8 @@ class Connection(Client):
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
         """Take what came from the network."""
+        if self.waits_for == GONE:
+            return
         self.hub.now_ms = now_ms
         self.received_ms = now_ms
         self.hub.counters.bytes_received += len(data)
@@ -141,6 +128,10 @@ class Connection(Client):
                 return
             data = b"".join(self._partial)
             self._partial = []
+        self._go_through(data, now_ms)
+
+    def _go_through(self, data: bytes, now_ms: int) -> None:
+        """Handle the packets in `data`, and keep the beginning of one that is not whole yet."""
         try:
             rest = self._receive_all(data, now_ms)
         except ProtocolError as error:
@@ -171,9 +162,16 @@ class Connection(Client):
             return True
         return self.waits_for == NOTHING and self.session is not None and self.session.has_waiting()
 
+    def wants_data(self) -> bool:
+        """Whether more may be read: not while the client leaves too many answers unread."""
+        return len(self._control) < _UNREAD and self._held < _UNREAD
+
     def reply(self, frame: bytes) -> None:
         self._control.append(frame)
         self.hub.wake(self)
+
+    def unhold(self) -> None:
+        self._held -= 1
 
     def released(self, frame: bytes) -> None:
         self._held -= 1
@@ -220,8 +218,7 @@ class Connection(Client):
             # What came in the meantime.
             early = b"".join(self._partial)
             self._partial = []
-            self._wanted = 0
-            self.receive(early, now_ms=now_ms)
+            self._go_through(early, now_ms)
 
     def watch(self) -> None:
         """Look again when the client could have missed its keep-alive, with half of it as grace."""
@@ -248,6 +245,7 @@ class Connection(Client):
         run_topic = b""
         run_route: Route | None = None
         is_v5 = self.version == V5
+        mistake: ProtocolError | None = None
         self._wanted = 0
         if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
             # Said at once, because another protocol's client may never send what looks whole.
@@ -268,22 +266,20 @@ class Connection(Client):
                     length |= (byte & 0x7F) << shift
                     if byte < 0x80:
                         if byte == 0:
-                            raise ProtocolError(
-                                Reason.MALFORMED_PACKET, "a remaining length longer than needed"
-                            )
+                            mistake = malformed("a remaining length longer than needed")
                         break
                     shift += 7
                     if shift > 21:
-                        raise ProtocolError(
-                            Reason.MALFORMED_PACKET, "a remaining length without end"
-                        )
-                if length < 0:
+                        mistake = malformed("a remaining length without end")
+                        break
+                if length < 0 or mistake is not None:
                     break
             end = body + length
             if end - at > limit:
-                raise ProtocolError(
+                mistake = ProtocolError(
                     Reason.PACKET_TOO_LARGE, f"{end - at} bytes, at most {limit} accepted"
                 )
+                break
             if end > size:
                 self._wanted = end - at
                 break
@@ -341,6 +337,8 @@ class Connection(Client):
             self._forward(data, run_start, at, run_count, run_route)
             packets += run_count
         self.hub.counters.packets_received += packets
+        if mistake is not None:
+            raise mistake  # only now: what came before it counts
         return at
 
     def _packet_limit(self) -> int:
@@ -420,7 +418,7 @@ class Connection(Client):
                 at = after
         counters = self.hub.counters
         counters.publishes_received[qos] += 1
-        counters.publish_bytes_received += end - body
+        counters.publish_bytes_received += end - start
         route = self._routes.get(topic)
         if route is None or not route.is_valid or properties.topic_alias is not None:
             channel = self._channel(topic, properties)
@@ -430,9 +428,10 @@ class Connection(Client):
                 counters.shed("not authorized", self.client_id)
                 return
             topic = string_bytes(channel)
-            if len(self._routes) >= _REMEMBERED_TOPICS:
-                self._routes.clear()
-            self._routes[topic] = route
+            if route.is_valid:
+                if len(self._routes) >= _REMEMBERED_TOPICS:
+                    self._routes.clear()
+                self._routes[topic] = route
         session = self.session
         assert session is not None
         session.published += 1
@@ -442,6 +441,7 @@ class Connection(Client):
         if qos and self._unanswered + len(session.received) >= self.broker.limits.receive_maximum:
             self._check_flood()
         appended = self.hub.appended
+        recorded = len(self.hub.state_records)
         if self.hub.overloaded and (qos or route.is_kept):
             counters.shed("journal overloaded", self.client_id)
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, self.hub.overloaded)
@@ -474,14 +474,16 @@ class Connection(Client):
         if qos == 2:
             session.received[packet_id] = True
             if session.is_durable:
+                # Neither may be lost without the other: the client would repeat it or not.
                 self.hub.record(durable.Received(self.client_id, packet_id))
+                self.hub.join(recorded)
         if reached or self.version != V5:
             head = b"\x40\x02" if qos == 1 else b"\x50\x02"
             frame = head + data[tail - 2 : tail]
         else:
             frame = self._acknowledgement(qos, packet_id, Reason.NO_MATCHING_SUBSCRIBERS)
         if self._held or self.hub.appended != appended:
-            self._hold(frame)
+            self.hold(frame)
         else:
             self._control.append(frame)
             if not self.is_dirty:
@@ -512,10 +514,13 @@ class Connection(Client):
                 raise ProtocolError(Reason.PROTOCOL_ERROR, f"topic alias {alias} is not known")
         if problem := problem_with_channel(channel):
             raise ProtocolError(Reason.TOPIC_NAME_INVALID, problem)
-        if channel.count("/") >= self.broker.limits.channel_levels:
+        if self._is_deep(channel):
             most = self.broker.limits.channel_levels
             raise ProtocolError(Reason.TOPIC_NAME_INVALID, f"expected at most {most} levels")
         return channel
+
+    def _is_deep(self, channel: str) -> bool:
+        return channel.count("/") >= self.broker.limits.channel_levels
 
     def _may_publish(self, channel: str) -> bool:
         if channel.startswith("$SYS/") or channel == "$SYS":
@@ -546,7 +551,7 @@ class Connection(Client):
             encode(make(packet_id, reason), V5),
         )
 
-    def _hold(self, frame: bytes) -> None:
+    def hold(self, frame: bytes) -> None:
         """Send `frame` when all that was recorded so far is on disk, after what waits already."""
         self._held += 1
         if frame[0] == 0x40:
@@ -556,7 +561,7 @@ class Connection(Client):
     def _settle(self, frame: bytes, appended: int) -> None:
         """Send the answer to something that may have been recorded since `appended`."""
         if self.hub.appended != appended or self._held:
-            self._hold(frame)
+            self.hold(frame)
         else:
             self.reply(frame)
 
@@ -619,12 +624,19 @@ class Connection(Client):
         appended = self.hub.appended
         reasons: list[int] = []
         problems: list[str] = []
+        curious: list[str] = []  # those who get what is retained, after the SUBACK
+        condition = condition_of(packet.properties)
+        identifiers = packet.properties.subscription_identifiers
+        identifier = identifiers[0] if identifiers else 0
         for wish in packet.filters:
             if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
                 problems.append(f"not allowed to subscribe to {wish.pattern}")
                 continue
-            refusal = self.broker.subscribe(session, wish, packet.properties)
+            is_retained_wanted = self.broker.wants_retained(session, wish)
+            refusal = self.broker.subscribe(session, wish, identifier, condition)
+            if refusal is None and is_retained_wanted:
+                curious.append(wish.pattern)
             if refusal is not None:
                 reasons.append(refusal.reason)
                 problems.append(refusal.problem)
@@ -635,7 +647,19 @@ class Connection(Client):
             encode(Suback(packet.packet_id, tuple(reasons), properties), self.version),
             encode(Suback(packet.packet_id, tuple(reasons)), self.version),
         )
-        self._settle(frame, appended)
+        if self.hub.appended != appended or self._held:
+            self._held += 1
+            self.hub.hold(HeldSuback(self, frame, curious))
+        else:
+            self.subscribed(frame, curious)
+
+    def subscribed(self, frame: bytes, curious: list[str]) -> None:
+        """Send a SUBACK, and then what is retained."""
+        session = self.session
+        if session is not None:
+            self.reply(frame)
+            for name in dict.fromkeys(curious):
+                self.broker.send_retained(session, name)
 
     def _on_unsubscribe(self, packet: Unsubscribe, session: Session) -> None:
         appended = self.hub.appended
@@ -655,7 +679,8 @@ class Connection(Client):
                     Reason.PROTOCOL_ERROR, "a session expiry in DISCONNECT and none in CONNECT"
                 )
             session.expiry_s = expiry_s
-        session.pull(_LAST_BYTES, self._control)
+        if self.connect is None:
+            session.pull(_LAST_BYTES, self._control)
         self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 
     def _on_connect(self, connect: Connect) -> None:
@@ -672,6 +697,9 @@ class Connection(Client):
         if connect.will is not None and len(connect.will.payload) > self.broker.limits.will_bytes:
             most = self.broker.limits.will_bytes
             self._refuse(Reason.PACKET_TOO_LARGE, f"a will of more than {most} bytes")
+            return
+        if connect.will is not None and self._is_deep(connect.will.topic):
+            self._refuse(Reason.TOPIC_NAME_INVALID, "a will for a channel of too many levels")
             return
         method = connect.properties.authentication_method
         if method is not None:
@@ -835,6 +863,8 @@ class Connection(Client):
         self.session = None
         if was_open:
             self.hub.counters.disconnected(why.partition(":")[0])
+            if self.connect is not None:
+                self._control = []  # it was not welcomed: nothing may come before a CONNACK
         if session is not None and session.line is self:
             self.broker.leave(session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s)
         self.hub.wake(self)
@@ -849,6 +879,19 @@ class HeldWelcome(HeldAnswer):
 
     def release(self) -> None:
         self.connection.welcome(self.frame)
+
+
+class HeldSuback(HeldAnswer):
+    """The SUBACK of a durable session."""
+
+    def __init__(self, connection: Connection, frame: bytes, curious: list[str]) -> None:
+        super().__init__(connection, frame)
+        self.connection = connection
+        self.curious = curious
+
+    def release(self) -> None:
+        self.connection.unhold()
+        self.connection.subscribed(self.frame, self.curious)
 
 
 class ConnectionTimer(Timer):

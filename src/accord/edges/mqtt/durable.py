@@ -117,6 +117,12 @@ class Completed(_Record, frozen=True, tag="comp"):
     packet_id: int
 
 
+class Together(_Record, frozen=True, tag="all"):
+    """Records that a crash keeps all, or none of them."""
+
+    records: tuple[bytes, ...]
+
+
 SessionRecord = (
     SessionLeft
     | SessionEnded
@@ -128,7 +134,7 @@ SessionRecord = (
     | Received
     | Completed
 )
-Record = SessionOpened | SessionRecord | Stored | Retained | RetainedCleared
+Record = SessionOpened | SessionRecord | Stored | Retained | RetainedCleared | Together
 
 encode_record: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(Record)

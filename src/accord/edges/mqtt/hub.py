@@ -8,13 +8,17 @@ durability is held until the driver says that what was appended before it is on 
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from accord.core.monitoring.counters import Counters
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.router import Router
-from accord.edges.mqtt.durable import Record, encode_record, stored
+from accord.edges.mqtt.durable import Record, Together, encode_record, stored
 from accord.edges.mqtt.message import MqttMessage
+
+# More than this is written as single records: a log takes none of any size.
+_TOGETHER_BYTES: Final = 1 << 26
 
 
 class Line:
@@ -24,6 +28,10 @@ class Line:
         self.is_dirty = False
 
     def reply(self, frame: bytes) -> None:
+        raise NotImplementedError
+
+    def hold(self, frame: bytes) -> None:
+        """Send `frame` when all that was recorded so far is on disk."""
         raise NotImplementedError
 
     def released(self, frame: bytes) -> None:
@@ -59,7 +67,7 @@ class Hub:
         self.now_ms = now_ms
         self.counters = Counters(started_ms=now_ms)
         self.dirty: list[Line] = []
-        # Positions count the records of both logs together.
+        # Positions count what was recorded in both logs together.
         self.appended = 0
         self.committed = 0
         self.state_records: list[bytes] = []
@@ -79,6 +87,12 @@ class Hub:
         if self.is_durable:
             self.state_records.append(encode_record(record))
             self.appended += 1
+
+    def join(self, start: int) -> None:
+        """Let a crash keep either all of the records from `start` on, or none."""
+        records = self.state_records[start:]
+        if len(records) > 1 and sum(map(len, records)) <= _TOGETHER_BYTES:
+            self.state_records[start:] = [encode_record(Together(tuple(records)))]
 
     def keep(self, message: Message) -> None:
         """Append to the event log."""

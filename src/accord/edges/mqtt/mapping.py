@@ -15,7 +15,7 @@ from typing import Final
 
 from accord.core.errors import EventError
 from accord.core.model.document import Document
-from accord.core.model.event import Event
+from accord.core.model.event import MAX_ATTRIBUTES, Event
 from accord.core.model.values import INTEGER_MAX, Value, infer
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.wire import MAX_BLOCK
@@ -37,6 +37,35 @@ def to_event(
 
     MQTT does not say when something was published: that is taken to be when it was received.
     """
+    attributes, reserved = _take_apart(properties)
+    return Event(
+        channel=topic,
+        attributes=attributes,
+        payload=payload,
+        metadata=_document(reserved),
+        key=reserved.get(KEY),
+        deadline_ms=_deadline_ms(reserved.get(DEADLINE), properties.message_expiry_s),
+        published_ms=received_ms,
+        received_ms=received_ms,
+        source=source,
+    )
+
+
+def to_values(properties: Properties) -> tuple[Mapping[str, Value], Document | None]:
+    """What predicates see of an event: its values, and its XML metadata if there is any.
+
+    Less work than the whole event; EventError as there.
+    """
+    attributes, reserved = _take_apart(properties)
+    document = _document(reserved) if reserved else None
+    if len(attributes) > MAX_ATTRIBUTES:
+        problem = f"{len(attributes)} attributes, at most {MAX_ATTRIBUTES} accepted"
+        raise EventError("attributes", problem)
+    return attributes if document is None else {**document.attributes, **attributes}, document
+
+
+def _take_apart(properties: Properties) -> tuple[dict[str, Value], dict[str, str]]:
+    """Attributes, and what only looks like them."""
     attributes: dict[str, Value] = {}
     reserved: dict[str, str] = {}
     for name, text in properties.user:
@@ -46,18 +75,12 @@ def to_event(
             reserved[name] = text
         elif name not in attributes:
             attributes[name] = infer(text)
+    return attributes, reserved
+
+
+def _document(reserved: Mapping[str, str]) -> Document | None:
     metadata = reserved.get(METADATA)
-    return Event(
-        channel=topic,
-        attributes=attributes,
-        payload=payload,
-        metadata=None if metadata is None else Document(metadata.encode()),
-        key=reserved.get(KEY),
-        deadline_ms=_deadline_ms(reserved.get(DEADLINE), properties.message_expiry_s),
-        published_ms=received_ms,
-        received_ms=received_ms,
-        source=source,
-    )
+    return None if metadata is None else Document(metadata.encode())
 
 
 def _deadline_ms(text: str | None, expiry_s: int | None) -> int | None:

@@ -7,13 +7,16 @@ belongs to one receiver (packet and subscription identifiers, topic aliases).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from accord.core.model.document import Document
 from accord.core.model.event import Event
+from accord.core.model.values import Value
 from accord.core.node.message import Message
 from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
 from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.mapping import to_event
+from accord.edges.mqtt.mapping import to_event, to_values
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.wire import varint_bytes
 
@@ -63,23 +66,32 @@ class MqttMessage(Message):
         self.block = block
         self.expiry_s = expiry_s
         self.stored_as = 0  # its number in the state log, 0 while it has none
-        self._event: Event | None = None
+        self._values: Mapping[str, Value] | None = None
+        self._document: Document | None = None
         self._head_kind = -1
         self._head = b""
         self._tail = b""
         self._plain_version = 0
         self._plain = b""
 
+    def values(self) -> Mapping[str, Value]:
+        if self._values is None:
+            self._values, self._document = to_values(self.properties)
+        return self._values
+
+    def document(self) -> Document | None:
+        self.values()
+        return self._document
+
     def event(self) -> Event:
-        if self._event is None:
-            self._event = to_event(
-                self.channel,
-                self.payload,
-                self.properties,
-                received_ms=self.received_ms,
-                source=self.publisher,
-            )
-        return self._event
+        """All of it, checked; EventError where it is no event."""
+        return to_event(
+            self.channel,
+            self.payload,
+            self.properties,
+            received_ms=self.received_ms,
+            source=self.publisher,
+        )
 
     def size(self) -> int:
         return len(self.topic) + len(self.block) + len(self.payload) + 16

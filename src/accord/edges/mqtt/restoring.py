@@ -14,7 +14,7 @@ import msgspec
 from accord.core.errors import AccordError
 from accord.core.node.router import Subscription
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.broker import FOREVER, Broker, condition, split_shared
+from accord.edges.mqtt.broker import FOREVER, Broker, Condition, split_shared
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.session import RELEASED, Delivery, Session
 
@@ -66,7 +66,10 @@ class _Restoring:
         self._present: set[str] = set()  # clients that were connected
 
     def apply(self, record: durable.Record) -> None:
-        if isinstance(record, durable.Stored):
+        if isinstance(record, durable.Together):
+            for data in record.records:
+                self.apply(durable.decode_record(data))
+        elif isinstance(record, durable.Stored):
             self._messages[record.number] = durable.restored(record)
             self._broker.hub.restored(record.number)
         elif isinstance(record, durable.Retained):
@@ -99,9 +102,7 @@ class _Restoring:
         if session.will is not None:
             delay_s = min(session.will.properties.will_delay_s or 0, session.expiry_s)
             session.will_due_ms = now_ms + delay_s * 1000
-        self._broker.hub.record(
-            durable.SessionLeft(session.name, session.expiry_s, now_ms, session.will_due_ms)
-        )
+        self._broker.hub.record(self._broker.left(session))
 
     def _open(self, record: durable.SessionOpened) -> None:
         session = self._broker.sessions.get(record.client)
@@ -135,7 +136,7 @@ class _Restoring:
         elif isinstance(record, durable.Subscribed):
             self._subscribe(session, record)
         elif isinstance(record, durable.Unsubscribed):
-            self._unsubscribe(session, record.pattern)
+            self._broker.drop(session, record.pattern)
         elif isinstance(record, durable.SessionLeft):
             self._leave(session, record)
         else:
@@ -167,7 +168,8 @@ class _Restoring:
         session.unacknowledged[record.packet_id] = delivery
 
     def _subscribe(self, session: Session, record: durable.Subscribed) -> None:
-        self._unsubscribe(session, record.pattern)
+        self._broker.drop(session, record.pattern)
+        condition = Condition.parse(record.where, record.xpath)
         group, pattern = split_shared(record.pattern)
         subscription = Subscription(
             session,
@@ -177,17 +179,11 @@ class _Restoring:
             is_local_excluded=record.is_local_excluded,
             keeps_retained_flag=record.keeps_retained_flag,
             identifier=record.identifier,
-            predicate=condition(record.where, record.xpath),
+            predicate=condition.predicate,
             where=record.where,
             xpath=record.xpath,
         )
-        session.subscriptions[record.pattern] = subscription
-        self._broker.router.add(subscription)
-
-    def _unsubscribe(self, session: Session, pattern: str) -> None:
-        known = session.subscriptions.pop(pattern, None)
-        if known is not None:
-            self._broker.router.remove(known)
+        self._broker.add(session, record.pattern, subscription)
 
 
 def _snapshot(broker: Broker) -> Iterator[durable.Record]:
@@ -205,6 +201,9 @@ def _snapshot(broker: Broker) -> Iterator[durable.Record]:
 def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[durable.Record]:
     client = session.name
     yield durable.SessionOpened(client, session.version, session.expiry_s, session.will)
+    if session.line is None:
+        # Before its messages: those that come while a client is there count as sent.
+        yield broker.left(session)
     for pattern in session.subscriptions:
         yield broker.subscribed(session, pattern)
     for delivery in session.unacknowledged.values():
@@ -222,9 +221,6 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
             yield durable.Released(client, delivery.packet_id)
     for packet_id in session.received:
         yield durable.Received(client, packet_id)
-    if session.line is None:
-        left_ms = session.ends_ms - session.expiry_s * 1000 if session.ends_ms else 0
-        yield durable.SessionLeft(client, session.expiry_s, left_ms, session.will_due_ms)
 
 
 def _stored(message: MqttMessage, written: set[int]) -> Iterator[durable.Stored]:

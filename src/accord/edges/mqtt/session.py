@@ -18,7 +18,7 @@ from accord.core.node.router import Receiver, Subscription
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
 from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.durable import Done, Queued, Released
-from accord.edges.mqtt.hub import Held, HeldAnswer, Hub, Line
+from accord.edges.mqtt.hub import Held, Hub, Line
 from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
 from accord.edges.mqtt.packets import Will
 from accord.edges.mqtt.timers import Timer
@@ -81,6 +81,7 @@ class Session(Receiver):
         self.ends_ms = 0  # when it is forgotten, 0 while connected
         self.timer: Timer | None = None
         self.subscriptions: dict[str, Subscription] = {}
+        self.predicates = 0
         self.outbox = Outbox(
             bytes_limit=limits.outbox_bytes,
             tracked_limit=limits.queue_messages,
@@ -204,7 +205,7 @@ class Session(Receiver):
         importance = 0
         waited = 0
         for parcel in self.outbox.take(bytes_wanted, self.window - self.in_flight):
-            if 0 < parcel.expires_ms <= now_ms:
+            if 0 < parcel.expires_ms <= now_ms and not _has_begun(parcel):
                 self._shed_parcel(parcel, EXPIRED)
                 continue
             if isinstance(parcel, Run):
@@ -275,7 +276,7 @@ class Session(Receiver):
         if line is not None:
             frame = _PUBREL + packet_id.to_bytes(2, "big")
             if self.is_durable and self.hub.has_pending():
-                self.hub.hold(HeldAnswer(line, frame))
+                line.hold(frame)
             else:
                 line.reply(frame)
         return True
@@ -293,7 +294,8 @@ class Session(Receiver):
         delivery.stage = QUEUED
         refused = self.outbox.put_tracked(delivery)
         if refused is not None:
-            self._refuse(refused)
+            for each in refused:
+                self._refuse(each)
         if self.line is not None:
             self.hub.wake(self.line)
 
@@ -306,6 +308,7 @@ class Session(Receiver):
         for subscription in self.subscriptions.values():
             self.hub.router.remove(subscription)
         self.subscriptions = {}
+        self.predicates = 0
 
     def check_invariants(self) -> None:
         stages = [delivery.stage for delivery in self.unacknowledged.values()]
@@ -332,7 +335,8 @@ class Session(Receiver):
                 return
         refused = self.outbox.put_tracked(delivery)
         if refused is not None:
-            self._refuse(refused)
+            for each in refused:
+                self._refuse(each)
         line = self.line
         if line is not None and not line.is_dirty:
             hub.wake(line)
@@ -404,6 +408,11 @@ class Session(Receiver):
     def _count_shed(self, cause: str, count: int) -> None:
         self.shed += count
         self.hub.counters.shed(cause, self.name, count)
+
+
+def _has_begun(parcel: Parcel) -> bool:
+    """Whether the client may have it already: then its delivery must be brought to an end."""
+    return isinstance(parcel, Delivery) and parcel.was_sent
 
 
 class HeldDelivery(Held):

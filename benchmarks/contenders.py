@@ -1,0 +1,190 @@
+"""The brokers to compare, each on a loopback port of its own, in a temporary folder.
+
+Nothing is kept, nothing is dropped by a limit, no log is written: what remains is moving messages.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.options import Options, progress
+from benchmarks.processes import cpu_s, free_ports, memory_bytes, started, with_children
+
+_ROOT: Final = Path(__file__).parent.parent
+_COMPILED: Final = _ROOT / "build" / "compiled"
+_ACCORD: Final = str(Path(sys.executable).with_name("accord"))
+_START_S: Final = 60
+_PATIENCE_S: Final = 30
+
+_MOSQUITTO: Final = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+max_inflight_messages 0
+max_queued_messages 0
+set_tcp_nodelay true
+sys_interval 0
+log_dest none
+"""
+_NATS: Final = """\
+host: 127.0.0.1
+port: {port}
+ping_interval: "1h"
+max_connections: 100000
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """How to start a broker, and what it can do."""
+
+    name: str
+    missing: Callable[[], str | None]
+    command: Callable[[Path, int], list[str]]
+    environment: dict[str, str] = field(default_factory=dict)
+    is_mqtt: bool = True
+    has_predicates: bool = False
+
+
+class Broker:
+    """A contender that runs."""
+
+    def __init__(self, contender: Contender, process_id: int, port: int) -> None:
+        self.contender = contender
+        self.name = contender.name
+        self._process_ids = with_children(process_id)
+        self._address = ("127.0.0.1", port)
+
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """From an address of our choice: one has no more than about 28,000 ports."""
+        connection = socket.create_connection(self._address, _PATIENCE_S, (source, 0))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def cpu_s(self) -> float:
+        """CPU time used so far, with child processes."""
+        return cpu_s(self._process_ids)
+
+    def memory_bytes(self) -> int:
+        return memory_bytes(self._process_ids)
+
+
+@dataclass
+class Field:
+    """The brokers that run, and why others don't."""
+
+    brokers: list[Broker]
+    absent: list[str]
+
+
+@contextmanager
+def running(options: Options, *, suits: Callable[[Contender], bool]) -> Iterator[Field]:
+    """All contenders that were asked for and that suit the benchmark."""
+    with ExitStack() as stack:
+        brokers, absent = [], []
+        for contender in CONTENDERS:
+            if not options.has_contender(contender.name) or not suits(contender):
+                continue
+            reason = contender.missing()
+            try:
+                if reason is None:
+                    brokers.append(stack.enter_context(_running(contender)))
+            except StartError as error:
+                reason = str(error)
+            if reason is not None:
+                progress(f"no {contender.name}: {reason}")
+                absent.append(f"Left out: {contender.name}, {reason}.")
+        yield Field(brokers, absent)
+
+
+class StartError(Exception):
+    """A contender is there but does not start."""
+
+
+@contextmanager
+def _running(contender: Contender) -> Iterator[Broker]:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder, (port,) = Path(name), free_ports(1)
+        environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
+        environment |= contender.environment
+        log = folder / "output"
+        with started(contender.command(folder, port), environment, log) as process:
+            _wait(process, port, log)
+            yield Broker(contender, process.pid, port)
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            last = log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise StartError(f"it ended at once with code {process.returncode}: {' '.join(last)}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise StartError(f"it did not listen within {_START_S} s")
+
+
+def _installed(program: str) -> Callable[[], str | None]:
+    def missing() -> str | None:
+        if _program(program) is None:
+            return f"{program} is not installed (scripts/peers installs it)"
+        return None
+
+    return missing
+
+
+def _program(name: str) -> str | None:
+    # Debian puts servers where an ordinary user's path does not look.
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def _configured(program: str, text: str) -> Callable[[Path, int], list[str]]:
+    def command(folder: Path, port: int) -> list[str]:
+        settings = folder / "settings"
+        settings.write_text(text.format(port=port))
+        return [_program(program) or program, "-c", str(settings)]
+
+    return command
+
+
+def _accord(folder: Path, port: int) -> list[str]:
+    options = ["--mqtt", f"127.0.0.1:{port}", "--websocket", "", "--http", ""]
+    return [_ACCORD, "up", *options, "--data", str(folder / "data"), "--no-demo", "--no-pipeline"]
+
+
+def _accord_missing() -> str | None:
+    try:
+        subprocess.run([_ACCORD, "up", "--help"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "there is no `accord up` beside this Python"
+    return None
+
+
+def _compiled_missing() -> str | None:
+    if next(_COMPILED.rglob("*.so"), None) is None:
+        return "nothing is compiled (make up does it, given a C compiler)"
+    return _accord_missing()
+
+
+CONTENDERS: Final[Sequence[Contender]] = (
+    Contender("mosquitto", _installed("mosquitto"), _configured("mosquitto", _MOSQUITTO)),
+    Contender("nats", _installed("nats-server"), _configured("nats-server", _NATS), is_mqtt=False),
+    Contender("accord", _accord_missing, _accord, has_predicates=True),
+    Contender(
+        "compiled", _compiled_missing, _accord, {"PYTHONPATH": str(_COMPILED)}, has_predicates=True
+    ),
+)

@@ -1,0 +1,5 @@
+"""`python -m accord`."""
+
+from accord.cli.main import app
+
+app()

@@ -1,0 +1,1 @@
+"""Applications and scenarios that run on Accord as any client does."""

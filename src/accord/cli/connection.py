@@ -1,0 +1,214 @@
+"""Where the node is and who asks: what all commands that are clients have in common."""
+
+# Imports stand in the functions: help and completion must not wait for a client.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from accord.cli.errors import InputError
+from accord.core.errors import AccordError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from accord.client.address import Address
+    from accord.client.session import Session
+    from accord.client.transport import Stream, Transport
+
+DEFAULT_URL: Final = "mqtt://127.0.0.1:1883"
+PANEL: Final = "Connection"
+CHECK: Final = "check --url"
+PASSWORD: Final = "ACCORD_PASSWORD"  # noqa: S105 - the name of a variable
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="ACCORD_URL",
+        help="Where the node is: mqtt://HOST:PORT; or mqtts, ws, wss.",
+        rich_help_panel=PANEL,
+    ),
+]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        envvar="ACCORD_USER",
+        show_envvar=False,
+        help=f"Who asks; the password comes from {PASSWORD} or a prompt.",
+        rich_help_panel=PANEL,
+    ),
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="Trust what these certificates (PEM) vouch for.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+Tell = Callable[[str], None]
+
+_NUMBER: Final = re.compile(r"\[Errno (\d{1,4})\]")
+
+
+class UnreachableError(AccordError):
+    """No node answers: says where, why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A node to connect to, and what to say there."""
+
+    url: str
+    address: Address
+    username: str | None
+    password: str | None
+    tls: ssl.SSLContext | None
+
+
+def read_target(url: str, user: str | None, authority: Path | None) -> Target:
+    from accord.client.address import parse_address
+
+    try:
+        address = parse_address(url)
+    except ValueError as error:
+        raise InputError("--url", str(error)) from None
+    username, password = read_credentials(user, address.username, address.password)
+    return Target(url, address, username, password, read_authority(authority))
+
+
+def read_credentials(
+    user: str | None, url_user: str | None, url_password: str | None
+) -> tuple[str | None, str | None]:
+    """Name and password from an option, a URL and the environment."""
+    name = user or url_user
+    if name is None:
+        return None, None
+    password = url_password if name == url_user else None
+    if password is None:
+        password = os.environ.get(PASSWORD)
+    if password is None and sys.stdin.isatty():
+        password = typer.prompt(f"Password of {name}", hide_input=True, err=True)
+    return name, password
+
+
+def read_authority(authority: Path | None) -> ssl.SSLContext | None:
+    if authority is None:
+        return None
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except ssl.SSLError:
+        raise InputError(str(authority), "expected certificates in PEM form") from None
+    except OSError as error:
+        raise InputError(str(authority), (error.strerror or str(error)).lower()) from None
+
+
+@asynccontextmanager
+async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
+    """A session; `tell` gets to know when the connection breaks and when it is back."""
+    from accord.client.errors import ConnectionFailedError
+    from accord.client.session import connect
+    from accord.client.transport import transport_with
+
+    watch = _Watch(transport_with(target.tls), tell)
+    connecting = connect(
+        target.url, username=target.username, password=target.password, transport=watch.open
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            session = await stack.enter_async_context(connecting)
+        except ConnectionFailedError as error:
+            raise _unreachable(error, target.address) from None
+        yield session
+
+
+def _unreachable(error: Exception, address: Address) -> UnreachableError:
+    """In the system's words where they are to be found: asyncio names calls and tuples instead."""
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        number = cause.errno or _first_number(str(cause))
+        if number == errno.ECONNREFUSED:
+            return refused(address.place, address.host)
+        if number in errno.errorcode:
+            problem = os.strerror(number).lower()
+            return UnreachableError(f"can't connect to {address.place}: {problem}; {CHECK}")
+    return UnreachableError(f"{error}; {CHECK}")
+
+
+def refused(place: str, host: str) -> UnreachableError:
+    """Nobody listens there."""
+    is_here = host in ("127.0.0.1", "::1", "localhost")
+    advice = "start a node with `accord up`, or name another with --url" if is_here else CHECK
+    return UnreachableError(f"no node answers at {place} (connection refused); {advice}")
+
+
+def _first_number(text: str) -> int:
+    """Of an error for several addresses of one host."""
+    found = _NUMBER.search(text)
+    return int(found[1]) if found else 0
+
+
+class _Watch:
+    """A transport that tells when a connection broke and when the server answers again."""
+
+    def __init__(self, transport: Transport, tell: Tell) -> None:
+        self._transport = transport
+        self._tell = tell
+        self._is_up: bool | None = None  # None: never was
+
+    async def open(self, address: Address) -> Stream:
+        self.broke()
+        return _WatchedStream(await self._transport(address), self)
+
+    def heard(self) -> None:
+        if self._is_up is False:
+            self._tell("the server is back")
+        self._is_up = True
+
+    def broke(self) -> None:
+        if self._is_up:
+            self._tell("the connection broke, trying to get it back …")
+            self._is_up = False
+
+
+class _WatchedStream:
+    def __init__(self, stream: Stream, watch: _Watch) -> None:
+        self._stream = stream
+        self._watch = watch
+
+    async def read(self) -> bytes:
+        try:
+            data = await self._stream.read()
+        except OSError:
+            self._watch.broke()
+            raise
+        if data:
+            self._watch.heard()
+        else:
+            self._watch.broke()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._stream.write(data)
+
+    async def close(self) -> None:
+        await self._stream.close()

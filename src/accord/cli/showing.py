@@ -1,0 +1,179 @@
+"""Events on a terminal, as JSON lines, and as bare payloads.
+
+On a terminal each event is a line, with columns that line up over time: a column becomes as wide as
+what was in it so far, within reason. What does not fit goes on below, indented. A pipe gets each
+event on one line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from accord.cli.quantities import size_text
+from accord.cli.screen import MAX_PAIRS, MAX_VALUE_LENGTH, safe, written
+from accord.client.messages import ReceivedEvent
+from accord.core.model.values import Value
+from accord.core.predicates.tree import render_name
+
+Show = Callable[[ReceivedEvent], None]
+
+MIN_COLUMN: Final = 16
+MAX_COLUMN: Final = 32
+MAX_COLUMNS: Final = 500
+MAX_TEXT: Final = 240
+MAX_LINES: Final = 4
+NARROW: Final = 72
+
+_GAP: Final = "  "
+_KINDS: Final = (
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"\x89PNG\r\n", "PNG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF-", "PDF"),
+    (b"PK\x03\x04", "ZIP"),
+    (b"\x1f\x8b", "gzip"),
+)
+
+
+def show_json(event: ReceivedEvent) -> None:
+    text = json.dumps(to_fields(event), ensure_ascii=False)
+    typer.echo(text.encode())  # UTF-8 whatever the terminal's encoding is
+
+
+def show_raw(event: ReceivedEvent, *, has_end: bool = True) -> None:
+    typer.echo(event.payload, nl=has_end)
+
+
+def to_fields(event: ReceivedEvent) -> dict[str, Any]:
+    """The object that `accord.cli.events` reads as this event."""
+    fields: dict[str, Any] = {
+        "channel": event.channel,
+        "attributes": {name: _json_value(value) for name, value in event.attributes.items()},
+    }
+    try:
+        fields["payload"] = event.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(event.payload).decode()
+    if event.metadata is not None:
+        fields["metadata"] = event.metadata.source.decode()
+    if event.key is not None:
+        fields["key"] = event.key
+    if event.deadline_ms is not None:
+        fields["deadline_ms"] = event.deadline_ms
+    fields["published_ms"] = event.published_ms
+    return fields
+
+
+def _json_value(value: Value) -> object:
+    return {"timestamp": written(value)} if isinstance(value, datetime) else value
+
+
+class Pretty:
+    """Remembers how wide columns were."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._channel_width = MIN_COLUMN
+        self._widths: dict[str, int] = {}
+
+    def show(self, event: ReceivedEvent) -> None:
+        head = Text.assemble((_clock_text(event.received_ms), "dim"), _GAP)
+        channel = safe(event.channel)
+        self._channel_width = max(self._channel_width, min(len(channel), MAX_COLUMN))
+        head.append(channel.ljust(self._channel_width), "cyan")
+        pieces = [*self._pairs(event), *_remarks(event)]
+        payload = _payload_lines(event)
+        if not self._console.is_terminal:
+            shown = [Text("\\n".join(payload))] if payload else []
+            self._print(Text(_GAP).join([head, *pieces, *shown]))
+            return
+        self._flow(head, pieces, [Text(line, "green") for line in payload])
+
+    def _flow(self, head: Text, pieces: list[Text], payload: list[Text]) -> None:
+        """As many pieces on each line as fit; the payload beside them if it does, else below."""
+        width = self._console.width
+        indent = " " * (head.cell_len if width >= NARROW else 4)
+        lines = [head]
+        for number, piece in enumerate([*pieces, *payload]):
+            is_below = number > len(pieces) or (number == len(pieces) and len(payload) > 1)
+            room = width - lines[-1].cell_len - len(_GAP)
+            if is_below or len(piece.plain.rstrip()) > room:
+                lines.append(Text(indent))
+            lines[-1] = Text.assemble(lines[-1], _GAP, piece)
+        for line in lines:
+            self._print(line)
+
+    def _print(self, line: Text) -> None:
+        line.rstrip()
+        self._console.print(line, soft_wrap=True)
+
+    def _pairs(self, event: ReceivedEvent) -> Iterator[Text]:
+        own = list(event.attributes.items())
+        from_xml = event.metadata.attributes.items() if event.metadata else ()
+        added = [(name, value) for name, value in from_xml if name not in event.attributes]
+        for name, value in (*own[:MAX_PAIRS], *added[:MAX_PAIRS]):
+            yield self._pair(name, value)
+        if hidden := len(own[MAX_PAIRS:]) + len(added[MAX_PAIRS:]):
+            yield Text(f"… and {hidden} more", "dim")
+
+    def _pair(self, name: str, value: Value) -> Text:
+        text = safe(written(value))
+        if len(text) > MAX_VALUE_LENGTH:
+            text = f"{text[: MAX_VALUE_LENGTH - 1]}…"
+        pair = Text.assemble((f"{safe(render_name(name))}=", "dim"), text)
+        width = max(self._widths.get(name, 0), min(pair.cell_len, MAX_COLUMN))
+        if name in self._widths or len(self._widths) < MAX_COLUMNS:
+            self._widths[name] = width
+        pair.pad_right(max(width - pair.cell_len, 0))
+        return pair
+
+
+def _clock_text(moment_ms: int) -> str:
+    local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
+    return f"{local:%H:%M:%S}.{moment_ms % 1000:03}"
+
+
+def _remarks(event: ReceivedEvent) -> Iterator[Text]:
+    if event.problem:
+        yield Text(f"not an event: {safe(event.problem)}", "yellow")
+    if event.retain:
+        yield Text("retained", "dim italic")
+
+
+def _payload_lines(event: ReceivedEvent) -> list[str]:
+    """A text shortened to a few lines; of anything else, what and how much it is."""
+    payload = event.payload
+    if not payload:
+        return []
+    text = _as_text(payload)
+    if text is None:
+        kind = event.properties.content_type or _kind(payload)
+        return [f"({safe(kind)}, {size_text(len(payload))})"]
+    lines = [safe(line) for line in text[:MAX_TEXT].splitlines()]
+    if len(text) > MAX_TEXT or len(lines) > MAX_LINES:
+        lines = lines[:MAX_LINES]
+        lines[-1] = f"{lines[-1]} … ({size_text(len(payload))})"
+    return lines
+
+
+def _as_text(payload: bytes) -> str | None:
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return None
+    is_text = all(c.isprintable() or c in "\t\r\n" for c in text[: 2 * MAX_TEXT])
+    return text if is_text else None
+
+
+def _kind(payload: bytes) -> str:
+    if payload[:4] == b"RIFF" and payload[8:12] == b"WEBP":
+        return "WebP image"
+    return next((name for start, name in _KINDS if payload.startswith(start)), "binary")

@@ -1,0 +1,112 @@
+"""`accord status`: what a node does."""
+
+# Imports stand in the functions: help and completion must not wait for tables.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from accord.cli.connection import PANEL, Authority, User
+
+if TYPE_CHECKING:
+    from accord.api.view import Status
+    from accord.cli.node_status import Rates, StatusSource
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+
+
+def status(  # noqa: PLR0913 (a parameter per option)
+    *,
+    is_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per line, as the HTTP API has it.")
+    ] = False,
+    is_watching: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="Between two looks, from which rates come.")
+    ] = "1s",
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            envvar="ACCORD_HTTP_URL",
+            help="Where the node speaks HTTP.",
+            rich_help_panel=PANEL,
+        ),
+    ] = DEFAULT_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Show what a node does: clients, rates, queues, what was shed, the journal."""
+    from accord.cli.node_status import StatusSource
+    from accord.cli.quantities import read_duration_s
+
+    every_s = read_duration_s(every, "--every")
+    source = StatusSource(url, user, authority)
+    try:
+        if not is_watching:
+            _print(*next(_looks(source, every_s)), is_json=is_json)
+        elif is_json:
+            for look in _looks(source, every_s):
+                _print(*look, is_json=True)
+        else:
+            _watch(source, every_s)
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+def _looks(source: StatusSource, every_s: float) -> Iterator[tuple[Status, Rates]]:
+    """The status again and again, with rates since the look before."""
+    from accord.cli.node_status import Rates
+
+    before = source.fetch()
+    while True:
+        time.sleep(every_s)
+        now = source.fetch()
+        yield now, Rates.between(before.statistics, now.statistics)
+        before = now
+
+
+def _print(status: Status, rates: Rates, *, is_json: bool) -> None:
+    from accord.cli.node_status import to_fields
+    from accord.cli.screen import open_console
+    from accord.cli.status_screen import draw_status
+
+    if is_json:
+        typer.echo(json.dumps(to_fields(status, rates)))
+    else:
+        open_console().print(draw_status(status, rates))
+
+
+def _watch(source: StatusSource, every_s: float) -> None:
+    """On the same place of a terminal; where the node goes away, its last words stay."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from accord.cli.connection import UnreachableError
+    from accord.cli.node_status import Rates
+    from accord.cli.screen import open_console, safe
+    from accord.cli.status_screen import draw_status
+
+    before = source.fetch()
+    picture = draw_status(before, Rates.between(None, before.statistics))
+    with Live(picture, console=open_console(), auto_refresh=False) as live:
+        live.refresh()
+        while True:
+            time.sleep(every_s)
+            try:
+                now = source.fetch()
+            except UnreachableError as error:
+                lost = Text(f"no answer: {safe(str(error))}", "bold yellow")
+                live.update(Group(picture, Text(), lost), refresh=True)
+                continue
+            picture = draw_status(now, Rates.between(before.statistics, now.statistics))
+            live.update(picture, refresh=True)
+            before = now

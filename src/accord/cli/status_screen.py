@@ -1,0 +1,135 @@
+"""A node's status on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accord.api.view import Status
+from accord.cli.node_status import Rates
+from accord.cli.quantities import count_text, duration_text, rate_text, size_text
+from accord.cli.screen import safe
+from accord.core.monitoring.statistics import JournalStatus, Queue, Shed, Statistics
+
+MAX_CLIENTS: Final = 10
+
+
+def draw_status(status: Status, rates: Rates) -> Group:
+    statistics = status.statistics
+    parts: list[RenderableType] = [_headline(status), Text(), _traffic(statistics, rates)]
+    parts += [Text(), _facts(statistics)]
+    used = [queue for queue in statistics.queues if queue.messages or queue.waits.count]
+    if used:
+        parts += [Text(), _queues(used)]
+    if statistics.shed.total:
+        parts += [Text(), _shed(statistics.shed)]
+    return Group(*parts)
+
+
+def _headline(status: Status) -> Text:
+    uptime = duration_text(status.statistics.uptime_ms / 1000)
+    state = ("ready", "green") if status.is_ready else ("not ready", "bold yellow")
+    rest = (f"  accord {safe(status.version)}, up for {uptime}", "dim")
+    return Text.assemble((safe(status.name), "bold"), "  ", state, rest)
+
+
+def _traffic(statistics: Statistics, rates: Rates) -> Table:
+    received, sent = statistics.received, statistics.sent
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", min_width=13)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(style="dim", no_wrap=True)
+    for name, came, went, remark in (
+        ("", Text("in", "dim"), Text("out", "dim"), ""),
+        (
+            "events/s",
+            Text(rate_text(rates.received_events), "bold"),
+            Text(rate_text(rates.sent_events), "bold"),
+            f"over {duration_text(rates.seconds)}",
+        ),
+        ("bytes/s", size_text(rates.received_bytes), size_text(rates.sent_bytes), ""),
+        (
+            "events",
+            f"{received.publishes.total:,}",
+            f"{sent.publishes.total:,}",
+            "since the start",
+        ),
+        ("bytes", size_text(received.bytes), size_text(sent.bytes), ""),
+    ):
+        grid.add_row(name, came, went, remark)
+    return grid
+
+
+def _facts(statistics: Statistics) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", min_width=13)
+    grid.add_column(overflow="fold")
+    for name, value in _named_facts(statistics):
+        grid.add_row(name, value)
+    return grid
+
+
+def _named_facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
+    connected = f"{statistics.connections:,} connected, {statistics.connections_peak:,} at most"
+    yield "clients", Text(f"{connected}; {count_text(statistics.sessions, 'session')}")
+    predicates = f", {statistics.predicates:,} with a predicate" if statistics.predicates else ""
+    yield "subscriptions", Text(f"{statistics.subscriptions:,}{predicates}")
+    events = statistics.matched + statistics.unmatched
+    if events:
+        yield "unmatched", Text(f"{statistics.unmatched / events:.0%} of events reached nobody")
+    retained = count_text(statistics.retained_messages, "event")
+    yield "retained", Text(f"{retained}, {size_text(statistics.retained_bytes)}")
+    waiting = (
+        f"{count_text(statistics.queued_messages, 'event')}, {size_text(statistics.queued_bytes)}"
+    )
+    yield "waiting", Text(waiting)
+    yield (
+        "shed",
+        Text(count_text(statistics.shed.total, "event"), "yellow" if statistics.shed.total else ""),
+    )
+    yield "journal", _journal(statistics.journal)
+
+
+def _journal(journal: JournalStatus | None) -> Text:
+    if journal is None:
+        return Text("none, nothing is kept on disk")
+    if journal.failure:
+        return Text(f"failed: {safe(journal.failure)}", "bold red")
+    records = count_text(journal.next_offset - journal.first_offset, "record")
+    where = f"{size_text(journal.bytes)} in {count_text(journal.segments, 'segment')}"
+    state = f"{journal.unsynced:,} not on disk yet" if journal.unsynced else "all on disk"
+    return Text(f"{records}, {where}, {state}")
+
+
+def _queues(queues: list[Queue]) -> Table:
+    table = _table("importance", "waiting", "bytes", "half waited", "99 % waited")
+    for queue in reversed(queues):
+        bounds = [queue.waits.quantile_ms(share) for share in (0.5, 0.99)]
+        waits = [f"< {bound:,} ms" if bound else "–" for bound in bounds]
+        table.add_row(str(queue.importance), f"{queue.messages:,}", size_text(queue.bytes), *waits)
+    return table
+
+
+def _shed(shed: Shed) -> Table:
+    table = _table("shed because of", "events", "for client")
+    table.columns[2].justify = "left"
+    shown = sorted(shed.clients, key=lambda each: -each.count)
+    for each in shown[:MAX_CLIENTS]:
+        table.add_row(safe(each.cause), f"{each.count:,}", safe(each.client))
+    if rest := sum(each.count for each in shown[MAX_CLIENTS:]):
+        table.add_row("", f"{rest:,}", Text("others", "dim"))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
+    table.pad_edge = False
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    return table

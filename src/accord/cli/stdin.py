@@ -1,0 +1,82 @@
+"""Standard input without blocking the event loop.
+
+Threads would do too, but one that waits for a person to type can't be ended. So the loop watches
+the descriptor; what can't be watched (files, devices) never makes anybody wait, and is just read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from typing import Final
+
+from accord.cli.errors import InputError
+from accord.cli.events import MAX_LINE_BYTES
+
+NAME: Final = "standard input"
+
+_CHUNK: Final = 65_536
+
+
+async def read_chunks() -> AsyncIterator[bytes]:
+    """What comes, as it comes."""
+    try:
+        descriptor = sys.stdin.fileno()
+    except OSError:  # a stream in memory
+        while chunk := sys.stdin.buffer.read(_CHUNK):
+            yield chunk
+        return
+    while True:
+        await _until_readable(descriptor)
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+async def _until_readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, is_readable.set)
+    except OSError:
+        return
+    try:
+        await is_readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def read_all(limit: int) -> bytes:
+    """Everything up to the end; InputError where that is more than `limit` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in read_chunks():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise InputError(NAME, f"expected at most {limit} bytes")
+    return b"".join(parts)
+
+
+async def read_payload_lines() -> AsyncIterator[bytes]:
+    """Lines without their ends; InputError where one is longer than `MAX_LINE_BYTES`."""
+    rest = b""
+    number = 0
+    async for chunk in read_chunks():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            number += 1
+            yield _checked(line, number)
+        _checked(rest, number + 1)
+    if rest:
+        yield _checked(rest, number + 1)
+
+
+def _checked(line: bytes, number: int) -> bytes:
+    if len(line) > MAX_LINE_BYTES:
+        problem = f"expected at most {MAX_LINE_BYTES} bytes in a line"
+        raise InputError(f"{NAME}:{number}", problem)
+    return line.removesuffix(b"\r")

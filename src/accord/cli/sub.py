@@ -1,0 +1,116 @@
+"""`accord sub`: show events as they come."""
+
+# Imports stand in the functions: help and completion must not wait for a client.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.connection import DEFAULT_URL, Authority, Url, User
+
+if TYPE_CHECKING:
+    from accord.cli.showing import Show
+
+
+def sub(  # noqa: PLR0913 (a parameter per option)
+    filters: Annotated[
+        list[str], typer.Argument(metavar="FILTER...", help="Channels, such as uav/+ or '#'")
+    ],
+    *,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: altitude_m > 300"),
+    ] = None,
+    xpath: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="XPath 1.0 over XML metadata, in its place."),
+    ] = None,
+    qos: Annotated[
+        int,
+        typer.Option(
+            "--qos", "-q", min=0, max=2, metavar="QOS", help="At most this; 0 may be dropped."
+        ),
+    ] = 1,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, metavar="N", help="End after N events.")
+    ] = None,
+    limit: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="End after 500ms, 10s, 2min, …")
+    ] = None,
+    has_retained: Annotated[
+        bool,
+        typer.Option("--retained/--no-retained", help="Start with events that were retained."),
+    ] = True,
+    is_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object per line, as `accord predicate` reads.")
+    ] = False,
+    is_raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Payloads only, each with a line end unless --count is 1."),
+    ] = False,
+    url: Url = DEFAULT_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Show events as they come, until Ctrl-C.
+
+    Exit code 0, or 1 if --count was not reached in time; 2 for a mistake.
+    """
+    from accord.cli.connection import read_target
+    from accord.cli.following import Following, Wish
+    from accord.cli.quantities import read_duration_s
+
+    if where is not None and xpath is not None:
+        raise typer.BadParameter("give one of --where and --xpath")
+    if is_json and is_raw:
+        raise typer.BadParameter("give one of --json and --raw")
+    wish = Wish(
+        filters=tuple(dict.fromkeys(map(_checked, filters))),
+        where=where,
+        xpath=xpath,
+        qos=qos,
+        has_retained=has_retained,
+        count=count,
+        limit_s=None if limit is None else read_duration_s(limit, "--for"),
+    )
+    _check_predicate(where, xpath)
+    following = Following(wish, _show(is_json=is_json, is_raw=is_raw, is_one=count == 1))
+    try:
+        asyncio.run(following.run(read_target(url, user, authority)))
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+    following.summarise()
+    raise typer.Exit(0 if count is None or following.shown >= count else 1)
+
+
+def _checked(pattern: str) -> str:
+    from accord.cli.errors import InputError
+    from accord.edges.mqtt.codec import problem_with_subscription
+
+    if problem := problem_with_subscription(pattern):
+        raise InputError("FILTER", problem)
+    return pattern
+
+
+def _check_predicate(where: str | None, xpath: str | None) -> None:
+    """A mistake shows here, with its place, before the node is asked."""
+    if where is None and xpath is None:
+        return
+    from accord.cli.text import read_predicate
+
+    read_predicate(where or xpath or "", is_xpath=where is None)
+
+
+def _show(*, is_json: bool, is_raw: bool, is_one: bool) -> Show:
+    from accord.cli.screen import open_console
+    from accord.cli.showing import Pretty, show_json, show_raw
+
+    if is_json:
+        return show_json
+    if is_raw:
+        return lambda event: show_raw(event, has_end=not is_one)
+    return Pretty(open_console()).show

@@ -1,0 +1,171 @@
+"""`accord up`: run a node."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.connection import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from accord.config import Config
+    from accord.live.node import Listener, Node
+    from accord.live.users import Users
+
+_WHERE = "HOST:PORT, or nothing to switch it off."
+
+
+def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
+    mqtt: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="MQTT; 127.0.0.1:1883 if not said."),
+    ] = None,
+    websocket: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="MQTT over WebSocket; 127.0.0.1:8083."),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Status and metrics; 127.0.0.1:8080."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Where the journal is; nothing is kept if empty."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Configuration; accord.toml if there is one here."),
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo/--no-demo", help="Publish demonstration events to demo/….")
+    ] = True,
+    pipeline: Annotated[  # noqa: ARG001 (for when there is one)
+        bool,
+        typer.Option(
+            "--pipeline/--no-pipeline", help="Start the data pipeline, once there is one."
+        ),
+    ] = True,
+) -> None:
+    """Run a node until Ctrl-C or SIGTERM.
+
+    Addresses are HOST:PORT; an empty one switches that listener off.
+    """
+    # Only now, because other commands should not wait for these.
+    import uvloop  # noqa: PLC0415
+
+    from accord.config import load  # noqa: PLC0415
+    from accord.live.logs import start_logs  # noqa: PLC0415
+
+    settings = load(config, mqtt=mqtt, websocket=websocket, http=http, data=data)
+    with start_logs(settings.log):
+        uvloop.run(_run(settings, has_demo=demo))
+
+
+async def _run(config: Config, *, has_demo: bool) -> None:
+    from accord.live.node import Node, Settings  # noqa: PLC0415
+    from accord.live.users import Users  # noqa: PLC0415
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    users = Users(config.users, anonymous=config.anonymous_rights)
+    settings = Settings(
+        name=config.node.actual_name,
+        data=config.node.folder,
+        listeners=_listeners(config),
+        limits=config.limits,
+        kept=config.kept_channels,
+        journal=config.journal.options(),
+        statistics_s=config.node.statistics_s,
+    )
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(Node(settings, users))
+        urls = await _serve_http(config, node, users, stack)
+        demo_url = _demo_url(config, node) if has_demo else None
+        _announce(node, urls, demo_url)
+        if demo_url is not None:
+            from accord.apps.demo import run_demo  # noqa: PLC0415
+
+            demo = asyncio.create_task(run_demo(demo_url), name="accord-demo")
+            stack.push_async_callback(_cancel, demo)
+        await stop.wait()
+        typer.echo("stopping")
+
+
+async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExitStack) -> list[str]:
+    """Where status and metrics can be had until `stack` is closed."""
+    listen = config.listen
+    if not (listen.http or listen.https):
+        return []
+    from accord.api.app import create_app  # noqa: PLC0415
+    from accord.api.server import serve  # noqa: PLC0415
+
+    tls = _tls(config) if listen.https else None
+    urls = []
+    for scheme, addresses, context in (("http", listen.http, None), ("https", listen.https, tls)):
+        for address in addresses:
+            app = create_app(node, users=users, is_loopback=address.is_loopback)
+            server = await serve(app, address, tls=context)
+            stack.push_async_callback(server.stop)
+            urls.append(f"{scheme}://{server.address}")
+    return urls
+
+
+def _listeners(config: Config) -> tuple[Listener, ...]:
+    from accord.live.node import Listener  # noqa: PLC0415
+
+    listen = config.listen
+    tls = _tls(config) if listen.mqtts or listen.websockets else None
+    return (
+        *(Listener(address) for address in listen.mqtt),
+        *(Listener(address, tls=tls) for address in listen.mqtts),
+        *(Listener(address, is_websocket=True) for address in listen.websocket),
+        *(Listener(address, is_websocket=True, tls=tls) for address in listen.websockets),
+    )
+
+
+def _tls(config: Config) -> ssl.SSLContext:
+    from accord.live.tls import server_context  # noqa: PLC0415
+
+    return server_context(config.tls)
+
+
+def _demo_url(config: Config, node: Node) -> str | None:
+    """Where the demonstration may connect, as any client on this machine; None if nowhere."""
+    if config.anonymous_rights is None:
+        return None
+    for listener, address in zip(node.settings.listeners, node.addresses, strict=True):
+        if _scheme(listener) == "mqtt" and address.is_loopback:
+            return f"mqtt://{address}"
+    return None
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
+    listening = [
+        f"{_scheme(listener)}://{address}"
+        for listener, address in zip(node.settings.listeners, node.addresses, strict=True)
+    ]
+    where = node.settings.data
+    typer.echo(f"accord {node.version}: node {node.name} is ready")
+    for url in (*listening, *urls):
+        typer.echo(f"  {url}")
+    typer.echo(f"  data in {where}" if where else "  nothing is kept on disk")
+    if demo_url is not None:
+        option = "" if demo_url == DEFAULT_URL else f" --url {demo_url}"
+        typer.echo(f"try: accord sub 'demo/uav/+' --where \"altitude_m > 300\"{option}")
+
+
+def _scheme(listener: Listener) -> str:
+    name = "ws" if listener.is_websocket else "mqtt"
+    return f"{name}s" if listener.tls else name

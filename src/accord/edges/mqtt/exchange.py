@@ -1,0 +1,25 @@
+"""Enhanced authentication: what a method such as SCRAM has to do.
+
+Not compiled, so that anybody can make a subclass of it.
+"""
+
+from __future__ import annotations
+
+from accord.core.node.rights import Rights
+
+
+class Exchange:
+    """One authentication under way: subclass it for a method."""
+
+    def step(self, data: bytes) -> Step:
+        """Answer what the client sent; ProtocolError where it is wrong."""
+        raise NotImplementedError
+
+
+class Step:
+    """The next move of an exchange; with `rights` the client is in."""
+
+    def __init__(self, data: bytes, rights: Rights | None = None, user: str = "") -> None:
+        self.data = data
+        self.rights = rights
+        self.user = user

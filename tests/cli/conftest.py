@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from accord.cli.main import app
+from tests.brokers import HOST, free_port, start_accord
+
+_numbers = itertools.count(1)
+
+Accord = Callable[..., Result]
+
+
+class RunningNode(NamedTuple):
+    url: str
+    http_url: str
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[RunningNode]:
+    """A node for all tests of commands: none may stop it."""
+    http_port = free_port()
+    with start_accord(extra=["--http", f"{HOST}:{http_port}"]) as broker:
+        yield RunningNode(f"mqtt://{HOST}:{broker.port}", f"http://{HOST}:{http_port}")
+
+
+@pytest.fixture
+def dead_url() -> str:
+    """Where nothing listens."""
+    return f"mqtt://{HOST}:{free_port()}"
+
+
+@pytest.fixture
+def channel() -> str:
+    """A channel that no other test uses."""
+    return f"c{next(_numbers)}/channel"
+
+
+@pytest.fixture
+def accord(node: RunningNode) -> Accord:
+    """The command, which finds the node by the environment."""
+
+    def run(*arguments: str, stdin: str | bytes | None = None, **environment: str) -> Result:
+        environment = {"COLUMNS": "100", "ACCORD_URL": node.url, **environment}
+        environment["ACCORD_HTTP_URL"] = node.http_url
+        return CliRunner().invoke(app, list(arguments), input=stdin, env=environment)
+
+    return run

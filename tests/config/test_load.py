@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import argon2
+import pytest
+
+from accord.config import Config, ConfigError, load, parse
+from accord.config.settings import Anonymous, Keep, Listen
+from accord.core.node.rights import EVERYTHING, Rights
+from accord.journal.options import JournalOptions
+from accord.live.addresses import Address
+from accord.live.users import User
+
+HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("secret")
+USER = f"[users.ann]\npassword = '{HASH}'\n"
+LOOPBACK = "127.0.0.1"
+
+
+def mistakes(text: str, **options: str) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        parse(text, file="a.toml", **options)
+    return str(error.value).splitlines()
+
+
+def test_an_empty_file_says_the_defaults() -> None:
+    assert parse("") == Config() == Config.default()
+
+
+def test_a_whole_file() -> None:
+    config = parse(f"""
+        [node]
+        name = "alpha"
+        [listen]
+        mqtt = ["{LOOPBACK}:1883", "[::1]:1883"]
+        websocket = false
+        http = ""
+        [limits]
+        packet_bytes = "1 MiB"
+        session_expiry_s = "24h"
+        connections = 100
+        [[keep]]
+        channels = "report/#"
+        [[keep]]
+        channels = ["a", "b/+"]
+        [users.ann]
+        password = '{HASH}'
+        may = {{ publish = "uav/#", subscribe = ["#"], statistics = false }}
+        [users."b.c"]
+        password = '{HASH}'
+        [log]
+        level = "debug"
+    """)
+    assert config.node.actual_name == "alpha"
+    assert config.listen == Listen(
+        mqtt=(Address(LOOPBACK, 1883), Address("::1", 1883)), websocket=(), http=()
+    )
+    assert config.limits.packet_bytes == 1_048_576
+    assert config.limits.session_expiry_s == 86_400
+    assert config.limits.connections == 100
+    assert config.keep == (Keep(channels=("report/#",)), Keep(channels=("a", "b/+")))
+    assert config.kept_channels == ("report/#", "a", "b/+")
+    assert config.users == (
+        User("ann", HASH, Rights(("uav/#",), ("#",), statistics=False)),
+        User("b.c", HASH, EVERYTHING),
+    )
+    assert config.log.level == "debug"
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (
+            "[limits]\nconections = 1",
+            "2: limits.conections: unknown key, did you mean connections?",
+        ),
+        ("[limts]", "1: limts: unknown key, did you mean limits?"),
+        (
+            "\n\nx = 1",
+            "3: x: unknown key, expected one of node, listen, tls, limits, keep, journal",
+        ),
+        ("limits.connections = 0", "1: limits.connections: expected 1 to 100000000, got 0"),
+        ('limits.connections = "many"', "1: limits.connections: expected an integer, got 'many'"),
+        ("limits.connections = true", "1: limits.connections: expected an integer, got true"),
+        ("limits.connections = 1.5", "1: limits.connections: expected an integer, got 1.5"),
+        ("limits.connections = []", "1: limits.connections: expected an integer, got a list"),
+        ("limits = 1", "1: limits: expected a table, got 1"),
+        ('limits.packet_bytes = "16 mb"', "1: limits.packet_bytes: expected a size, such as 4096,"),
+        ('limits.packet_bytes = "1 GB"', "expected 256 B to 268 MB, got '1 GB'"),
+        ('limits.keep_alive_s = "1 week"', "limits.keep_alive_s: expected a duration, such as 90,"),
+        ('limits.connects_per_s = "1s"', "1: limits.connects_per_s: expected an integer, got '1s'"),
+        ('node.name = "a b"', "1: node.name: expected letters, digits and _.- only, got 'a b'"),
+        ("node.name = 3", "1: node.name: expected a string, got 3"),
+        (f'node.name = "{"x" * 65}"', "node.name: expected at most 64 characters, got 65"),
+        ("node.data = 3", "1: node.data: expected the path of a file or folder, got 3"),
+        ('listen.mqtt = "1883"', '1: listen.mqtt: expected HOST:PORT or "" for nowhere, got \'18'),
+        ('listen.mqtt = [\n"a:1",\n3]', "3: listen.mqtt[2]: expected HOST:PORT"),
+        ("listen.mqtt = true", "1: listen.mqtt: expected HOST:PORT"),
+        ("[keep]\nchannels = 'a'", "1: keep: expected tables with two brackets, [[keep]]"),
+        ("[[keep]]\n[[keep]]\nchannels = 'a'", "1: keep[1].channels: expected, but missing"),
+        ("[[keep]]\nchannels = 'a#'", "2: keep[1].channels: expected a wildcard to fill its"),
+        ("[[keep]]\nchannels = ['a', 3]", "2: keep[1].channels[2]: expected a filter of channels"),
+        ("users = 3", "1: users: expected tables, such as [users.NAME], got 3"),
+        ("users.ann = 3", "1: users.ann: expected a table, got 3"),
+        ("[users.ann]", "1: users.ann.password: expected, but missing"),
+        ("[users.ann]\npassword = 3", "2: users.ann.password: expected an argon2 hash"),
+        (f"{USER}name = 'x'", "3: users.ann.name: unknown key, expected one of password, may"),
+        (
+            f"{USER}may = {{ publsh = [] }}",
+            "3: users.ann.may.publsh: unknown key, did you mean pub",
+        ),
+        ("[anonymous]\nallowed = 1", "2: anonymous.allowed: expected true or false, got 1"),
+        (
+            'log.level = "all"',
+            '1: log.level: expected one of "debug", "error", "info", "warning", g',
+        ),
+        ("log.files = 0", "1: log.files: expected 1 to 1000, got 0"),
+        ("a = 1\na = 2", "2: not TOML: cannot overwrite a value"),
+        ("[limits]\nconnections 5", "2: not TOML: expected '=' after a key in a key/value pair"),
+        ("a = [1\n", "not TOML"),
+        ("a = " + "[" * 5_000, "expected fewer brackets"),
+    ],
+)
+def test_mistakes_say_where_and_what_was_expected(text: str, mistake: str) -> None:
+    (line,) = mistakes(text)
+    assert line.startswith("a.toml")
+    assert mistake in line
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    assert mistakes('[limits]\nx = 1\ninflight = 0\n[log]\nformat = "xml"') == [
+        "a.toml:2: limits.x: unknown key, expected one of " + ", ".join(LIMITS),
+        "a.toml:3: limits.inflight: expected 1 to 65535, got 0",
+        'a.toml:5: log.format: expected one of "console", "json", got \'xml\'',
+    ]
+
+
+LIMITS = list(Config().limits.__struct_fields__)
+
+
+def test_passwords_are_not_shown() -> None:
+    (line,) = mistakes("[users.ann]\npassword = 'my secret'")
+    assert "my secret" not in line
+
+
+def test_files_may_come_from_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "accord.toml"
+    file.write_bytes(b"\xef\xbb\xbf[limits]\r\n\r\nconnections = 7\r\n")
+    assert load(file).limits.connections == 7
+    file.write_bytes(b"[limits]\r\n\r\nconnections = 0\r\n")
+    with pytest.raises(ConfigError, match=r"accord\.toml:3: "):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "no such file or directory"),
+        (b"a = 1\nb = '\xff'", ":2: expected UTF-8 text"),
+        (b"#" * 1_000_001, "expected at most 1000000 bytes"),
+    ],
+)
+def test_files_that_can_not_be_read(tmp_path: Path, content: bytes | None, problem: str) -> None:
+    file = tmp_path / "accord.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError) as error:
+        load(file)
+    assert str(error.value).startswith(str(file))
+    assert problem in str(error.value)
+
+
+def test_without_a_file_there_are_defaults_or_the_one_that_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load() == Config()
+    Path("accord.toml").write_text("limits.connections = 3\nlog.file = 'x.log'")
+    assert load().limits.connections == 3
+    assert load().log.file == "x.log"
+
+
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
+    (tmp_path / "accord.toml").write_text(
+        "node.data = 'here'\ntls.certificate = '/etc/a.pem'\nlog.file = ''"
+    )
+    config = load(tmp_path / "accord.toml")
+    assert config.node.folder == tmp_path / "here"
+    assert config.tls.certificate == "/etc/a.pem"
+    assert config.log.file == ""
+    assert Config().node.folder == Path("accord-data")
+
+
+def test_options_replace_what_the_file_says() -> None:
+    config = parse(
+        "node.data = 'x'", mqtt=f"{LOOPBACK}:0", websocket="", http=f"{LOOPBACK}:0", data=""
+    )
+    assert config.listen == Listen(
+        mqtt=(Address(LOOPBACK, 0),), websocket=(), http=(Address(LOOPBACK, 0),)
+    )
+    assert config.node.folder is None
+
+
+@pytest.mark.parametrize(
+    ("options", "mistake"),
+    [
+        ({"mqtt": "1883"}, "--mqtt: expected HOST:PORT, got '1883'"),
+        ({"http": "0.0.0.0:80"}, "--http: other machines can reach 0.0.0.0:80, but no users"),
+        ({"mqtt": "127.0.0.1:8083"}, "listen.websocket: 127.0.0.1:8083 is already where mqtt"),
+    ],
+)
+def test_mistakes_in_options_name_them(
+    options: dict[str, str], mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        load(**options)
+    assert str(error.value).startswith(mistake)
+
+
+@pytest.mark.parametrize("name", ["mqtt", "websocket", "http"])
+def test_a_node_that_others_reach_needs_users(name: str) -> None:
+    text = f'[listen]\n{name} = "0.0.0.0:1"\n'
+    (line,) = mistakes(text)
+    assert line == (
+        f"a.toml:2: listen.{name}: other machines can reach 0.0.0.0:1, but no users are "
+        "configured: add users ([users.NAME], with a password made by `accord user hash`), or "
+        "let everybody in ([anonymous] allowed = true), or listen on 127.0.0.1:1"
+    )
+    assert parse(text + USER).anonymous_rights is None
+    assert parse(text + "[anonymous]\nallowed = true").anonymous_rights == EVERYTHING
+
+
+def test_client_certificates_protect_too() -> None:
+    tls = '[tls]\ncertificate = "a.pem"\n'
+    text = f'{tls}client_ca = "ca.pem"\n[listen]\nmqtts = "0.0.0.0:8883"'
+    assert parse(text).listen.mqtts == (Address("0.0.0.0", 8883),)  # noqa: S104
+    assert "no users" in mistakes(f'{tls}[listen]\nmqtts = "0.0.0.0:8883"')[0]
+    assert "no users" in mistakes(f'{text}\nmqtt = "0.0.0.0:1883"')[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ('listen.mqtts = "localhost:1"', "1: listen.mqtts: expected a certificate and its key und"),
+        ('tls.key = "k"', "1: tls.key: expected a certificate beside it"),
+        ('listen.mqtt = ["a:1", "a:1"]\n[anonymous]\nallowed = true', "a:1 is already where mqtt"),
+        ("node.data = ''\n[[keep]]\nchannels = 'a'", "2: keep: expected a folder in node.data"),
+        ("anonymous.allowed = false", "1: anonymous.allowed: without users nobody could connect"),
+        ("anonymous.may.publish = '%u/#'", "1: anonymous.may.publish: expected no %u"),
+        (USER.replace("ann", '"a:b"'), "1: users.'a:b': expected a name of printable characters"),
+        (USER.replace("ann", '""'), "1: users.'': expected a name of printable characters"),
+        ("limits.queue_bytes = 1000", "limits.queue_bytes: expected at least limits.packet_bytes"),
+        ('journal.backlog_bytes = "1 MB"', "journal.backlog_bytes: expected at least limits.pack"),
+        ("journal.retain_bytes = 5", "journal.retain_bytes: expected 0 or at least segment_bytes"),
+        ('journal.limit_bytes = "1 GB"', "journal.limit_bytes: expected 0 or at least retain_byt"),
+    ],
+)
+def test_settings_that_do_not_go_together(text: str, mistake: str) -> None:
+    (line,) = mistakes(text)
+    assert mistake in line
+
+
+def test_who_may_connect_without_a_name() -> None:
+    assert Config().anonymous_rights == EVERYTHING
+    some = Rights(subscribe=("#",))
+    both = parse(f"{USER}[anonymous]\nallowed = true\nmay = {{ subscribe = ['#'] }}")
+    assert both.anonymous == Anonymous(allowed=True, may=some)
+    assert both.anonymous_rights == some
+
+
+def test_the_journal_gets_its_options() -> None:
+    options = parse("journal.retain_s = '1h'\njournal.limit_bytes = 0").journal.options()
+    assert options.segment_bytes == JournalOptions().segment_bytes
+    assert options.retention.max_age_ms == 3_600_000
+    assert options.retention.max_bytes == 10_000_000_000
+    assert options.retention.hard_bytes is None

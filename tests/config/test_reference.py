@@ -1,0 +1,51 @@
+"""The documentation of settings says what the settings are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import structs
+
+from accord.config import Config, parse
+from accord.config.reference import example_toml, markdown, renewed, sections
+from accord.config.settings import Anonymous
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
+
+
+def test_the_document_is_up_to_date() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    assert text == renewed(text), "run: python -m accord.config.reference docs/CONFIGURATION.md"
+
+
+def test_the_document_names_every_setting() -> None:
+    tables = markdown()
+    for name, cls, _ in sections():
+        assert f"[{name}" in tables
+        for field in structs.fields(cls):
+            assert f"| `{field.name}` |" in tables or (name, field.name) == ("users", "name")
+
+
+def test_the_files_that_the_document_shows_are_accepted() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        parse(block)
+
+
+def test_the_sample_says_the_defaults() -> None:
+    assert parse(example_toml()) == Config()
+
+
+def test_what_the_sample_has_in_comments_are_the_defaults() -> None:
+    settings = [
+        line.removeprefix("# ")
+        for line in example_toml().splitlines()
+        if re.match(r"# [a-z_]+ = |\[", line)
+        and not re.match(r"# (password|channels|may) = ", line)
+    ]
+    names = sum(len(structs.fields(cls)) for _, cls, is_many in sections() if not is_many)
+    assert len(settings) == names - 1 + sum(not is_many for _, _, is_many in sections())
+    config = parse("\n".join(settings))
+    assert config == structs.replace(Config(), anonymous=Anonymous(allowed=True))

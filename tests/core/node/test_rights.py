@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.core.model.channels import filter_selects
+from accord.core.node.rights import EVERYTHING, NOTHING, Rights, filter_covers
+
+LEVELS = st.sampled_from(["a", "b", "", "$s", "+"])
+FILTERS = st.builds(
+    lambda levels, tail: "/".join([*levels, *tail]),
+    st.lists(LEVELS, min_size=1, max_size=3),
+    st.sampled_from([[], ["#"]]),
+).filter(bool) | st.just("#")
+# A level that no filter names, and more levels than any has: enough to tell filters apart.
+CHANNELS = [
+    name
+    for count in range(1, 6)
+    for levels in product(["a", "b", "", "$s", "z"], repeat=count)
+    if (name := "/".join(levels))
+]
+
+
+@given(FILTERS, FILTERS)
+def test_covering_says_what_selecting_says(pattern: str, other: str) -> None:
+    selected = (name for name in CHANNELS if filter_selects(other, name))
+    assert filter_covers(pattern, other) is all(filter_selects(pattern, name) for name in selected)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "is_covered"),
+    [
+        ("#", "#", True),
+        ("#", "uav/+/x/#", True),
+        ("+/#", "#", True),
+        ("uav/#", "uav", True),
+        ("uav/#", "#", False),
+        ("uav/+", "uav/#", False),
+        ("uav/+", "uav/+", True),
+        ("uav/+/#", "uav/#", False),
+        ("#", "$accord/x", False),
+        ("$accord/#", "$accord/+", True),
+        ("+/x", "$accord/x", False),
+    ],
+)
+def test_which_filters_cover_which(pattern: str, other: str, is_covered: bool) -> None:
+    assert filter_covers(pattern, other) is is_covered
+
+
+def test_rights_of_a_client() -> None:
+    rights = Rights(publish=("uav/+/position",), subscribe=("report/#", "uav/#"))
+    assert rights.may_publish("uav/7/position")
+    assert not rights.may_publish("uav/7/imagery")
+    assert rights.may_subscribe("report/+/today")
+    assert rights.may_subscribe("$share/readers/uav/#")
+    assert not rights.may_subscribe("#")
+    assert not rights.may_subscribe("$share/readers/#")
+
+
+@pytest.mark.parametrize("rights", [EVERYTHING, Rights(publish=("$SYS/#", "#"), subscribe=("#",))])
+def test_statistics_are_read_and_never_written(rights: Rights) -> None:
+    assert rights.may_subscribe("$SYS/#")
+    assert rights.may_subscribe("$SYS")
+    assert rights.may_subscribe("$share/readers/$SYS/broker/+")
+    assert not rights.may_publish("$SYS/broker/uptime")
+    assert not rights.may_publish("$SYS")
+
+
+def test_statistics_can_be_kept_from_a_client() -> None:
+    rights = Rights(subscribe=("#", "$SYS/#"), statistics=False)
+    assert not rights.may_subscribe("$SYS/broker/uptime")
+    assert rights.may_subscribe("#")  # which does not select them
+
+
+def test_other_system_channels_need_a_filter_that_names_them() -> None:
+    plain = Rights(publish=("#",), subscribe=("#", "+/x"))
+    assert not plain.may_publish("$accord/query")
+    assert not plain.may_subscribe("$accord/#")
+    assert not plain.may_subscribe("$accord/x")
+    assert EVERYTHING.may_publish("$accord/query")
+    assert EVERYTHING.may_subscribe("$accord/#")
+    assert not EVERYTHING.may_publish("$SYSTEM/x")
+
+
+def test_nothing_is_allowed_to_nobody() -> None:
+    assert not NOTHING.may_publish("a")
+    assert not NOTHING.may_subscribe("a")
+    assert not NOTHING.may_subscribe("$SYS/#")
+
+
+def test_names_are_filled_in() -> None:
+    rights = Rights(publish=("home/%u/%c/#", "x-%u"), subscribe=("all/%d%",))
+    bound = rights.bound(user="ann", client="phone-1")
+    assert bound == Rights(publish=("home/ann/phone-1/#", "x-ann"), subscribe=("all/%d%",))
+    assert bound.may_publish("home/ann/phone-1/battery")
+
+
+def test_a_user_called_like_a_placeholder_stays_itself() -> None:
+    assert Rights(publish=("home/%u",)).bound(user="%c", client="x").publish == ("home/%c",)
+
+
+@pytest.mark.parametrize("name", ["", "#", "+", "a/b", "$SYS"])
+def test_names_can_not_widen_rights(name: str) -> None:
+    rights = Rights(publish=("%u/#",), subscribe=("%c/#",), statistics=False)
+    bound = rights.bound(user=name, client=name)
+    assert (bound.publish, bound.subscribe) == ((), ())
+
+
+def test_a_system_channel_may_carry_a_name() -> None:
+    bound = Rights(subscribe=("$accord/advice/%c",)).bound(user="", client="phone")
+    assert bound.may_subscribe("$accord/advice/phone")
+    assert not bound.may_subscribe("$accord/advice/+")

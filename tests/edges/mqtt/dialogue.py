@@ -1,0 +1,239 @@
+"""Clients around a broker without a network: each packet sent is answered before the next line.
+
+A `Table` is what a driver is for a node: it lets the broker record to a log, hands its frames to
+the peers, and says when something is on disk. Nothing happens but what a test says.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final, Self
+
+from accord.core.node.limits import Limits
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.codec import decode, encode
+from accord.edges.mqtt.codes import V5
+from accord.edges.mqtt.connection import Connection, Gate
+from accord.edges.mqtt.framing import Framer
+from accord.edges.mqtt.hub import Line
+from accord.edges.mqtt.packets import (
+    Connack,
+    Connect,
+    Filter,
+    Packet,
+    Publish,
+    Suback,
+    Subscribe,
+    Will,
+)
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.edges.mqtt.session import Session
+
+START_MS: Final = 1_000_000
+LIMITS: Final = Limits()
+_WRITE_BYTES: Final = 1_000
+
+
+class Peer:
+    """One connection of a client."""
+
+    def __init__(self, table: Table, version: int) -> None:
+        self.table = table
+        self.version = version
+        self.connection = Connection(table.broker, table.gate, "test")
+        self.is_closed = False
+        self.data = b""
+        """All that came, as it came."""
+        self._framer = Framer(1 << 30)
+        self._packets: list[Packet] = []
+        self._packet_ids = itertools.count(1)
+
+    def send(self, *packets: Packet) -> Self:
+        """Everything in one read of the broker's."""
+        return self.send_bytes(b"".join(encode(packet, self.version) for packet in packets))
+
+    def send_bytes(self, data: bytes) -> Self:
+        self.receive(data)
+        self.table.turn()
+        return self
+
+    def receive(self, data: bytes) -> None:
+        """Let the broker read `data`, without a turn for it to answer."""
+        self.connection.receive(data, now_ms=self.table.now_ms)
+
+    def hear(self) -> list[Packet]:
+        """What came since the last time."""
+        packets, self._packets = self._packets, []
+        return packets
+
+    def expect(self, *packets: Packet) -> None:
+        assert self.hear() == list(packets)
+
+    def drop(self) -> None:
+        """Vanish without a word."""
+        self.is_closed = True
+        self.connection.lost(now_ms=self.table.now_ms)
+        self.table.turn()
+
+    def subscribe(
+        self, *wanted: Filter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
+    ) -> Self:
+        """Subscribe, and be granted what was asked for, whatever else comes."""
+        filters = tuple(Filter(each, qos) if isinstance(each, str) else each for each in wanted)
+        packet_id = next(self._packet_ids)
+        self.send(Subscribe(packet_id, filters, properties))
+        self.table.commit()
+        answer = self._packets.pop(0)
+        assert answer == Suback(packet_id, tuple(each.qos for each in filters))
+        return self
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes = b"",
+        qos: int = 0,
+        *,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+    ) -> int:
+        """Send a PUBLISH; gives its packet identifier, 0 for QoS 0."""
+        packet_id = next(self._packet_ids) if qos else 0
+        self.send(Publish(topic, payload, qos, retain, False, packet_id, properties))
+        return packet_id
+
+    def hears(self, data: bytes) -> None:
+        self.data += data
+        for first, body in self._framer.feed(data):
+            self._packets.append(decode(first, body, self.version))
+
+
+class Table:
+    """A broker with its clients and its disk."""
+
+    def __init__(
+        self,
+        limits: Limits = LIMITS,
+        *,
+        is_durable: bool = False,
+        gate: Gate | None = None,
+        kept: list[str] | None = None,
+        now_ms: int = START_MS,
+    ) -> None:
+        names = (f"client-{number}" for number in itertools.count(1))
+        self.broker = Broker(
+            limits,
+            now_ms=now_ms,
+            kept=kept,
+            is_durable=is_durable,
+            new_client_id=lambda: next(names),
+        )
+        self.hub = self.broker.hub
+        self.gate = gate
+        self.now_ms = now_ms
+        self.log: list[bytes] = []
+        self.turns: list[tuple[int, int]] = []
+        """After each turn that recorded something: the position, and the length of the log."""
+        self.peers: dict[Line, Peer] = {}
+
+    def open(self, version: int = V5) -> Peer:
+        """A connection on which nothing was said yet."""
+        peer = Peer(self, version)
+        self.peers[peer.connection] = peer
+        return peer
+
+    def connect(
+        self,
+        client_id: str,
+        version: int = V5,
+        *,
+        clean: bool = True,
+        expiry_s: int = 0,
+        keep_alive_s: int = 0,
+        will: Will | None = None,
+        properties: Properties | None = None,
+    ) -> Peer:
+        """A client that asked to come in."""
+        if properties is None:
+            is_staying = version == V5 and expiry_s > 0
+            properties = Properties(session_expiry_s=expiry_s) if is_staying else NO_PROPERTIES
+        connect = Connect(client_id, version, clean, keep_alive_s, will=will, properties=properties)
+        return self.open(version).send(connect)
+
+    def join(
+        self,
+        client_id: str,
+        version: int = V5,
+        *,
+        clean: bool = True,
+        expiry_s: int = 0,
+        keep_alive_s: int = 0,
+        will: Will | None = None,
+        properties: Properties | None = None,
+        is_present: bool = False,
+    ) -> Peer:
+        """A client that is in; everything recorded so far is on disk then."""
+        peer = self.connect(
+            client_id,
+            version,
+            clean=clean,
+            expiry_s=expiry_s,
+            keep_alive_s=keep_alive_s,
+            will=will,
+            properties=properties,
+        )
+        self.commit()
+        packets = peer.hear()
+        answer = packets.pop(0)
+        assert isinstance(answer, Connack), answer
+        assert (answer.reason, answer.session_present) == (0, is_present)
+        peer._packets = packets
+        return peer
+
+    def session(self, client_id: str) -> Session:
+        return self.broker.sessions[client_id]
+
+    def turn(self) -> None:
+        """What a driver does after it read: see to the log, and send what there is to send."""
+        hub = self.hub
+        if hub.appended > (self.turns[-1][0] if self.turns else 0):
+            self.log += hub.state_records
+            hub.state_records = []
+            self.turns.append((hub.appended, len(self.log)))
+        while hub.dirty:
+            dirty, hub.dirty = hub.dirty, []
+            for line in dirty:
+                line.is_dirty = False
+                self._flush(self.peers[line])
+
+    def commit(self, position: int | None = None) -> None:
+        """Everything up to `position` is on disk, or all there is."""
+        self.turn()
+        self.hub.advance_committed(self.hub.appended if position is None else position)
+        self.turn()
+
+    def on_disk(self) -> int:
+        """How many records of the log are on disk for sure."""
+        lengths = [length for position, length in self.turns if position <= self.hub.committed]
+        return lengths[-1] if lengths else 0
+
+    def wait(self, ms: int) -> None:
+        """Let time pass."""
+        self.now_ms += ms
+        self.broker.advance(now_ms=self.now_ms)
+        self.turn()
+
+    def check_invariants(self) -> None:
+        self.broker.router.check_invariants()
+        for session in self.broker.sessions.values():
+            session.check_invariants()
+        for peer in self.peers.values():
+            if peer.connection.session is not None and peer.connection.connect is None:
+                assert not peer.connection.has_waiting(), "something to send was forgotten"
+
+    def _flush(self, peer: Peer) -> None:
+        while frames := peer.connection.take(_WRITE_BYTES):
+            if not peer.is_closed:
+                peer.hears(b"".join(frames))
+        if peer.connection.is_closing and not peer.is_closed:
+            peer.is_closed = True
+            peer.connection.lost(now_ms=self.now_ms)

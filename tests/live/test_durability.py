@@ -1,0 +1,152 @@
+"""Two logs and one promise: what is acknowledged is in both, whenever the node stops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accord.core.node.limits import Limits
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.codec import encode
+from accord.edges.mqtt.codes import V5
+from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.durable import Completed, Received, Record, SessionOpened, decode_record
+from accord.edges.mqtt.packets import Connect, Publish, Pubrec, Pubrel
+from accord.edges.mqtt.properties import Properties
+from accord.journal.events import decode_event
+from accord.journal.log import Log
+from accord.journal.options import JournalOptions
+from accord.journal.reader import Reader
+from accord.journal.record import Batch
+from accord.live.durability import EVENTS, STATE, Durability
+
+CONNECT = Connect("pump", clean_start=False, properties=Properties(session_expiry_s=1000))
+MESSAGE = Publish("kept/level", b"4.2", 2, packet_id=7)
+
+
+def start(folder: Path) -> tuple[Broker, Durability]:
+    broker = Broker(
+        Limits(), now_ms=1_000, kept=["kept/#"], is_durable=True, new_client_id=lambda: "new"
+    )
+    durability = Durability(
+        broker, folder, JournalOptions(), on_progress=lambda: None, now_ms=1_000
+    )
+    return broker, durability
+
+
+def connect(broker: Broker) -> Connection:
+    connection = Connection(broker, None, "here")
+    connection.receive(encode(CONNECT, V5), now_ms=1_000)
+    return connection
+
+
+def records(folder: Path) -> list[bytes]:
+    found = Reader(folder).read(0)
+    return [bytes(each) for item in found if isinstance(item, Batch) for each in item.records()]
+
+
+def state(folder: Path) -> list[Record]:
+    return [decode_record(each) for each in records(folder / STATE)]
+
+
+def events(folder: Path) -> list[bytes]:
+    return [decode_event(each).payload for each in records(folder / EVENTS)]
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_true():
+            await asyncio.sleep(0.001)
+
+
+async def committed(broker: Broker, durability: Durability) -> None:
+    durability.append()
+    await until(lambda: not broker.hub.has_pending())
+
+
+def hold_events(monkeypatch: pytest.MonkeyPatch, durability: Durability) -> threading.Event:
+    """Let the journal of events wait in its next sync; set what is returned to go on."""
+    gate = threading.Event()
+    log = durability._events.log
+    real = Log._sync
+
+    def wait(self: Log, sink: object) -> None:
+        if self is log:
+            gate.wait(20)
+        real(self, sink)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Log, "_sync", wait)
+    return gate
+
+
+def test_state_waits_for_the_events_of_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        broker, durability = start(tmp_path)
+        gate = hold_events(monkeypatch, durability)
+        publisher = connect(broker)
+        await committed(broker, durability)
+        publisher.take(1_000)
+        publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
+        durability.append()
+        durability._state.flush()
+        # A crash now must not make the node believe that it has the message.
+        assert [type(record) for record in state(tmp_path)] == [SessionOpened]
+        gate.set()
+        await until(lambda: not broker.hub.has_pending())
+        assert state(tmp_path)[1:] == [Received("pump", 7)]
+        assert events(tmp_path) == [b"4.2"]
+        assert publisher.take(1_000) == [encode(Pubrec(7, 0x10), V5)]
+        durability.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_makes_the_state_behind_waiting_events_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        broker, durability = start(tmp_path)
+        gate = hold_events(monkeypatch, durability)
+        publisher = connect(broker)
+        publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
+        threading.Timer(0.05, gate.set).start()
+        durability.close()
+        assert state(tmp_path)[1:] == [Received("pump", 7)]
+        assert events(tmp_path) == [b"4.2"]
+
+    asyncio.run(scenario())
+
+
+def test_snapshot_stands_for_just_the_records_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        broker, durability = start(tmp_path)
+        monkeypatch.setattr(type(durability._state), "is_worth_compacting", lambda *_: True)
+        gate = hold_events(monkeypatch, durability)
+        publisher = connect(broker)
+        await committed(broker, durability)
+        publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
+        durability.tidy()
+        assert not durability._state.is_compacting  # the event is not on disk yet
+        publisher.receive(encode(Pubrel(7), V5), now_ms=1_002)
+        gate.set()
+        await committed(broker, durability)
+        await until(lambda: not durability._state.is_compacting)
+        snapshot = durability._state.journal.log.snapshot
+        assert snapshot == 2  # behind SessionOpened and Received
+        left = Reader(tmp_path / STATE).read(snapshot)
+        changes = [each for item in left if isinstance(item, Batch) for each in item.records()]
+        assert [decode_record(bytes(each)) for each in changes] == [Completed("pump", 7)]
+        durability.close()
+        again, reopened = start(tmp_path)
+        assert not again.sessions["pump"].received
+        reopened.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,240 @@
+"""Real packets to begin with: all types, both versions, and what real clients say."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from accord.edges.mqtt.codec import encode
+from accord.edges.mqtt.codes import V5, V311
+from accord.edges.mqtt.framing import Framer
+from accord.edges.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Filter,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.edges.mqtt.wire import varint_bytes
+from tests.brokers import HOST
+
+CLIENTS: Final = 40  # so few names that clients take over each other's sessions
+_CHANNELS: Final = ("fuzz/a", "fuzz/b/c", "kept/a", "fuzz/é/💧", "$SYS/broker/uptime", "x", "/")
+_WHERE: Final = (
+    "altitude_m > 300 AND platform = 'UAV'",
+    "a LIKE 'x%' OR b IS NULL OR NOT (c BETWEEN 1 AND 2)",
+    "broken ((",
+)
+
+
+class Corpus(msgspec.Struct, frozen=True):
+    """Encoded packets: CONNECTs by version, and what may come after them."""
+
+    connects: dict[int, list[bytes]]
+    others: dict[int, list[bytes]]
+
+    def all(self) -> list[bytes]:
+        return [
+            packet
+            for version in (V311, V5)
+            for packet in (*self.connects[version], *self.others[version])
+        ]
+
+
+def make_corpus(recorded: list[bytes]) -> Corpus:
+    """Our own packets, and those of `recorded` conversations of clients with the node."""
+    corpus = Corpus({V311: [], V5: []}, {V311: [], V5: []})
+    for version in (V311, V5):
+        corpus.connects[version] += [encode(each, version) for each in _connects(version)]
+        corpus.others[version] += [encode(each, version) for each in _others(version)]
+    for conversation in recorded:
+        packets = split(conversation)
+        version = packets[0][8]  # after the protocol's name
+        corpus.connects[version].append(packets[0])
+        corpus.others[version] += packets[1:]
+    return corpus
+
+
+def split(conversation: bytes) -> list[bytes]:
+    """The packets of a well-formed stream."""
+    return [
+        bytes([first]) + varint_bytes(len(body)) + body
+        for first, body in Framer(1_000_000).feed(conversation)
+    ]
+
+
+def _connects(version: int) -> Iterator[Connect]:
+    is_v5 = version == V5
+    for number in range(CLIENTS):
+        properties = NO_PROPERTIES
+        will = None
+        if is_v5:
+            properties = Properties(
+                session_expiry_s=(None, 1, 60, 0xFFFFFFFF)[number % 4],
+                receive_maximum=(None, 1, 20)[number % 3],
+                maximum_packet_size=(None, 100, 2_000)[number // 3 % 3],
+                topic_alias_maximum=(None, 5)[number % 2],
+                request_problem_information=(None, False, True)[number // 2 % 3],
+                user=(("a", "b"),) if number % 5 == 0 else (),
+            )
+        if number % 3 == 0:
+            extra = Properties(will_delay_s=number % 4) if is_v5 else NO_PROPERTIES
+            will = Will("fuzz/will", b"gone", number % 3, number % 2 == 0, extra)
+        yield Connect(
+            f"fuzz{number}",
+            version,
+            clean_start=number % 3 != 1,
+            keep_alive_s=(0, 1, 60)[number % 3],
+            will=will,
+            properties=properties,
+        )
+    yield Connect("", version)
+    yield Connect("fuzz", version, username="ann", password=b"secret")
+    if is_v5:
+        extra = Properties(authentication_method="SCRAM", authentication_data=b"x")
+        yield Connect("fuzz", version, properties=extra)
+
+
+def _others(version: int) -> Iterator[Packet]:
+    yield from _publishes(version)
+    yield from _subscribes(version)
+    for packet_id in (1, 2, 3, 7, 65_535):
+        for make in (Puback, Pubrec, Pubrel, Pubcomp):
+            yield make(packet_id)
+            if version == V5:
+                yield make(packet_id, 0x92 if make in (Pubrel, Pubcomp) else 0x80)
+        yield Unsubscribe(packet_id, ("fuzz/a", "$share/g/fuzz/#", "kept/a"))
+    for _ in range(10):
+        yield Pingreq()
+    yield Disconnect()
+    # What only servers send.
+    yield Connack(True)
+    yield Suback(1, (0, 1, 2, 0x80))
+    yield Unsuback(1, () if version == V311 else (0,))
+    yield Pingresp()
+    if version == V5:
+        yield Disconnect(4, Properties(session_expiry_s=2))
+        yield Auth(0x18, Properties(authentication_method="SCRAM", authentication_data=b"x"))
+
+
+def _publishes(version: int) -> Iterator[Packet]:
+    for number in range(60):
+        qos = number % 3
+        properties = NO_PROPERTIES
+        channel = _CHANNELS[number % len(_CHANNELS)]
+        if version == V5 and number % 2:
+            properties = Properties(
+                payload_format=(None, 0, 1)[number % 3],
+                message_expiry_s=(None, 0, 1, 60)[number % 4],
+                content_type=(None, "text/plain")[number // 2 % 2],
+                response_topic=(None, "fuzz/answers")[number // 3 % 2],
+                correlation_data=(None, b"\0\1")[number // 3 % 2],
+                topic_alias=(None, None, 1, 2, 2_000)[number % 5],
+                user=(("altitude_m", "420"), ("platform", "UAV"), ("deadline_ms", "5000"))
+                if number % 3
+                else (),
+            )
+            if number % 10 == 7:
+                channel = ""  # an alias, known or not
+                properties = Properties(topic_alias=1)
+        yield Publish(
+            channel,
+            b"" if number % 7 == 0 else f"message {number}".encode() * (number % 9),
+            qos,
+            retain=number % 4 == 0,
+            dup=qos > 0 and number % 5 == 0,
+            packet_id=number % 11 + 1 if qos else 0,
+            properties=properties,
+        )
+
+
+def _subscribes(version: int) -> Iterator[Packet]:
+    filters = ("fuzz/a", "fuzz/+/c", "kept/+", "$share/g/fuzz/b/c", "fuzz/will", "$SYS/broker/+")
+    for number, pattern in enumerate(filters):
+        yield Subscribe(number + 1, (Filter(pattern, number % 3), Filter("x", 1)))
+    yield Subscribe(9, tuple(Filter(f"fuzz/{each}", each % 3) for each in range(20)))
+    if version == V5:
+        yield Subscribe(
+            10,
+            (Filter("fuzz/a", 2, True, True, 1), Filter("kept/a", 1, False, True, 2)),
+            Properties(subscription_identifiers=(7,)),
+        )
+        for where in _WHERE:
+            yield Subscribe(11, (Filter("fuzz/b/c", 1),), Properties(user=(("where", where),)))
+        xpath = "/attributes[altitude_m > 300 and contains(platform, 'U')]"
+        yield Subscribe(12, (Filter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
+
+
+async def record(port: int) -> list[bytes]:
+    """What paho and mosquitto's clients, where there are any, say to the node at `port`."""
+    conversations: list[bytearray] = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard = bytearray()
+        conversations.append(heard)
+        node_reader, node_writer = await asyncio.open_connection(HOST, port)
+        answers = asyncio.create_task(_pass_on(node_reader, writer))
+        await _pass_on(reader, node_writer, heard)
+        await answers
+
+    async with await asyncio.start_server(relay, HOST, 0) as server:
+        relay_port = server.sockets[0].getsockname()[1]
+        for version in (paho.MQTTv311, paho.MQTTv5):
+            await asyncio.to_thread(_use_paho, relay_port, version)
+        await _use_mosquitto(relay_port)
+    return [bytes(each) for each in conversations if each]
+
+
+async def _pass_on(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray | None = None
+) -> None:
+    while data := await reader.read(65_536):
+        if heard is not None:
+            heard += data
+        writer.write(data)
+    writer.close()
+
+
+def _use_paho(port: int, version: int) -> None:
+    client = paho.Client(CallbackAPIVersion.VERSION2, f"paho{version}", protocol=version)  # type: ignore[arg-type]
+    client.will_set("fuzz/will", b"gone", 1)
+    client.connect(HOST, port)
+    client.loop_start()
+    client.subscribe([("fuzz/a", 2), ("fuzz/b/#", 1)])
+    for qos in (0, 1, 2):
+        client.publish("fuzz/a", f"from paho, {qos}", qos).wait_for_publish(10)
+    client.unsubscribe("fuzz/a")
+    client.publish("fuzz/b", b"last", 2, retain=True).wait_for_publish(10)
+    client.disconnect()
+    client.loop_stop()
+
+
+async def _use_mosquitto(port: int) -> None:
+    program = shutil.which("mosquitto_pub")
+    if program is None:
+        return
+    where = ("-h", HOST, "-p", str(port))
+    for version in ("mqttv311", "mqttv5"):
+        said = ("-V", version, "-t", "fuzz/b/c", "-q", "2", "-m", "from mosquitto_pub")
+        process = await asyncio.create_subprocess_exec(program, *where, *said)
+        await asyncio.wait_for(process.wait(), 10)
