@@ -14,7 +14,19 @@ HOT = [
         "core/scheduling": ("outbox",),
         "core/monitoring": ("tally", "counters"),
         "core/node": ("message", "router"),
-        "edges/mqtt": ("message", "hub", "session", "timers", "broker", "connection"),
+        "edges/mqtt": (
+            "wire",
+            "mapping",
+            "message",
+            "hub",
+            "session",
+            "timers",
+            "broker",
+            "answering",
+            "publishing",
+            "handshake",
+            "connection",
+        ),
     }.items()
     for name in names
 ]

@@ -23,11 +23,13 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+if not TYPE_CHECKING:  # a type checker knows all names, and must miss the others
 
-    found: object = getattr(import_module(_PLACES[name]), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415
+
+        found: object = getattr(import_module(_PLACES[name]), name)
+        globals()[name] = found
+        return found

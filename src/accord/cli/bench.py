@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -95,7 +95,7 @@ def _spawned(console: Console) -> Iterator[Spawned]:
     from accord.cli.benching.spawn import spawned_node
 
     with ExitStack() as stack:
-        with console.status("starting a node"):
+        with console.status("starting a node") if console.is_terminal else nullcontext():
             node = stack.enter_context(spawned_node())
         yield node
 
@@ -113,9 +113,8 @@ def _measure(  # noqa: PLR0913, PLR0917 - in one place only
     from accord.cli.screen import say
 
     with Load(target, shape) as load:
-        if console.is_terminal:
-            say(console, f"{title(shape)}, {target.address.place}")
-            console.print()
+        say(console, f"{title(shape)}, {target.address.place}")
+        console.print()
         cpu_s = None if node is None else node.cpu_s()
         with _progress(console, "publishing", seconds) as progress:
             throughput = load.run(seconds, rate_hz, progress)
@@ -148,11 +147,11 @@ def _progress(console: Console, words: str, seconds: float) -> Iterator[Callable
         BarColumn(40),
         TextColumn("{task.fields[left]}"),
     )
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+    is_seen = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not is_seen) as bar:
         task = bar.add_task(words, total=1.0, left="")
 
         def tell(share: float) -> None:
             bar.update(task, completed=share, left=f"{seconds * (1 - share):.0f} s")
-            bar.refresh()
 
         yield tell

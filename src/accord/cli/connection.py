@@ -9,8 +9,8 @@ import errno
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -138,7 +138,8 @@ async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
             session = await stack.enter_async_context(connecting)
         except ConnectionFailedError as error:
             raise _unreachable(error, target.address) from None
-        yield session
+        with watch.telling():  # only here: refusals and goodbyes are no breaks
+            yield session
 
 
 def _unreachable(error: Exception, address: Address) -> UnreachableError:
@@ -173,6 +174,7 @@ class _Watch:
     def __init__(self, transport: Transport, tell: Tell) -> None:
         self._transport = transport
         self._tell = tell
+        self._is_telling = False
         self._is_up: bool | None = None  # None: never was
 
     async def open(self, address: Address) -> Stream:
@@ -181,13 +183,25 @@ class _Watch:
 
     def heard(self) -> None:
         if self._is_up is False:
-            self._tell("the server is back")
+            self._say("the server is back")
         self._is_up = True
 
     def broke(self) -> None:
         if self._is_up:
-            self._tell("the connection broke, trying to get it back …")
+            self._say("the connection broke, trying to get it back …")
             self._is_up = False
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        self._is_telling = True
+        try:
+            yield
+        finally:
+            self._is_telling = False
+
+    def _say(self, text: str) -> None:
+        if self._is_telling:
+            self._tell(text)
 
 
 class _WatchedStream:

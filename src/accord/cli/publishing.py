@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ class Repeated:
     def is_one(self) -> bool:
         return self.count == 1
 
+    @property
+    def is_slow(self) -> bool:
+        """Slow enough to tell of each event."""
+        return self.every_s is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -59,6 +65,10 @@ class Lines:
     @property
     def is_one(self) -> bool:
         return False
+
+    @property
+    def is_slow(self) -> bool:
+        return self.every_s is not None or sys.stdin.isatty()
 
 
 Source = Repeated | Lines
@@ -89,7 +99,7 @@ class Publishing:
         self.refused = 0
 
     async def run(self, target: Target, source: Source) -> None:
-        self._is_one, self._is_slow = source.is_one, source.every_s is not None
+        self._is_one, self._is_slow = source.is_one, source.is_slow
         async with open_session(
             target, lambda text: say(self._errors, Text(text, "dim"))
         ) as session:

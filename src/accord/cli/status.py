@@ -46,17 +46,18 @@ def status(  # noqa: PLR0913 (a parameter per option)
     """Show what a node does: clients, rates, queues, what was shed, the journal."""
     from accord.cli.node_status import StatusSource
     from accord.cli.quantities import read_duration_s
+    from accord.cli.screen import open_console
 
     every_s = read_duration_s(every, "--every")
     source = StatusSource(url, user, authority)
     try:
         if not is_watching:
             _print(*next(_looks(source, every_s)), is_json=is_json)
-        elif is_json:
-            for look in _looks(source, every_s):
-                _print(*look, is_json=True)
-        else:
+        elif open_console().is_terminal and not is_json:
             _watch(source, every_s)
+        else:
+            for look in _looks(source, every_s):
+                _print(*look, is_json=is_json)
     except KeyboardInterrupt:
         raise typer.Exit from None
 

@@ -82,7 +82,8 @@ def _named_facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
     yield "subscriptions", Text(f"{statistics.subscriptions:,}{predicates}")
     events = statistics.matched + statistics.unmatched
     if events:
-        yield "unmatched", Text(f"{statistics.unmatched / events:.0%} of events reached nobody")
+        reached = f"{statistics.unmatched:,} of {count_text(events, 'event')} reached nobody"
+        yield "unmatched", Text(reached)
     retained = count_text(statistics.retained_messages, "event")
     yield "retained", Text(f"{retained}, {size_text(statistics.retained_bytes)}")
     waiting = (

@@ -29,7 +29,7 @@ from accord.client.transport import Stream
 from accord.edges.mqtt.properties import NO_PROPERTIES
 
 WRITE_AHEAD: Final = 1024 * 1024
-FLUSH_S: Final = 2.0
+FLUSH_S: Final = 1.0
 # A connection that does not last this long is no success: two clients under one name, say, would
 # throw each other out without end.
 STEADY_MS: Final = 2_000
@@ -227,14 +227,22 @@ class Driver:
 
     async def _leave(self, stream: Stream) -> None:
         try:
-            with suppress(OSError, TimeoutError):
+            with suppress(OSError):
                 async with asyncio.timeout(FLUSH_S):
-                    if self._output:
-                        await stream.write(b"".join(self._output))
+                    await self._say_goodbye(stream)
         finally:
             self._output, self._output_size = [], 0
             self._has_room.set()
             await stream.close()
+
+    async def _say_goodbye(self, stream: Stream) -> None:
+        if self._output:
+            await stream.write(b"".join(self._output))
+        # Closed with something unread, TCP would reset the connection, and the server might never
+        # see what was written last. It closes its end when it has read our DISCONNECT.
+        is_ours = self._final is not None and isinstance(self._final.error, SessionClosedError)
+        while is_ours and await stream.read():
+            pass
 
     async def _read(self, stream: Stream) -> None:
         try:

@@ -18,7 +18,7 @@ import msgspec
 
 from accord.journal import record
 from accord.journal.disk import Disk
-from accord.journal.record import SEGMENT_HEADER, Torn
+from accord.journal.record import MAX_OFFSET, SEGMENT_HEADER, Torn
 from accord.journal.segments import (
     SEGMENT,
     SET_ASIDE,
@@ -112,15 +112,16 @@ class _Recoverer:
 
     def _find_segments(self) -> list[Segment]:
         segments: list[Segment] = []
-        for first in offsets(self._disk.names(), SEGMENT):
+        created_ms = MAX_OFFSET
+        for first in reversed(offsets(self._disk.names(), SEGMENT)):
             name = file_name(first, SEGMENT)
             header = self._header(name, record.LOG, first)
-            created_ms = segments[-1].created_ms if segments else 0
             if isinstance(header, Torn):
-                self._torn[first] = header
+                self._torn[first] = header  # as young as the next: nothing is retired too early
             else:
                 created_ms = header.created_ms
             segments.append(Segment(first, created_ms, self._disk.size(name)))
+        segments.reverse()
         return segments
 
     def _mend_end(self, segments: list[Segment]) -> tuple[int, bool]:

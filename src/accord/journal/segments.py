@@ -83,10 +83,10 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offsets(names: list[str], suffix: str) -> list[int]:
-    """Those by which files with this suffix are named, in order."""
-    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-    numbers = [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]
-    return sorted(n for n in numbers if n <= MAX_OFFSET and file_name(n, suffix) in names)
+    """Those by which files with this suffix are named, in order; other names are not ours."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    numbers = ((int(stem), stem) for stem in stems if stem.isascii() and stem.isdigit())
+    return sorted(n for n, stem in numbers if n <= MAX_OFFSET and file_name(n, "") == stem)
 
 
 class Window:

@@ -17,7 +17,8 @@ from accord.core.node.limits import Limits
 from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.connection import Connection, Gate
+from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.edges.mqtt.session import Session
 from accord.journal.options import JournalOptions
 from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
@@ -159,7 +160,7 @@ class Node:
         )
         self.addresses.append(address)
 
-    async def _login(self, connection: Connection) -> Rights | None:
+    async def _login(self, connection: Handshake) -> Rights | None:
         connect = connection.connect
         if connect is None:
             return None

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.connection import Connection, Gate
+from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.live.clock import Clock
 from accord.live.connects import Connects
 from accord.live.logs import get_log
@@ -37,7 +38,7 @@ class Server:
         clock: Clock,
         *,
         gate: Gate | None = None,
-        login: Callable[[Connection], Awaitable[Rights | None]] | None = None,
+        login: Callable[[Handshake], Awaitable[Rights | None]] | None = None,
         on_turn: Callable[[], None] | None = None,
     ) -> None:
         self.broker = broker
@@ -126,7 +127,7 @@ class Server:
             self._logins.add(task)
             task.add_done_callback(self._logins.discard)
 
-    async def _check_login(self, connection: Connection) -> None:
+    async def _check_login(self, connection: Handshake) -> None:
         assert self._login is not None
         rights: Rights | None = None
         is_busy = False

@@ -10,11 +10,13 @@ import itertools
 from typing import Final, Self
 
 from accord.core.node.limits import Limits
+from accord.core.node.rights import EVERYTHING
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.connection import Connection, Gate
+from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.framing import Framer
+from accord.edges.mqtt.handshake import Gate
 from accord.edges.mqtt.hub import Line
 from accord.edges.mqtt.packets import (
     Connack,
@@ -27,6 +29,7 @@ from accord.edges.mqtt.packets import (
     Will,
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.edges.mqtt.restoring import Restored, restore, snapshot
 from accord.edges.mqtt.session import Session
 
 START_MS: Final = 1_000_000
@@ -83,8 +86,9 @@ class Peer:
         packet_id = next(self._packet_ids)
         self.send(Subscribe(packet_id, filters, properties))
         self.table.commit()
-        answer = self._packets.pop(0)
-        assert answer == Suback(packet_id, tuple(each.qos for each in filters))
+        answer = Suback(packet_id, tuple(each.qos for each in filters))
+        assert answer in self._packets
+        self._packets.remove(answer)
         return self
 
     def publish(
@@ -181,6 +185,9 @@ class Table:
             will=will,
             properties=properties,
         )
+        if self.gate is not None:
+            self.gate.logins.remove(peer.connection)
+            peer.connection.admit(EVERYTHING, now_ms=self.now_ms)
         self.commit()
         packets = peer.hear()
         answer = packets.pop(0)
@@ -188,6 +195,20 @@ class Table:
         assert (answer.reason, answer.session_present) == (0, is_present)
         peer._packets = packets
         return peer
+
+    def after_crash(self, records: list[bytes]) -> tuple[Table, Restored]:
+        """The node as it comes back when `records` are what is left of its log."""
+        table = Table(self.broker.limits, is_durable=True, now_ms=self.now_ms)
+        restored = restore(table.broker, records, now_ms=self.now_ms)
+        table.log = list(records)
+        table.turns.append((0, len(records)))
+        return table, restored
+
+    def compact(self) -> None:
+        """Replace the log by a snapshot of the present state."""
+        self.commit()
+        self.log = snapshot(self.broker)
+        self.turns = [(self.hub.appended, len(self.log))]
 
     def session(self, client_id: str) -> Session:
         return self.broker.sessions[client_id]

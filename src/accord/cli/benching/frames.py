@@ -22,7 +22,7 @@ Numbers = NDArray[np.int64]
 
 STAMP: Final = 8  # bytes of the time at the beginning of each payload
 MAX_ID: Final = 65_535
-CHUNK_BYTES: Final = 1 << 15
+CHUNK_BYTES: Final = 1 << 16
 
 _FIRST_LOOK: Final = 16
 

@@ -22,7 +22,7 @@ from accord.cli.benching.samples import Samples
 from accord.cli.connection import Target
 from accord.cli.errors import InputError
 
-WINDOW_BYTES: Final = 1 << 19
+WINDOW_BYTES: Final = 1 << 21
 
 _WAIT_S: Final = 0.05
 _PROGRESS_NS: Final = 100_000_000

@@ -138,7 +138,8 @@ def _remarks(report: Report) -> list[str]:
     if result.cpu_share > _BUSY:
         remarks[0] = f"The tool {where} used {share}: it may have been the limit."
     if report.node_cpu_us is not None:
-        remarks.append(f"The node used {report.node_cpu_us:.2f} µs of CPU per event delivered.")
+        cost = f"{report.node_cpu_us:.3g} µs of CPU per event"
+        remarks.append(f"The node used {cost} {'delivered' if result.delivered else 'published'}.")
     if report.asked_hz is not None and result.published_hz < 0.98 * report.asked_hz:
         remarks.append(f"The rate asked for, {rate_text(report.asked_hz)}/s, was not reached.")
     return remarks

@@ -49,6 +49,7 @@ def spawned_node() -> Iterator[Spawned]:
                 stdout=sink,
                 stderr=sink,
                 cwd=folder,
+                env=_environment(),
                 start_new_session=True,  # Ctrl-C is for the tool, which then stops it
             )
         try:
@@ -61,6 +62,15 @@ def spawned_node() -> Iterator[Spawned]:
 def _command(port: int) -> list[str]:
     options = ["--mqtt", f"{HOST}:{port}", "--websocket", "", "--http", "", "--data", ""]
     return [sys.executable, "-m", "accord", "up", *options, "--no-demo", "--no-pipeline"]
+
+
+def _environment() -> dict[str, str]:
+    """The same package as here, although started in another folder."""
+    environment = dict(os.environ)
+    if paths := environment.get("PYTHONPATH"):
+        absolute = [os.path.abspath(path) for path in paths.split(os.pathsep) if path]
+        environment["PYTHONPATH"] = os.pathsep.join(absolute)
+    return environment
 
 
 def _free_port() -> int:

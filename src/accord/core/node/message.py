@@ -15,6 +15,17 @@ class Message:
     `publisher` names the client it came from; `expires_ms` is 0 where it is of use for ever.
     """
 
+    __slots__ = (
+        "channel",
+        "expires_ms",
+        "importance",
+        "is_retained",
+        "payload",
+        "publisher",
+        "qos",
+        "received_ms",
+    )
+
     def __init__(
         self,
         channel: str,

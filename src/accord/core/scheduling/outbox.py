@@ -27,6 +27,8 @@ _COMPACT_AFTER: Final = 64
 class Parcel:
     """Something for one or more destinations, with what scheduling needs to know of it."""
 
+    __slots__ = ("count", "expires_ms", "importance", "queued_ms", "size")
+
     def __init__(
         self, size: int, count: int, importance: int, queued_ms: int, expires_ms: int
     ) -> None:
@@ -39,6 +41,8 @@ class Parcel:
 
 class Run(Parcel):
     """Events published together to one channel, as frames ready to send."""
+
+    __slots__ = ("frames",)
 
     def __init__(self, frames: bytes, count: int, importance: int, queued_ms: int) -> None:
         # Not by way of Parcel.__init__: a call is a good part of what a message may cost.

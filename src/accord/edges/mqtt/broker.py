@@ -389,7 +389,6 @@ def make_message(
         encoded = encode_properties(passed_on(properties))
         _, start = read_varint(encoded, 0, len(encoded))
         block = encoded[start:]
-    expiry = properties.message_expiry_s
     return MqttMessage(
         channel,
         string_bytes(channel),
@@ -400,7 +399,6 @@ def make_message(
         received_ms,
         properties,
         block,
-        -1 if expiry is None else expiry,
         expires_ms(properties, received_ms),
     )
 

@@ -175,8 +175,8 @@ def restored(record: Stored) -> MqttMessage:
         record.received_ms,
         properties,
         record.block,
-        record.expiry_s,
         record.expires_ms,
     )
+    message.expiry_s = record.expiry_s
     message.stored_as = record.number
     return message

@@ -17,7 +17,7 @@ from accord.core.node.message import Message
 from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
-from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.wire import varint_bytes
 
 PUBLISH: Final = 0x30
@@ -38,6 +38,21 @@ class MqttMessage(Message):
     while a finer deadline only lives in `expires_ms`.
     """
 
+    __slots__ = (
+        "_document",
+        "_head",
+        "_head_kind",
+        "_plain",
+        "_plain_version",
+        "_tail",
+        "_values",
+        "block",
+        "expiry_s",
+        "properties",
+        "stored_as",
+        "topic",
+    )
+
     def __init__(
         self,
         channel: str,
@@ -49,7 +64,6 @@ class MqttMessage(Message):
         received_ms: int,
         properties: Properties,
         block: bytes,
-        expiry_s: int,
         expires_ms: int,
     ) -> None:
         # Not by way of Message.__init__: a call is a good part of what a message may cost.
@@ -64,7 +78,9 @@ class MqttMessage(Message):
         self.topic = topic
         self.properties = properties
         self.block = block
-        self.expiry_s = expiry_s
+        self.expiry_s = -1
+        if properties is not NO_PROPERTIES and properties.message_expiry_s is not None:
+            self.expiry_s = properties.message_expiry_s
         self.stored_as = 0  # its number in the state log, 0 while it has none
         self._values: Mapping[str, Value] | None = None
         self._document: Document | None = None

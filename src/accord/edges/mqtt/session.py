@@ -44,6 +44,16 @@ REFUSED: Final = "refused by the client"
 class Delivery(Parcel):
     """A message for one client that is encoded when it is sent."""
 
+    __slots__ = (
+        "identifiers",
+        "is_retained",
+        "message",
+        "packet_id",
+        "qos",
+        "stage",
+        "was_sent",
+    )
+
     def __init__(
         self,
         message: MqttMessage,

@@ -1,0 +1,106 @@
+"""What goes back to a client: answers at once, or when what they promise is on disk.
+
+Answers keep their order: behind one that waits for the disk, all others wait too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.edges.mqtt.broker import Broker, Client
+from accord.edges.mqtt.codes import V311
+from accord.edges.mqtt.hub import HeldAnswer
+from accord.edges.mqtt.packets import Connect
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.edges.mqtt.session import Session
+
+# What a connection is waiting for.
+CONNECT: Final = 0
+LOGIN: Final = 1  # the driver's word on user name and password
+EXCHANGE: Final = 2  # the client's next AUTH
+NOTHING: Final = 3  # it is open
+GONE: Final = 4
+
+_PUBACK: Final = 0x40
+_UNREAD: Final = 2_000  # answers that wait for the client or for the disk
+
+
+class Answering(Client):
+    """The sending side of a connection."""
+
+    def __init__(self, broker: Broker, address: str) -> None:
+        super().__init__()
+        self.broker = broker
+        self.hub = broker.hub
+        self.address = address
+        self.waits_for = CONNECT
+        self.version = V311
+        self.client_id = ""
+        self.session: Session | None = None
+        self.connect: Connect | None = None  # until it is answered
+        self.packet_limit = 0
+        self._control: list[bytes] = []
+        self._held = 0  # answers that wait for the disk
+        self._unanswered = 0  # QoS 1 messages of the client
+        self._explains = True
+
+    def take(self, bytes_wanted: int) -> list[bytes]:
+        """The next frames to send: answers first, then what the session has."""
+        if self.connect is not None and self.waits_for == NOTHING:
+            return []  # nothing before the CONNACK
+        frames = self._control
+        if frames:
+            self._control = []
+            self.hub.counters.packets_sent += len(frames)
+        else:
+            frames = []
+        session = self.session
+        if session is not None and self.waits_for == NOTHING:
+            session.pull(bytes_wanted, frames)
+        return frames
+
+    def has_waiting(self) -> bool:
+        if self._control:
+            return True
+        return self.waits_for == NOTHING and self.session is not None and self.session.has_waiting()
+
+    def wants_data(self) -> bool:
+        """Whether more may be read: not while the client leaves too many answers unread."""
+        return len(self._control) < _UNREAD and self._held < _UNREAD
+
+    def reply(self, frame: bytes) -> None:
+        self._control.append(frame)
+        self.hub.wake(self)
+
+    def hold(self, frame: bytes) -> None:
+        """Send `frame` when all that was recorded so far is on disk, after what waits already."""
+        self._held += 1
+        if frame[0] == 0x40:
+            self._unanswered += 1
+        self.hub.hold(HeldAnswer(self, frame))
+
+    def released(self, frame: bytes) -> None:
+        self._held -= 1
+        if self.waits_for == NOTHING:
+            if frame[0] == 0x40:
+                self._unanswered -= 1
+            self.reply(frame)
+
+    def unhold(self) -> None:
+        self._held -= 1
+
+    def _settle(self, frame: bytes, appended: int) -> None:
+        """Send the answer to something that may have been recorded since `appended`."""
+        if self.hub.appended != appended or self._held:
+            self.hold(frame)
+        else:
+            self.reply(frame)
+
+    def _explained(self, problem: str) -> Properties:
+        if not problem or not self._explains:
+            return NO_PROPERTIES
+        return Properties(reason_string=problem[:1_000])
+
+    def _fitting(self, frame: bytes, short: bytes) -> bytes:
+        """`frame` with its explanation, or without where the client takes no packet so large."""
+        return short if 0 < self.packet_limit < len(frame) else frame
