@@ -15,8 +15,8 @@ SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(COMPILED_READY) ## start Accord: for now an interactive predicate session
-	@PYTHONPATH=$(COMPILED) $(BIN)/accord predicate session
+up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, with a demonstration
+	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
 	$(BIN)/python -m pytest

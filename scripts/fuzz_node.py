@@ -43,9 +43,9 @@ def main() -> int:
         )
         outcome = run_fuzz(plan, folder, say)
         show(outcome)
-        if outcome.replay is not None:
-            kept = Path.cwd() / outcome.replay.name
-            kept.write_bytes(outcome.replay.read_bytes())
+        for file in outcome.replays[:3]:
+            kept = Path.cwd() / file.name
+            kept.write_bytes(file.read_bytes())
             print(f"replay with: python scripts/fuzz_node.py --replay {kept.name}")
     return 1 if outcome.failures else 0
 

@@ -70,6 +70,8 @@ class MemoryNode:
 
     def receive(self, connection: Connection, data: bytes) -> None:
         connection.receive(data, now_ms=self._clock.now_ms())
+        while connection.has_rest:
+            connection.resume(now_ms=self._clock.now_ms())
         self.flush()
 
     def lose(self, connection: Connection) -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
@@ -20,11 +23,20 @@ class RunningNode(NamedTuple):
     http_url: str
 
 
+def wait_for(port: int) -> None:
+    """Until something listens there; the test's time-out is the limit."""
+    while True:
+        with suppress(OSError), socket.create_connection((HOST, port)):
+            return
+        time.sleep(0.02)
+
+
 @pytest.fixture(scope="session")
 def node() -> Iterator[RunningNode]:
     """A node for all tests of commands: none may stop it."""
     http_port = free_port()
     with start_accord(extra=["--http", f"{HOST}:{http_port}"]) as broker:
+        wait_for(http_port)
         yield RunningNode(f"mqtt://{HOST}:{broker.port}", f"http://{HOST}:{http_port}")
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,8 @@ import accord as accord_package
 from accord.cli.connection import read_target
 from accord.cli.following import Following, Wish
 from accord.client.messages import ReceivedEvent
+from accord.live.users import hash_password
+from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
 
@@ -61,14 +64,14 @@ class TestWhat:
         heard = accord("sub", f"{channel}/+", "--where", "n >= 4", "--count", "2", "--raw")
         assert sorted(heard.stdout.split()) == ["4", "5"]
 
-    def test_xpath(self, accord: Accord, channel: str) -> None:
+    def test_xpath(self, accord: Accord, channel: str, tmp_path: Path) -> None:
         for number in range(3):
-            attribute = f"metadata=<report><seen>{number}</seen></report>"
+            path = tmp_path / f"{number}.xml"
+            path.write_text(f"<report><seen>{number}</seen></report>")
             name = f"{channel}/{number}"
-            # `metadata` is no attribute: this checks that it stays so.
-            assert accord("pub", name, "-a", attribute).exit_code == 2
-        heard = accord("sub", channel, "--xpath", "/report/seen > 1", "--for", "1ms")
-        assert heard.exit_code == 0
+            accord("pub", name, str(number), "--metadata", str(path), "--retain")
+        heard = accord("sub", f"{channel}/+", "--xpath", "/report/seen > 1", "-n", "1", "--raw")
+        assert heard.stdout == "2"
 
     def test_several_filters_of_which_one_is_given_twice(
         self, accord: Accord, channel: str
@@ -120,10 +123,16 @@ class TestMistakes:
         assert heard.exit_code == 2
         assert heard.stderr.startswith(f"error: no node answers at {dead_url}")
 
-    def test_a_refused_user(self, accord: Accord) -> None:
-        heard = accord("sub", "a", "--user", "ann", "--for", "1ms", ACCORD_PASSWORD="wrong")
-        assert heard.exit_code == 2
-        assert heard.stderr.startswith("error: the server refused the connection: ")
+    def test_users(self, accord: Accord) -> None:
+        config = f'[users.ann]\npassword = "{hash_password("right")}"\n'
+        with start_accord(config=config) as broker:
+            ask = ["sub", "a", "--for", "1ms", "--url", f"mqtt://{HOST}:{broker.port}"]
+            right = accord(*ask, "--user", "ann", ACCORD_PASSWORD="right")  # noqa: S106
+            assert right.exit_code == 0
+            wrong = accord(*ask, "--user", "ann", ACCORD_PASSWORD="wrong")  # noqa: S106
+            assert wrong.exit_code == 2
+            assert wrong.stderr.startswith("error: the server refused the connection: bad user")
+            assert accord(*ask).exit_code == 2
 
 
 def test_events_are_shown_as_they_come(node: RunningNode, channel: str) -> None:
@@ -134,14 +143,14 @@ def test_events_are_shown_as_they_come(node: RunningNode, channel: str) -> None:
     async def converse() -> None:
         watching = asyncio.create_task(following.run(read_target(node.url, None, None)))
         async with accord_package.connect(node.url) as session:
-            while not (await session.publish(channel, "hello?", n=0)).has_subscribers:
+            while not (await session.publish(channel, "first", n=1)).has_subscribers:
                 await asyncio.sleep(0.01)
-            for number in range(5):
+            for number in range(4):
                 await session.publish(channel, str(number), n=number)
             await watching
 
     asyncio.run(converse())
-    assert [event.text for event in shown] == ["1", "2", "3"]
+    assert [event.text for event in shown] == ["first", "1", "2"]
     assert following.shown == 3
 
 

@@ -13,7 +13,7 @@ def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TestBroker]:
     """A broker for all tests of a module: none may stop it."""
-    with start(request.param, tmp_path_factory.mktemp("broker")) as running:
+    with start(request.param, tmp_path_factory.mktemp("broker"), has_websocket=True) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ from accord.client.errors import (
 from accord.client.transport import Stream
 from accord.core.errors import EventError
 from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, Reason
+from accord.edges.mqtt.codes import V5, PacketType, Reason
 from accord.edges.mqtt.framing import Framer
 from accord.edges.mqtt.packets import (
     Connack,
@@ -47,17 +47,23 @@ class Line:
         self._packets: asyncio.Queue[Packet] = asyncio.Queue()
         self._framer = Framer(1_000_000)
         self.reads = 0
+        self._is_cut = False
         self.is_closed = asyncio.Event()
 
     # the client's end
 
     async def read(self) -> bytes:
         self.reads += 1
-        return await self._to_client.get()
+        if not self._is_cut:
+            data = await self._to_client.get()
+            self._is_cut = not data
+        return b"" if self._is_cut else data
 
     async def write(self, data: bytes) -> None:
         for first, body in self._framer.feed(data):
             self._packets.put_nowait(decode(first, body, V5))
+            if first >> 4 == PacketType.DISCONNECT:
+                self.cut()
 
     async def close(self) -> None:
         self.is_closed.set()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.packets import (
+    Disconnect,
     Filter,
+    Pingreq,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -15,7 +20,7 @@ from accord.edges.mqtt.packets import (
 )
 from accord.edges.mqtt.properties import Properties
 from tests.brokers import deviates
-from tests.conformance.conversation import Conversation, Peer, only_5, only_311
+from tests.conformance.conversation import ClosedError, Conversation, Peer, only_5, only_311
 
 QOS_PAIRS = [(sent, granted) for sent in (0, 1, 2) for granted in (0, 1, 2)]
 
@@ -157,6 +162,26 @@ def test_acknowledgements_of_nothing_do_no_harm(talk: Conversation) -> None:
     client.expect_silence()
     client.send(Pubcomp(99))
     client.expect_silence()
+
+
+@pytest.mark.parametrize(("qos", "wrong"), [(1, Pubrec), (1, Pubcomp), (2, Puback), (2, Pubcomp)])
+def test_a_wrong_acknowledgement_acknowledges_nothing(
+    talk: Conversation,
+    topic: str,
+    qos: int,
+    wrong: type[Puback] | type[Pubrec] | type[Pubcomp],
+) -> None:
+    """4.3: such a client may be dropped or not, but it gets its message again."""
+    sub = talk.stay("sub", expect_session=False).subscribed(topic, qos=qos)
+    talk.join("pub").publish(topic, b"x", qos=qos)
+    packet_id = sub.expect(Publish, dup=False).packet_id
+    sub.send(wrong(packet_id), Pingreq())
+    with suppress(ClosedError):
+        while not isinstance(sub.receive(), Pingresp | Disconnect):
+            pass
+    sub.drop()
+    sub = talk.stay("sub", expect_session=True)
+    sub.take(topic, b"x", qos=qos, dup=True, packet_id=packet_id)
 
 
 @only_5

@@ -8,6 +8,7 @@ from accord.edges.mqtt.codes import V311, Reason
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
+    Disconnect,
     Filter,
     Puback,
     Pubcomp,
@@ -394,3 +395,39 @@ def test_answers_keep_to_the_client_s_packet_size(talk: Conversation, topic: str
     client.send_bytes(b"\x00\x00")
     client.expect_end(Reason.MALFORMED_PACKET, Reason.PROTOCOL_ERROR)
     assert len(client.frame) <= 60
+
+
+@only_5
+@deviates("sends the whole of it")
+@pytest.mark.parametrize("limit", [1, 2, 4, 5, 10])
+def test_a_client_that_takes_next_to_nothing(talk: Conversation, limit: int) -> None:
+    """[MQTT-3.1.2-24]: a CONNACK that fits, or none."""
+    client = talk.open()
+    client.send(Connect(talk.client_id("a"), properties=Properties(maximum_packet_size=limit)))
+    client.send_bytes(b"\x00\x00")
+    for size in _sizes(client.receive_rest()):
+        assert size <= limit
+
+
+def _sizes(data: bytes) -> list[int]:
+    """The sizes of packets shorter than 128 bytes."""
+    sizes = []
+    while data:
+        sizes.append(2 + data[1])
+        data = data[sizes[-1] :]
+    return sizes
+
+
+@only_5
+@deviates("refuses the message instead")
+def test_the_end_is_heard_by_a_client_that_goes_on(talk: Conversation, topic: str) -> None:
+    """4.13: it answers all that came before, and so gets to the reason; nothing is reset."""
+    pub, answer = talk.connect("pub")
+    quota = answer.properties.receive_maximum or 65_535
+    if quota == 65_535:
+        pytest.skip("as many messages as there are packet ids are allowed")
+    pub.send(*(Publish(topic, b"x", qos=2, packet_id=n) for n in range(1, quota + 2)))
+    while isinstance(packet := pub.receive(), Pubrec):
+        pub.send(Pubrel(packet.packet_id))
+    assert isinstance(packet, Disconnect)
+    assert packet.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED

@@ -86,6 +86,7 @@ IN_5: Final = {
     "publish without properties": ("3003000161", BAD),
     "publish with properties beyond its end": ("3006000161050178", BAD),
     "publish with properties cut off": ("30050001610101", BAD),
+    "publish with a property cut off by its length": ("300700016101017078", BAD),
     "publish with payload format 2": ("3006000161020102", EITHER),
     "publish with payload format twice": ("30080001610401010101", WRONG),
     "publish with expiry twice": ("300e0001610a02000000010200000001", WRONG),

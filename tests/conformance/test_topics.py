@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
 from accord.edges.mqtt.codes import V5, V311, Reason
@@ -90,12 +88,15 @@ def test_a_leading_separator_makes_an_empty_level(talk: Conversation, pattern: s
 
 @pytest.mark.parametrize("pattern", ["#", "+/news", "+/#", "+/+"])
 def test_system_topics_are_not_selected_by_wildcards(talk: Conversation, pattern: str) -> None:
-    """[MQTT-4.7.2-1]: whether a client may publish there is the broker's choice."""
+    """[MQTT-4.7.2-1]: whether a client may publish there is the broker's choice.
+
+    Version 3.1.1 allows to hang up on who may not, but clients of all sorts try: acknowledge.
+    """
     sub = talk.join("sub").subscribed(pattern)
     pub = talk.join("pub")
     pub.send(Publish(f"${talk.name}/news", b"x", qos=1, packet_id=1))
-    with suppress(ClosedError):
-        pub.expect(Puback, packet_id=1)
+    pub.expect(Puback, packet_id=1)
+    pub.expect_silence()
     sub.expect_silence()
 
 
@@ -147,11 +148,9 @@ def _expect_filter_refused(sub: Peer) -> None:
     sub.expect_closed()
 
 
-@pytest.mark.parametrize("channel", ["a/+", "#", "a/#", "+", "a/b+", "a\0b"])
-def test_a_topic_with_a_wildcard_or_null_ends_the_connection(
-    talk: Conversation, channel: str
-) -> None:
-    """[MQTT-3.3.2-2], [MQTT-4.7.3-2]"""
+@pytest.mark.parametrize("channel", ["a/+", "#", "a/#", "+", "a/b+"])
+def test_a_topic_with_a_wildcard_ends_the_connection(talk: Conversation, channel: str) -> None:
+    """[MQTT-3.3.2-2]"""
     witness = talk.join("witness").subscribed("#")
     pub = talk.join("pub")
     text = channel.encode()
@@ -170,17 +169,18 @@ BAD_UTF8 = {
     "surrogate pair": b"\xed\xa0\x81\xed\xb0\x81",
     "beyond U+10FFFF": b"\xf4\x90\x80\x80",
     "not UTF-8": b"\xff\xfe",
+    "null character": b"a\x00b",
 }
 
 
 @pytest.mark.parametrize("text", BAD_UTF8.values(), ids=BAD_UTF8.keys())
 def test_ill_formed_utf_8_in_a_topic(talk: Conversation, text: bytes) -> None:
-    """[MQTT-1.5.4-1]"""
+    """[MQTT-1.5.4-1], [MQTT-1.5.4-2]"""
     pub = talk.join("pub")
     properties = b"" if talk.version == V311 else b"\x00"
     body = len(text).to_bytes(2, "big") + text + properties
     pub.send_bytes(bytes([0x30, len(body)]) + body)
-    pub.expect_end(Reason.MALFORMED_PACKET, Reason.PROTOCOL_ERROR, Reason.TOPIC_NAME_INVALID)
+    pub.expect_end(Reason.MALFORMED_PACKET)
 
 
 @pytest.mark.parametrize("text", BAD_UTF8.values(), ids=BAD_UTF8.keys())

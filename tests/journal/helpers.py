@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from accord.journal.disk import Disk
 from accord.journal.faults import FaultDisk
 from accord.journal.log import Log
 from accord.journal.reader import Found, Reader
 from accord.journal.record import Batch
-
-RARELY_LONG = (0, 1, 9, 60, 700)
 
 
 def numbered(first: int, end: int, size: int = 0) -> list[bytes]:
@@ -43,8 +39,3 @@ def filled(disk: FaultDisk, commits: int = 3, *, segment_bytes: int = 1 << 20) -
         log.commit(numbered(2 * number, 2 * number + 2), now_ms=1_000 + number)
     log.close()
     return disk
-
-
-def seeded(seed: int) -> FaultDisk:
-    random = Random(seed)  # noqa: S311
-    return FaultDisk(lambda limit: random.randint(0, limit))

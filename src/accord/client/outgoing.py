@@ -52,7 +52,7 @@ class Flight:
     """One publication; `packet_id` is 0 until it is sent for the first time."""
 
     __slots__ = ("asked_ms", "expires_ms", "is_done", "is_released", "message", "packet_id",
-                 "token")  # fmt: skip
+                 "reason", "token")  # fmt: skip
 
     def __init__(self, asked: PublishAsked, now_ms: int) -> None:
         self.token = asked.token
@@ -61,6 +61,7 @@ class Flight:
         self.expires_ms = None if asked.deadline_ms is None else now_ms + asked.deadline_ms
         self.packet_id = 0
         self.is_released = False
+        self.reason = 0  # of the PUBREC, which says more than the PUBCOMP
         self.is_done = False
 
 
@@ -120,7 +121,8 @@ class Outgoing:
         flight = self._active.get(packet.packet_id)
         if flight is None:
             return []
-        return [self._settle(flight, packet.reason, packet.properties), *self.pump(now_ms)]
+        reason = packet.reason or flight.reason
+        return [self._settle(flight, reason, packet.properties), *self.pump(now_ms)]
 
     def receive(self, packet: Pubrec, now_ms: int) -> list[Output]:
         """First half of QoS 2."""
@@ -131,6 +133,7 @@ class Outgoing:
         if packet.reason >= Reason.UNSPECIFIED_ERROR:
             return [self._settle(flight, packet.reason, packet.properties), *self.pump(now_ms)]
         flight.is_released = True
+        flight.reason = packet.reason
         return [Send(encode(Pubrel(packet.packet_id), V5))]
 
     def next_deadline_ms(self) -> int | None:

@@ -7,6 +7,7 @@ been read: so that messages leave in the order of their importance, and in few s
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -27,6 +28,9 @@ _WRITE_BYTES: Final = 262_144
 # Pieces from this size on are written without joining them first.
 _LARGE: Final = 16_384
 _CLOSE_MS: Final = 5_000
+# A connection whose packets take longer than this waits as long again, so many times.
+_SHORT_S: Final = 0.005
+_OTHERS: Final = 3
 
 
 class Server:
@@ -87,6 +91,9 @@ class Server:
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self._loop.call_later(delay_s, call)
 
     def tick(self) -> None:
         """Do what is due by the clock."""
@@ -160,14 +167,33 @@ class MqttProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         connection = self._connection
         if connection is not None:
-            server = self._server
-            connection.receive(data, now_ms=server.clock.now_ms())
-            server.due()
-            if not connection.wants_data() and self._transport is not None:
-                self.is_reading = False
-                self._transport.pause_reading()
+            started_s = time.perf_counter()
+            connection.receive(data, now_ms=self._server.clock.now_ms())
+            self._server.due()
+            if not connection.wants_data():
+                self._stop_reading(connection, started_s)
+
+    def resume(self) -> None:
+        """Go on with what the connection left for later."""
+        connection = self._connection
+        if connection is not None:
+            started_s = time.perf_counter()
+            connection.resume(now_ms=self._server.clock.now_ms())
+            self._server.due()
+            if not connection.wants_data():
+                self._stop_reading(connection, started_s)
+
+    def _stop_reading(self, connection: Connection, started_s: float) -> None:
+        """Until answers have been taken, or until others have had their share of the time."""
+        if self.is_reading and self._transport is not None:
+            self.is_reading = False
+            self._transport.pause_reading()
+        if connection.has_rest:
+            spent_s = time.perf_counter() - started_s
+            self._server.later(0 if spent_s < _SHORT_S else _OTHERS * spent_s, self.resume)
 
     def eof_received(self) -> bool:
+        self._server.closes(self)
         return False
 
     def connection_lost(self, _: Exception | None) -> None:

@@ -63,7 +63,7 @@ class WebSocketProtocol(MqttProtocol):
     def eof_received(self) -> bool:
         self._socket.receive_eof()
         self._send()
-        return False
+        return super().eof_received()
 
     def write(self, frames: list[bytes]) -> None:
         if self._socket.state is OPEN:
@@ -83,6 +83,8 @@ class WebSocketProtocol(MqttProtocol):
         super().finish()
 
     def _answer(self, request: Request) -> None:
+        if self._socket.eof_sent:
+            return  # what came behind the request was enough to refuse it
         response = self._socket.accept(request)
         if response.status_code == 101 and not self._is_from_here(request.headers):
             response = self._socket.reject(403, "pages of other sites may not connect here\n")
@@ -93,7 +95,10 @@ class WebSocketProtocol(MqttProtocol):
         origin = headers.get("Origin")
         if not self._checks_origin or origin is None:
             return True
-        host = urlsplit(origin).hostname
+        try:
+            host = urlsplit(origin).hostname
+        except ValueError:
+            return False
         return host is not None and Address(host, 0).is_loopback
 
     def _send(self) -> None:

@@ -63,6 +63,8 @@ class Peer:
     def receive(self, data: bytes) -> None:
         """Let the broker read `data`, without a turn for it to answer."""
         self.connection.receive(data, now_ms=self.table.now_ms)
+        while self.connection.has_rest:
+            self.connection.resume(now_ms=self.table.now_ms)
 
     def hear(self) -> list[Packet]:
         """What came since the last time."""

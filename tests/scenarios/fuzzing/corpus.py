@@ -11,8 +11,11 @@ import msgspec
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
+from accord.core.node.limits import Limits
+from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, V311
+from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.framing import Framer
 from accord.edges.mqtt.packets import (
     Auth,
@@ -38,7 +41,7 @@ from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.wire import varint_bytes
 from tests.brokers import HOST
 
-CLIENTS: Final = 40  # so few names that clients take over each other's sessions
+CLIENTS: Final = 400  # so few names that clients now and then take over each other's sessions
 _CHANNELS: Final = ("fuzz/a", "fuzz/b/c", "kept/a", "fuzz/é/💧", "$SYS/broker/uptime", "x", "/")
 _WHERE: Final = (
     "altitude_m > 300 AND platform = 'UAV'",
@@ -48,31 +51,47 @@ _WHERE: Final = (
 
 
 class Corpus(msgspec.Struct, frozen=True):
-    """Encoded packets: CONNECTs by version, and what may come after them."""
+    """Encoded packets, by version: CONNECTs, what may come after them, and what may not."""
 
     connects: dict[int, list[bytes]]
-    others: dict[int, list[bytes]]
+    polite: dict[int, list[bytes]]
+    rude: dict[int, list[bytes]]
+    large: dict[int, list[bytes]]
 
     def all(self) -> list[bytes]:
-        return [
-            packet
-            for version in (V311, V5)
-            for packet in (*self.connects[version], *self.others[version])
-        ]
+        parts = (self.connects, self.polite, self.rude, self.large)
+        return [packet for part in parts for version in (V311, V5) for packet in part[version]]
 
 
 def make_corpus(recorded: list[bytes]) -> Corpus:
     """Our own packets, and those of `recorded` conversations of clients with the node."""
-    corpus = Corpus({V311: [], V5: []}, {V311: [], V5: []})
+    corpus = Corpus(_nothing(), _nothing(), _nothing(), _nothing())
     for version in (V311, V5):
+        corpus.large[version] += [encode(each, version) for each in _large(version)]
         corpus.connects[version] += [encode(each, version) for each in _connects(version)]
-        corpus.others[version] += [encode(each, version) for each in _others(version)]
+        for packet in _others(version):
+            _add(corpus, version, encode(packet, version))
     for conversation in recorded:
         packets = split(conversation)
         version = packets[0][8]  # after the protocol's name
         corpus.connects[version].append(packets[0])
-        corpus.others[version] += packets[1:]
+        for frame in packets[1:]:
+            _add(corpus, version, frame)
     return corpus
+
+
+def _nothing() -> dict[int, list[bytes]]:
+    return {V311: [], V5: []}
+
+
+def _add(corpus: Corpus, version: int, packet: bytes) -> None:
+    """Polite is what does not end a connection by itself: try it."""
+    broker = Broker(Limits(), now_ms=0, new_client_id=lambda: "somebody")
+    connection = Connection(broker, None, "here")
+    connection.receive(encode(Connect("fuzz", version), version), now_ms=0)
+    connection.receive(packet, now_ms=0)
+    part = corpus.rude if connection.is_closing else corpus.polite
+    part[version].append(packet)
 
 
 def split(conversation: bytes) -> list[bytes]:
@@ -183,6 +202,32 @@ def _subscribes(version: int) -> Iterator[Packet]:
             yield Subscribe(11, (Filter("fuzz/b/c", 1),), Properties(user=(("where", where),)))
         xpath = "/attributes[altitude_m > 300 and contains(platform, 'U')]"
         yield Subscribe(12, (Filter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
+
+
+def _large(version: int) -> Iterator[Packet]:
+    """Much of everything, within the limits or just beyond."""
+    yield Publish("fuzz/a", bytes(150_000), 1, packet_id=20)
+    yield Publish("/".join("abc" * 70), b"deep", 2, packet_id=21)
+    yield Publish("/" * 1_000, b"levels", 1, packet_id=22)
+    yield Subscribe(23, tuple(Filter(f"fuzz/many/{each}", 1) for each in range(300)))
+    yield Subscribe(24, (Filter("+/" * 150 + "#", 1),))
+    yield Unsubscribe(25, tuple(f"fuzz/many/{each}" for each in range(300)))
+    if version == V5:
+        many = tuple((f"name{each}", str(each)) for each in range(300))
+        yield Publish("kept/a", b"attributes", 1, packet_id=26, properties=Properties(user=many))
+        deep = "(" * 300 + "a = 1" + ")" * 300
+        wide = " OR ".join(f"name{each} = {each}" for each in range(300))
+        listed = f"a IN ({', '.join(map(str, range(500)))})"
+        for where in (
+            deep,
+            wide,
+            listed,
+            f"NOT ({wide}) AND ({wide})",
+            "a LIKE '%" + "x%" * 99 + "'",
+        ):
+            yield Subscribe(27, (Filter("fuzz/a", 1),), Properties(user=(("where", where),)))
+        xpath = "/attributes[" + "not(" * 100 + "a" + ")" * 100 + "]"
+        yield Subscribe(28, (Filter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
 
 
 async def record(port: int) -> list[bytes]:

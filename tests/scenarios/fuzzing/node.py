@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ STOP_S: Final = 30.0
 # Limits that hostile clients reach soon, so that what they may hold is flat after one round.
 CONFIG: Final = """\
 [limits]
+packet_bytes = 200000
 connects_per_s = 1000000
 connects_per_s_per_address = 1000000
 connect_timeout_s = 2
@@ -105,11 +107,13 @@ class FuzzedNode:
             output.seek(self._read)
             data = output.read()
         self._read += len(data)
+        found: dict[str, str] = {}  # each kind once: by its first line and its last
         lines = data.decode(errors="replace").splitlines()
         for number, line in enumerate(lines):
-            if any(word in line for word in _BAD_WORDS):
-                return lines[number : number + 40]
-        return []
+            if any(word in line for word in _BAD_WORDS) and not _is_inner(line):
+                rest = list(takewhile(_is_inner, lines[number + 1 :]))
+                found[line[30:60] + (rest[-1] if rest else "")] = "\n".join([line, *rest])
+        return list(found.values())
 
     def stop(self) -> int:
         """Its exit code."""
@@ -120,3 +124,8 @@ class FuzzedNode:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
+
+
+def _is_inner(line: str) -> bool:
+    """Whether `line` continues the one before, as those of a traceback do."""
+    return line.startswith((" ", "Traceback", "AssertionError"))

@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct):
     before: Usage
     rounds: list[Round] = []
     failures: list[str] = []
-    replay: Path | None = None
+    replays: list[Path] = []
     exit_code: int = 0
 
 
@@ -75,11 +75,11 @@ class Fuzzing:
             await check_round_trips(node)
             outcome = Outcome(node.usage())
             for number in range(self._plan.rounds):
-                if not await self._round(number, corpus, outcome):
+                await self._round(number, corpus, outcome)
+                if not node.is_alive():
                     break
-            if node.is_alive() and not outcome.failures:
-                outcome.failures += await check_deaf(node)
-                outcome.failures += node.complaints()
+            else:
+                outcome.failures += [*await check_deaf(node), *node.complaints()]
         finally:
             code = await asyncio.to_thread(node.stop)
         outcome.exit_code = code
@@ -90,8 +90,7 @@ class Fuzzing:
             outcome.failures += _growth(outcome)
         return outcome
 
-    async def _round(self, number: int, corpus: Corpus, outcome: Outcome) -> bool:
-        """One round; False where it ended badly."""
+    async def _round(self, number: int, corpus: Corpus, outcome: Outcome) -> None:
         node, plan = self._node, self._plan
         counted = node.statistics()["received"]["packets"]
         usage = node.usage()
@@ -125,9 +124,9 @@ class Fuzzing:
         self._say(_line(number, done))
         if failures:
             outcome.failures += failures
-            outcome.replay = self._folder / f"fuzz-{plan.seed}-{number}.msgpack"
-            outcome.replay.write_bytes(msgspec.msgpack.encode(Case(failures, sent)))
-        return not failures
+            file = self._folder / f"fuzz-{plan.seed}-{number}.msgpack"
+            file.write_bytes(msgspec.msgpack.encode(Case(failures, sent)))
+            outcome.replays.append(file)
 
     async def _is_well(self, before: Usage) -> list[str]:
         """What is wrong with the node now that everybody is gone."""

@@ -24,6 +24,15 @@ _HANDSHAKE: Final = (
     f"Sec-WebSocket-Key: {_KEY}\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Protocol: mqtt\r\n\r\n"
 ).encode()
+_HEADERS: Final = (
+    b"Origin: http://localhost",
+    b"Origin: http://[::1",
+    b"Origin: http://\xff:99999999\r\nOrigin: null",
+    b"Host: elsewhere\r\nUpgrade: mqtt\r\nSec-WebSocket-Key: short",
+    b"Sec-WebSocket-Version: 12",
+    b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=99",
+    b"X: " + b"x" * 9_000,
+)
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -57,16 +66,19 @@ def make_stream(random: Random, corpus: Corpus, everything: list[bytes]) -> Stre
 def _packets(random: Random, corpus: Corpus, everything: list[bytes]) -> list[bytes]:
     """A conversation in which little or much is wrong, from its first packet or later."""
     version = random.choice((V311, V5))
-    wrong = random.choice((0.0, 0.01, 0.01, 0.03, 0.1, 0.5, 1.0))
+    wrong = random.choice((0.0, 0.0, 0.002, 0.01, 0.01, 0.03, 0.1, 0.5, 1.0))
     count = random.choice((1, 3, 10, 40, 100, 200))
-    others = corpus.others[version]
     packets = []
     if random.random() < 0.97:
         packets.append(random.choice(corpus.connects[version]))
-    packets += random.choices(others, k=count)
+    packets += random.choices(corpus.polite[version], k=count)
+    if random.random() < 0.05:
+        packets.insert(random.randrange(1, count + 1), random.choice(corpus.large[version]))
     for at in range(len(packets)):
         if random.random() < wrong:
-            packets[at] = mutate(random, packets[at], everything)
+            rude = random.random() < 0.1
+            packet = random.choice(corpus.rude[version]) if rude else packets[at]
+            packets[at] = packet if rude and at else mutate(random, packet, everything)
     if random.random() < 0.05:
         random.shuffle(packets)
     if random.random() < 0.05:
@@ -105,6 +117,8 @@ def _stalled(random: Random, corpus: Corpus) -> Stream:
 def _wrapped(random: Random, packets: list[bytes]) -> bytes:
     """Packets in WebSocket frames, after a handshake; any of it may be wrong."""
     handshake = _HANDSHAKE
+    if random.random() < 0.1:
+        handshake = handshake[:-2] + random.choice(_HEADERS) + b"\r\n\r\n"
     if random.random() < 0.1:
         handshake = mutate(random, handshake, packets)
     is_wrong = random.random() < 0.5

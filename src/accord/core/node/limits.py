@@ -76,6 +76,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     subscriptions_per_client: Annotated[
         int, Meta(ge=1, le=_MANY, description="Subscriptions one client may hold.")
     ] = 10_000
+    predicate_characters: Annotated[
+        int, Meta(ge=1, le=16_384, description="Length of a subscription's predicate.")
+    ] = 4_096
     predicates_per_client: Annotated[
         int, Meta(ge=0, le=_MANY, description="How many of them may have a predicate.")
     ] = 1_000

@@ -30,6 +30,7 @@ from accord.edges.mqtt.wire import read_varint, string_bytes
 
 FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
 SHARED: Final = "$share/"
+_REMEMBERED_CONDITIONS: Final = 1_000
 
 
 class Client(Line):
@@ -61,6 +62,7 @@ class Condition:
         self.where = where
         self.xpath = xpath
         self.refusal = refusal
+        self.is_new = False  # whether its text had to be read just now, which takes long
 
     @staticmethod
     def parse(where: str, xpath: str) -> Condition:
@@ -86,6 +88,7 @@ class Broker:
         self.timers = Timers()
         self.new_client_id = new_client_id
         self.sessions: dict[str, Session] = {}
+        self._conditions: dict[tuple[str, str], Condition] = {}
         self.retained = Retained(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
         )
@@ -213,7 +216,7 @@ class Broker:
         """Publish on the node's own behalf, retained while the node runs."""
         message = make_message(channel, payload, 0, False, "", self.hub.now_ms, NO_PROPERTIES)
         self.retained.set(message)
-        self.publish(message, self.router.route(channel))
+        self.router.publish(message, self.router.route(channel))
 
     def subscribe(
         self, session: Session, wish: Filter, identifier: int, condition: Condition
@@ -291,6 +294,31 @@ class Broker:
         if session.is_durable:
             self.hub.record(durable.Unsubscribed(session.name, pattern))
         return True
+
+    def condition_of(self, properties: Properties) -> Condition:
+        """The predicate that the user properties `where` or `xpath` of a SUBSCRIBE say."""
+        texts = [each for each in properties.user if each[0] in ("where", "xpath")]
+        if not texts:
+            return Condition()
+        if len(texts) > 1:
+            return _no_condition("expected one user property `where` or `xpath`, got several")
+        name, text = texts[0]
+        known = self._conditions.get(texts[0])
+        if known is not None:
+            known.is_new = False
+            return known
+        most = self.limits.predicate_characters
+        if len(text) > most:
+            return _no_condition(f"a predicate of {len(text)} characters, at most {most} accepted")
+        try:
+            condition = Condition.parse(*((text, "") if name == "where" else ("", text)))
+        except PredicateError as error:
+            condition = _no_condition(f"{text}: {error}")
+        condition.is_new = True
+        if len(self._conditions) >= _REMEMBERED_CONDITIONS:
+            self._conditions.clear()
+        self._conditions[texts[0]] = condition
+        return condition
 
     def wants_retained(self, session: Session, wish: Filter) -> bool:
         """Whether a subscription that is about to be made is to get what is retained."""
@@ -428,18 +456,8 @@ def expires_ms(properties: Properties, received_ms: int) -> int:
     return due_ms
 
 
-def condition_of(properties: Properties) -> Condition:
-    """The predicate that the user properties `where` or `xpath` of a SUBSCRIBE say."""
-    where = [text for name, text in properties.user if name == "where"]
-    xpath = [text for name, text in properties.user if name == "xpath"]
-    if len(where) + len(xpath) > 1:
-        problem = "expected one user property `where` or `xpath`, got several"
-        return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
-    try:
-        return Condition.parse("".join(where), "".join(xpath))
-    except PredicateError as error:
-        problem = f"{where[0] if where else xpath[0]}: {error}"
-        return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
+def _no_condition(problem: str) -> Condition:
+    return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
 
 
 def _matches(predicate: Predicate, message: Message) -> bool:

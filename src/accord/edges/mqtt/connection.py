@@ -17,9 +17,9 @@ from typing import Any, Final
 from accord.core.node.router import Route
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
-from accord.edges.mqtt.broker import Broker, condition_of
+from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed
+from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.edges.mqtt.hub import HeldAnswer
 from accord.edges.mqtt.packets import (
@@ -58,6 +58,9 @@ class Connection(Handshake):
         self._partial: list[bytes] = []
         self._partial_size = 0
         self._wanted = 0  # bytes until the partial packet is whole, as far as known
+        # Whether what was read has more packets, left for later so that others get their turn.
+        self.has_rest = False
+        self._was_dear = False  # of the last packet: it took long for its size
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
         """Take what came from the network."""
@@ -69,11 +72,21 @@ class Connection(Handshake):
         if self._partial:
             self._partial.append(data)
             self._partial_size += len(data)
-            if self._partial_size < self._wanted:
+            if self._partial_size < self._wanted or self.has_rest:
                 return
             data = b"".join(self._partial)
             self._partial = []
         self._go_through(data, now_ms)
+
+    def resume(self, *, now_ms: int) -> None:
+        """Go on with what was left for later."""
+        if self.has_rest:
+            self.hub.now_ms = now_ms
+            self.has_rest = False
+            self._go_on(now_ms)
+
+    def wants_data(self) -> bool:
+        return not self.has_rest and super().wants_data()
 
     def _go_through(self, data: bytes, now_ms: int) -> None:
         """Handle the packets in `data`, and keep the beginning of one that is not whole yet."""
@@ -113,7 +126,7 @@ class Connection(Handshake):
         self._wanted = 0
         if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
             # Said at once, because another protocol's client may never send what looks whole.
-            raise ProtocolError(Reason.PROTOCOL_ERROR, "expected CONNECT first")
+            raise violation("expected CONNECT first")
         while at + 2 <= size:
             first = data[at]
             length = data[at + 1]
@@ -194,6 +207,11 @@ class Connection(Handshake):
                 self._on_packet(first, data[body:end])
                 is_v5 = self.version == V5
                 limit = self._packet_limit()
+                if self._was_dear:
+                    self._was_dear = False
+                    at = end
+                    self.has_rest = at < size
+                    break
             at = end
             if self.waits_for == GONE:
                 return size
@@ -215,19 +233,18 @@ class Connection(Handshake):
     def _on_packet(self, first: int, body: bytes) -> None:
         kind = first >> 4
         if self.waits_for == CONNECT and kind != PacketType.CONNECT:
-            raise ProtocolError(Reason.PROTOCOL_ERROR, "expected CONNECT first")
+            raise violation("expected CONNECT first")
         if kind in _FROM_SERVERS:
-            raise ProtocolError(
-                Reason.PROTOCOL_ERROR, f"{PacketType(kind).name} is for clients to receive"
-            )
+            raise violation(f"{PacketType(kind).name} is for clients to receive")
         if self.waits_for == EXCHANGE and kind != PacketType.AUTH:
-            raise ProtocolError(Reason.PROTOCOL_ERROR, "expected AUTH")
-        if kind == PacketType.CONNECT and body[:7] == _CONNECT_5 and self.waits_for == CONNECT:
-            self.version = V5  # so that a refusal can say why
+            raise violation("expected AUTH")
+        if kind == PacketType.CONNECT:
+            if self.waits_for != CONNECT:
+                raise violation("a second CONNECT")
+            if body[:7] == _CONNECT_5:
+                self.version = V5  # so that a refusal can say why
         packet = decode(first, body, self.version)
         if isinstance(packet, Connect):
-            if self.waits_for != CONNECT:
-                raise ProtocolError(Reason.PROTOCOL_ERROR, "a second CONNECT")
             self._on_connect(packet)
         elif isinstance(packet, Auth):
             self._on_auth(packet)
@@ -272,7 +289,8 @@ class Connection(Handshake):
         reasons: list[int] = []
         problems: list[str] = []
         curious: list[str] = []  # those who get what is retained, after the SUBACK
-        condition = condition_of(packet.properties)
+        condition = self.broker.condition_of(packet.properties)
+        self._was_dear = condition.is_new
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
         for wish in packet.filters:
@@ -322,9 +340,7 @@ class Connection(Handshake):
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
             if expiry_s and not session.expiry_s:
-                raise ProtocolError(
-                    Reason.PROTOCOL_ERROR, "a session expiry in DISCONNECT and none in CONNECT"
-                )
+                raise violation("a session expiry in DISCONNECT and none in CONNECT")
             session.expiry_s = expiry_s
         if self.connect is None:
             session.pull(_LAST_BYTES, self._control)

@@ -12,7 +12,7 @@ from accord.core.node.rights import Rights
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import FOREVER, Broker
 from accord.edges.mqtt.codec import encode
-from accord.edges.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason
+from accord.edges.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
 from accord.edges.mqtt.exchange import Exchange
 from accord.edges.mqtt.hub import HeldAnswer
 from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
@@ -81,15 +81,15 @@ class Handshake(Publishing):
 
     def _on_auth(self, packet: Auth) -> None:
         if packet.properties.authentication_method != self._method or not self._method:
-            raise ProtocolError(Reason.PROTOCOL_ERROR, "AUTH with another method than CONNECT")
+            raise violation("AUTH with another method than CONNECT")
         if self.waits_for == NOTHING:
             if packet.reason == Reason.REAUTHENTICATE:
                 assert self.gate is not None
                 self._exchange = self.gate.methods[self._method]()
             elif self._exchange is None:
-                raise ProtocolError(Reason.PROTOCOL_ERROR, "AUTH without an exchange under way")
+                raise violation("AUTH without an exchange under way")
         elif packet.reason != Reason.CONTINUE_AUTHENTICATION:
-            raise ProtocolError(Reason.PROTOCOL_ERROR, "expected AUTH to go on")
+            raise violation("expected AUTH to go on")
         self._step(packet.properties.authentication_data or b"")
 
     def _step(self, data: bytes) -> None:
@@ -233,8 +233,9 @@ class Handshake(Publishing):
                 self._refuse(reason, problem)
                 return
         elif self.version == V5:
-            frame = encode(Disconnect(reason, self._explained(problem)), V5)
-            self._control.append(self._fitting(frame, encode(Disconnect(reason), V5)))
+            said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
+            frame = encode(Disconnect(said, self._explained(problem)), V5)
+            self._control.append(self._fitting(frame, encode(Disconnect(said), V5)))
         why = reason.name.lower().replace("_", " ")
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
 

@@ -1,0 +1,67 @@
+"""`accord up`: the demonstration that it brings along."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import accord
+from accord.cli.up import _demo_url
+from accord.config import Config
+from accord.config.settings import Anonymous
+from accord.live.addresses import Address
+from accord.live.node import Listener
+from accord.live.users import User
+from tests.brokers import HOST, start_accord
+
+LIMIT_S = 60.0
+HERE = Address(HOST, 1883)
+ANYWHERE = Address("0.0.0.0", 1883)  # noqa: S104
+ANN = User("ann", "a hash")
+
+
+async def first_event(url: str, pattern: str, where: str) -> accord.Event:
+    async with (
+        asyncio.timeout(LIMIT_S),
+        accord.connect(url) as session,
+        session.subscribe(pattern, where=where) as events,
+    ):
+        return await anext(events)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds what it says through /proc")
+def test_the_demonstration_runs_and_is_announced() -> None:
+    with start_accord(extra=["--demo"]) as broker:
+        url = f"mqtt://{HOST}:{broker.port}"
+        event = asyncio.run(first_event(url, "demo/uav/+", "altitude_m > 80"))
+        said = Path(f"/proc/{broker.process.pid}/cwd/output.txt").read_text()
+    assert event.attributes["platform"] == "UAV"
+    assert f"try: accord sub 'demo/uav/+' --where \"altitude_m > 300\" --url {url}\n" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "listeners", "url"),
+    [
+        (Config(), [Listener(HERE)], "mqtt://127.0.0.1:1883"),
+        (Config(), [Listener(HERE, is_websocket=True), Listener(HERE)], "mqtt://127.0.0.1:1883"),
+        (Config(), [], None),
+        (Config(), [Listener(HERE, is_websocket=True)], None),
+        (Config(), [Listener(ANYWHERE)], None),
+        (Config(users=(ANN,)), [Listener(HERE)], None),
+        (
+            Config(users=(ANN,), anonymous=Anonymous(allowed=True)),
+            [Listener(HERE)],
+            "mqtt://127.0.0.1:1883",
+        ),
+    ],
+)
+def test_where_it_may_connect(config: Config, listeners: list[Listener], url: str | None) -> None:
+    node: Any = SimpleNamespace(
+        settings=SimpleNamespace(listeners=listeners),
+        addresses=[listener.address for listener in listeners],
+    )
+    assert _demo_url(config, node) == url
