@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.scenarios.kills.run import Outcome, Plan, run_kills
+from tests.scenarios.kills.outcome import Outcome
+from tests.scenarios.kills.run import Plan, run_kills
 
 
 def main() -> int:

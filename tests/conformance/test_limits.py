@@ -398,7 +398,6 @@ def test_answers_keep_to_the_client_s_packet_size(talk: Conversation, topic: str
 
 
 @only_5
-@deviates("sends the whole of it")
 @pytest.mark.parametrize("limit", [1, 2, 4, 5, 10])
 def test_a_client_that_takes_next_to_nothing(talk: Conversation, limit: int) -> None:
     """[MQTT-3.1.2-24]: a CONNACK that fits, or none."""

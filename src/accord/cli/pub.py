@@ -54,9 +54,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
     deadline_ms: Annotated[
         int | None, typer.Option(min=1, metavar="MS", help="Of no use to anybody after that.")
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="What the event is about.")
-    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="What the event is about.")] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Publish it N times.")
     ] = None,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
 
 from accord.core.node.limits import Limits
 from accord.edges.mqtt.broker import Broker
@@ -39,7 +35,6 @@ from accord.edges.mqtt.packets import (
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.wire import varint_bytes
-from tests.brokers import HOST
 
 CLIENTS: Final = 400  # so few names that clients now and then take over each other's sessions
 _CHANNELS: Final = ("fuzz/a", "fuzz/b/c", "kept/a", "fuzz/é/💧", "$SYS/broker/uptime", "x", "/")
@@ -228,58 +223,3 @@ def _large(version: int) -> Iterator[Packet]:
             yield Subscribe(27, (Filter("fuzz/a", 1),), Properties(user=(("where", where),)))
         xpath = "/attributes[" + "not(" * 100 + "a" + ")" * 100 + "]"
         yield Subscribe(28, (Filter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
-
-
-async def record(port: int) -> list[bytes]:
-    """What paho and mosquitto's clients, where there are any, say to the node at `port`."""
-    conversations: list[bytearray] = []
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard = bytearray()
-        conversations.append(heard)
-        node_reader, node_writer = await asyncio.open_connection(HOST, port)
-        answers = asyncio.create_task(_pass_on(node_reader, writer))
-        await _pass_on(reader, node_writer, heard)
-        await answers
-
-    async with await asyncio.start_server(relay, HOST, 0) as server:
-        relay_port = server.sockets[0].getsockname()[1]
-        for version in (paho.MQTTv311, paho.MQTTv5):
-            await asyncio.to_thread(_use_paho, relay_port, version)
-        await _use_mosquitto(relay_port)
-    return [bytes(each) for each in conversations if each]
-
-
-async def _pass_on(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray | None = None
-) -> None:
-    while data := await reader.read(65_536):
-        if heard is not None:
-            heard += data
-        writer.write(data)
-    writer.close()
-
-
-def _use_paho(port: int, version: int) -> None:
-    client = paho.Client(CallbackAPIVersion.VERSION2, f"paho{version}", protocol=version)  # type: ignore[arg-type]
-    client.will_set("fuzz/will", b"gone", 1)
-    client.connect(HOST, port)
-    client.loop_start()
-    client.subscribe([("fuzz/a", 2), ("fuzz/b/#", 1)])
-    for qos in (0, 1, 2):
-        client.publish("fuzz/a", f"from paho, {qos}", qos).wait_for_publish(10)
-    client.unsubscribe("fuzz/a")
-    client.publish("fuzz/b", b"last", 2, retain=True).wait_for_publish(10)
-    client.disconnect()
-    client.loop_stop()
-
-
-async def _use_mosquitto(port: int) -> None:
-    program = shutil.which("mosquitto_pub")
-    if program is None:
-        return
-    where = ("-h", HOST, "-p", str(port))
-    for version in ("mqttv311", "mqttv5"):
-        said = ("-V", version, "-t", "fuzz/b/c", "-q", "2", "-m", "from mosquitto_pub")
-        process = await asyncio.create_subprocess_exec(program, *where, *said)
-        await asyncio.wait_for(process.wait(), 10)

@@ -16,11 +16,12 @@ from typing import Final
 import msgspec
 import uvloop
 
-from tests.scenarios.fuzzing.corpus import Corpus, make_corpus, record
+from tests.scenarios.fuzzing.corpus import Corpus, make_corpus
 from tests.scenarios.fuzzing.deaf import check_deaf
 from tests.scenarios.fuzzing.healthy import check_round_trips
 from tests.scenarios.fuzzing.hostile import send
 from tests.scenarios.fuzzing.node import FuzzedNode, Usage
+from tests.scenarios.fuzzing.recording import record
 from tests.scenarios.fuzzing.streams import Stream, make_stream
 
 _SETTLE_S: Final = 40.0

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import msgspec
 
-from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.packets import Publish
 from accord.journal.segments import UNFINISHED
 from tests.scenarios.kills import checks
-from tests.scenarios.kills.clients import Client
+from tests.scenarios.kills.crew import Crew
 from tests.scenarios.kills.node import MortalNode
-from tests.scenarios.kills.publishing import KEPT, OTHER, RETAINED, Publisher, read_payload
+from tests.scenarios.kills.outcome import Outcome, judge
+from tests.scenarios.kills.publishing import RETAINED, Publisher, read_payload
 from tests.scenarios.kills.subscribing import Churner, Subscriber
 
 PATIENCE_S: Final = 30.0
@@ -36,42 +36,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     has_long_lives: bool = True  # long enough that the state log is compacted
 
 
-class Outcome(msgspec.Struct):
-    """Figures, and everything that is wrong."""
-
-    kills: dict[str, int]
-    starts: int = 0
-    slowest_start_s: float = 0.0
-    reconnects: int = 0
-    published: int = 0
-    acknowledged: int = 0
-    refused: int = 0
-    resent: int = 0
-    kept: int = 0
-    events: int = 0
-    kept_again: int = 0
-    kept_again_at_qos_2: int = 0
-    deliveries: int = 0
-    delivered_again: int = 0
-    churn_rounds: int = 0
-    lost_events: list[str] = []
-    lost_messages: list[str] = []
-    repeated: list[str] = []
-    disordered: list[str] = []
-    unretained: list[str] = []
-    problems: list[str] = []
-
-    def failures(self) -> list[str]:
-        return [
-            *self.lost_events,
-            *self.lost_messages,
-            *self.repeated,
-            *self.disordered,
-            *self.unretained,
-            *self.problems,
-        ]
-
-
 class Killing:
     """One run: `node`, its clients, and the seeded choice of when it dies."""
 
@@ -79,27 +43,8 @@ class Killing:
         self.plan = plan
         self.node = MortalNode(folder)
         self.kills = {RUNNING: 0, STARTING: 0, TWICE: 0, COMPACTING: 0}
+        self.crew = Crew(plan.seed, self.node.port)
         self._random = Random(plan.seed)  # noqa: S311
-        port = self.node.port
-        self.publishers = [
-            self._publisher("p1", 1),
-            self._publisher("p2", 2),
-            self._publisher("p3", 2, rate_hz=200),
-            self._publisher("p4", 1, version=V311),
-            self._publisher("p5", 2, version=V311),
-        ]
-        self.retaining = [
-            self._publisher("r1", 1, is_retaining=True),
-            self._publisher("r2", 2, is_retaining=True),
-        ]
-        both = (f"{KEPT}/#", f"{OTHER}/#")
-        self.subscribers = [
-            Subscriber("s1", port, patterns=both, qos=1, is_lazy=True),
-            Subscriber("s2", port, patterns=both, qos=2),
-            Subscriber("s3", port, patterns=both, qos=2, is_lazy=True, window=50),
-            Subscriber("s4", port, patterns=both, qos=2, version=V311),
-        ]
-        self.churner = Churner("c1", port)
 
     async def run(self, say: Callable[[str], None]) -> Outcome:
         node = self.node
@@ -114,45 +59,19 @@ class Killing:
             problems = await self._drain()
             retained = await self._retained()
         finally:
-            for client in self._clients():
+            for client in self.crew.everybody():
                 await client.stop()
             code = node.stop()
         if code:
             problems.append(f"exit code {code} when asked to stop")
-        return self._judge(retained, problems)
-
-    def _publisher(
-        self,
-        name: str,
-        qos: int,
-        *,
-        version: int = V5,
-        is_retaining: bool = False,
-        rate_hz: int = 100,
-    ) -> Publisher:
-        random = Random(f"{self.plan.seed} {name}")  # noqa: S311
-        return Publisher(
-            name,
-            self.node.port,
-            random=random,
-            qos=qos,
-            version=version,
-            is_retaining=is_retaining,
-            rate_hz=rate_hz,
-        )
-
-    def _clients(self) -> Iterator[Client]:
-        yield from self.subscribers
-        yield from self.publishers
-        yield from self.retaining
-        yield self.churner
+        return judge(self.crew, node, self.kills, retained, problems)
 
     async def _begin(self) -> None:
         """Subscribers first: from then on everything must reach them."""
-        for subscriber in self.subscribers:
+        for subscriber in self.crew.subscribers:
             subscriber.start()
-        await _until(lambda: all(each.is_subscribed for each in self.subscribers))
-        for client in self._clients():
+        await _until(lambda: all(each.is_subscribed for each in self.crew.subscribers))
+        for client in self.crew.everybody():
             if not isinstance(client, Subscriber):
                 client.start()
 
@@ -187,19 +106,25 @@ class Killing:
 
     async def _drain(self) -> list[str]:
         """Let everybody finish; tells who could not."""
-        for publisher in (*self.publishers, *self.retaining):
+        for publisher in (*self.crew.publishers, *self.crew.retaining):
             publisher.is_done = True
-        self.churner.is_done = True
-        sources: list[Publisher | Churner] = [*self.publishers, *self.retaining, self.churner]
+        self.crew.churner.is_done = True
+        sources: list[Publisher | Churner] = [
+            *self.crew.publishers,
+            *self.crew.retaining,
+            self.crew.churner,
+        ]
         if not await _until(lambda: all(each.is_drained() for each in sources)):
             return [
                 f"{each.name}: an answer is missing" for each in sources if not each.is_drained()
             ]
-        wanted = checks.acknowledged_of(self.publishers)
+        wanted = checks.acknowledged_of(self.crew.publishers)
         deliveries = -1
-        while deliveries < (deliveries := sum(each.deliveries for each in self.subscribers)):
+        while deliveries < (deliveries := sum(each.deliveries for each in self.crew.subscribers)):
             # As long as something still comes, it is not lost.
-            await _until(lambda: all(wanted <= each.seen.keys() for each in self.subscribers), 5.0)
+            await _until(
+                lambda: all(wanted <= each.seen.keys() for each in self.crew.subscribers), 5.0
+            )
         await asyncio.sleep(0.3)  # so that a repetition would be seen
         return []
 
@@ -215,48 +140,12 @@ class Killing:
         newcomer.start()
         wanted = {
             publisher.channel(number)
-            for publisher in self.retaining
+            for publisher in self.crew.retaining
             for number in publisher.acknowledged
         }
         await _until(lambda: wanted <= found.keys(), 5.0)
         await newcomer.stop()
         return found
-
-    def _judge(self, retained: dict[str, int], problems: list[str]) -> Outcome:
-        journal = checks.read_journal(self.node.data / "journal")
-        kept = checks.kept_of(self.publishers)
-        everybody = (*self.publishers, *self.retaining)
-        outcome = Outcome(
-            kills=self.kills,
-            starts=self.node.starts,
-            slowest_start_s=max(self.node.start_s, default=0.0),
-            reconnects=sum(max(0, each.connects - 1) for each in self._clients()),
-            published=sum(each.published for each in everybody),
-            acknowledged=sum(len(each.acknowledged) for each in everybody),
-            refused=sum(len(each.refused) for each in everybody),
-            resent=sum(each.resent for each in everybody),
-            kept=len(kept),
-            events=journal.events,
-            kept_again=journal.events - len(journal.messages),
-            kept_again_at_qos_2=checks.kept_again(journal, self.publishers),
-            deliveries=sum(each.deliveries for each in self.subscribers),
-            delivered_again=sum(each.deliveries - len(each.seen) for each in self.subscribers),
-            churn_rounds=self.churner.rounds,
-            lost_events=[
-                f"{number} of {name} is not in the journal"
-                for name, number in sorted(kept - journal.messages.keys())
-            ],
-            unretained=list(checks.unretained(self.retaining, retained)),
-        )
-        for subscriber in self.subscribers:
-            outcome.lost_messages += checks.undelivered(subscriber, self.publishers)
-            outcome.repeated += checks.repeated(subscriber, self.publishers)
-            outcome.disordered += subscriber.disorder
-        outcome.problems += [*problems, *journal.problems]
-        outcome.problems += checks.complaints(self.node.output())
-        for client in self._clients():
-            outcome.problems += client.problems
-        return outcome
 
 
 async def _until(is_done: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
