@@ -75,14 +75,15 @@ def test_statistics_can_be_kept_from_a_client() -> None:
     assert rights.may_subscribe("#")  # which does not select them
 
 
-def test_other_system_channels_need_a_filter_that_names_them() -> None:
+def test_other_system_channels_need_a_filter_that_names_them_or_a_right_to_all() -> None:
     plain = Rights(publish=("#",), subscribe=("#", "+/x"))
     assert not plain.may_publish("$accord/query")
     assert not plain.may_subscribe("$accord/#")
     assert not plain.may_subscribe("$accord/x")
     assert EVERYTHING.may_publish("$accord/query")
     assert EVERYTHING.may_subscribe("$accord/#")
-    assert not EVERYTHING.may_publish("$SYSTEM/x")
+    assert EVERYTHING.may_publish("$SYSTEM/x")
+    assert not EVERYTHING.may_publish("$SYS/x")
 
 
 def test_nothing_is_allowed_to_nobody() -> None:

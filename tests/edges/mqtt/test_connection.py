@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accord.core.node.limits import Limits
@@ -733,6 +733,7 @@ def test_arbitrary_bytes_from_a_stranger(chunks: list[bytes]) -> None:
     check_still_works(table)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), version=st.sampled_from(VERSIONS), is_durable=st.booleans())
 def test_arbitrary_and_damaged_packets_from_a_client(
     data: st.DataObject, version: int, is_durable: bool

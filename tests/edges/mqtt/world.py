@@ -368,13 +368,17 @@ class World(RuleBasedStateMachine):
             for each in self.clients.values():
                 if published.payload in each.wanted:
                     each.wanted[published.payload].is_safe = True
-        token = self.retaining.pop((client.name, packet.packet_id), 0)
-        tokens = [each for each, _ in self.retained]
-        if token in tokens:
-            del self.retained[: tokens.index(token)]
+            if published.retain:
+                self.is_retained(self.retaining.pop((client.name, packet.packet_id)))
         if isinstance(packet, Pubrec):
             client.unfinished[packet.packet_id] = Pubrel(packet.packet_id)
             client.answers.append(Pubrel(packet.packet_id))
+
+    def is_retained(self, token: int) -> None:
+        """What was retained before is not any more, for sure."""
+        tokens = [each for each, _ in self.retained]
+        if token in tokens:
+            del self.retained[: tokens.index(token)]
 
     # What the model knows.
 

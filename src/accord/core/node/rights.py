@@ -3,7 +3,8 @@
 A subscription is allowed when one of the allowed filters selects every channel that its own filter
 selects: then nothing has to be checked again when messages are delivered. As in MQTT, wildcards in
 the first level do not reach channels that start with `$`. Those belong to the system: `$SYS/…` can
-be read but never written by clients, all others need a filter that names their first level.
+be read but never written by clients, all others need a filter that names their first level, or the
+right to all of them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ class Rights(Struct, frozen=True):
     statistics: Annotated[
         bool, Meta(description="Whether it may read the node's statistics under $SYS/#.")
     ] = True
+    system: Annotated[
+        bool, Meta(description="Whether it may use all other channels that begin with $.")
+    ] = False
 
     def bound(self, *, user: str, client: str) -> Rights:
         """These rights with the placeholders filled in."""
@@ -49,6 +53,8 @@ class Rights(Struct, frozen=True):
             return True
         if _is_statistics(channel):
             return False
+        if self.system and channel.startswith("$"):
+            return True
         return any(filter_selects(pattern, channel) for pattern in self.publish)
 
     def may_subscribe(self, pattern: str) -> bool:
@@ -57,10 +63,12 @@ class Rights(Struct, frozen=True):
             pattern = pattern[len(_SHARED) :].partition("/")[2]
         if _is_statistics(pattern):
             return self.statistics
+        if self.system and pattern.startswith("$"):
+            return True
         return any(filter_covers(allowed, pattern) for allowed in self.subscribe)
 
 
-EVERYTHING: Final = Rights(publish=("#", "$accord/#"), subscribe=("#", "$accord/#"))
+EVERYTHING: Final = Rights(publish=("#",), subscribe=("#",), system=True)
 NOTHING: Final = Rights(statistics=False)
 
 

@@ -109,12 +109,13 @@ class Group:
 
     def choose(self, candidates: list[Subscription]) -> Subscription:
         """The next in turn, a connected one if there is any."""
+        turn = self.turn
         self.turn += 1
         for step in range(len(candidates)):
-            candidate = candidates[(self.turn + step) % len(candidates)]
+            candidate = candidates[(turn + step) % len(candidates)]
             if candidate.receiver.is_connected:
                 return candidate
-        return candidates[self.turn % len(candidates)]
+        return candidates[turn % len(candidates)]
 
 
 class Route:
