@@ -25,9 +25,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="how often (default: 50)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
     parser.add_argument("--life", type=float, default=1.5, metavar="S", help="at most (1.5 s)")
+    parser.add_argument("--rate", type=int, default=100, metavar="HZ", help="of each publisher")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the node's folder here")
     options = parser.parse_args()
-    plan = Plan(kills=options.kills, seed=options.seed, life_s=options.life)
+    plan = Plan(kills=options.kills, seed=options.seed, life_s=options.life, rate_hz=options.rate)
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="accord-kills-") as folder:
         if options.keep is not None:

@@ -27,7 +27,8 @@ log = get_log(__name__)
 _WRITE_BYTES: Final = 262_144
 # Pieces from this size on are written without joining them first.
 _LARGE: Final = 16_384
-_CLOSE_MS: Final = 5_000
+_CLOSE_MS: Final = 2_000
+_DISCARDED_BYTES: Final = 1_000_000
 # A connection whose packets take longer than this waits as long again, so many times.
 _SHORT_S: Final = 0.005
 _OTHERS: Final = 3
@@ -148,12 +149,22 @@ class Server:
 
 
 class MqttProtocol(asyncio.Protocol):
-    __slots__ = ("_connection", "_is_paused", "_server", "_transport", "is_reading")
+    __slots__ = (
+        "_connection",
+        "_discarded",
+        "_is_finished",
+        "_is_paused",
+        "_server",
+        "_transport",
+        "is_reading",
+    )
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._is_paused = False
         self.is_reading = True
+        self._is_finished = False
+        self._discarded = 0
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -166,7 +177,11 @@ class MqttProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection
-        if connection is not None:
+        if self._is_finished:
+            self._discarded += len(data)
+            if self._discarded > _DISCARDED_BYTES:
+                self.abort()
+        elif connection is not None:
             started_s = time.perf_counter()
             connection.receive(data, now_ms=self._server.clock.now_ms())
             self._server.due()
@@ -231,8 +246,9 @@ class MqttProtocol(asyncio.Protocol):
             if not frames:
                 break
             self.write(frames)
-        if connection.is_closing and not transport.is_closing():
-            self.finish()
+        if connection.is_closing:
+            if not transport.is_closing():
+                self.finish()
         elif not self.is_reading and connection.wants_data():
             self.is_reading = True
             transport.resume_reading()
@@ -252,10 +268,24 @@ class MqttProtocol(asyncio.Protocol):
             transport.writelines(frames)
 
     def finish(self) -> None:
-        """Close after what has been written."""
-        if self._transport is not None:
-            self._transport.close()
+        """Close after what has been written, when the client has heard it.
+
+        Closing at once would answer whatever the client still sends with a reset, and a reset can
+        take from it what it has not read yet. So our side ends first, and what comes from then on
+        is thrown away until the client's ends too, or for as long as `Server.closes` allows.
+        """
+        transport = self._transport
+        if transport is None or self._is_finished:
+            return
+        self._is_finished = True
         self._server.closes(self)
+        if transport.can_write_eof():
+            transport.write_eof()
+            if not self.is_reading:
+                self.is_reading = True
+                transport.resume_reading()
+        else:
+            transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:

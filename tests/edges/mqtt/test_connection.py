@@ -33,7 +33,7 @@ from accord.edges.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from tests.edges.mqtt.dialogue import Peer, Table
 from tests.mqtt_strategies import packets
 
@@ -221,7 +221,7 @@ def test_the_login_changes_nothing_of_what_comes_then(data: st.DataObject, versi
     admitted = data.draw(st.integers(1, len(chunks)))
     gate = Gate()
     table = Table(SMALL, gate=gate)
-    listener = listening(table)
+    listeners = listening(table)
     peer = table.open(version)
     for number, chunk in enumerate(chunks, start=1):
         peer.receive(chunk)
@@ -229,7 +229,7 @@ def test_the_login_changes_nothing_of_what_comes_then(data: st.DataObject, versi
             peer.connection.admit(EVERYTHING, now_ms=table.now_ms)
     table.turn()
     plain = talked(version, [stream])
-    assert (peer.data, listener[0].data) == (plain[0].data, plain[1].data)
+    assert [each.data for each in (peer, *listeners)] == [each.data for each in plain]
     assert peer.connection.reason == plain[0].connection.reason
 
 
@@ -508,6 +508,30 @@ def test_problems_are_explained_as_far_as_the_client_wants() -> None:
         peer.expect(Suback(1, (Reason.IMPLEMENTATION_SPECIFIC_ERROR,)))
 
 
+def test_a_new_predicate_leaves_the_rest_for_later() -> None:
+    table = Table()
+    ada, bob = table.join("ada"), table.join("bob").subscribe("a")
+
+    def read(data: bytes) -> None:
+        ada.connection.receive(data, now_ms=table.now_ms)
+
+    where = Properties(user=(("where", "n > 1"),))
+    dear = encode(Subscribe(1, (Filter("b"),), where), V5)
+    read(dear + encode(Publish("a", b"first"), V5))
+    assert [ada.connection.has_rest, ada.connection.wants_data()] == [True, False]
+    read(encode(Publish("a", b"second"), V5))
+    assert not table.session("bob").has_waiting()
+    ada.connection.resume(now_ms=table.now_ms)
+    assert [ada.connection.has_rest, ada.connection.wants_data()] == [False, True]
+    read(dear + encode(Pingreq(), V5))
+    assert not ada.connection.has_rest, "it is known by now"
+    table.turn()
+    ada.expect(Suback(1, (0,)), Suback(1, (0,)), Pingresp())
+    bob.expect(Publish("a", b"first"), Publish("a", b"second"))
+    read(encode(Subscribe(1, (Filter("b"),), Properties(user=(("where", "n > 2"),))), V5))
+    assert not ada.connection.has_rest, "there is none"
+
+
 # Answers that wait for the disk.
 
 
@@ -595,7 +619,7 @@ def answers(peer: Peer) -> list[tuple[type[Packet], int]]:
 # The same bytes, however they come.
 
 
-TOPICS: Final = st.sampled_from(["a", "b", "b/c", "d"])
+TOPICS: Final = st.sampled_from(["a", "b", "b/c", "d", "e", "nobody"])
 PAYLOADS: Final = st.binary(max_size=8) | st.integers(110, 130).map(bytes)
 IDS: Final = st.integers(1, 4)
 
@@ -618,7 +642,11 @@ def streams(version: int, *, has_mistakes: bool = True) -> st.SearchStrategy[lis
     if version == V5:
         user = st.just(Properties(user=(("n", "1"),)))
         alias = st.builds(Properties, topic_alias=st.integers(1, 2))
+        where = st.sampled_from(["n = 1", "n > 1", "n >"]).map(
+            lambda text: Properties(user=(("where", text),))
+        )
         some += [
+            st.builds(Subscribe, IDS, TOPICS.map(lambda topic: (Filter(topic),)), where),
             st.builds(Publish, TOPICS, PAYLOADS, properties=user),
             st.builds(Publish, TOPICS | st.just(""), PAYLOADS, properties=alias),
         ]
@@ -639,9 +667,11 @@ def cuts_of(stream: bytes) -> st.SearchStrategy[list[bytes]]:
 
 
 def listening(table: Table) -> list[Peer]:
+    """Listeners that share some of the channels."""
     return [
-        table.join("plain 5").subscribe("#", qos=2),
+        table.join("plain 5").subscribe("a", "b/+", "d", qos=2),
         table.join("plain 3.1.1", V311).subscribe("b/#", "a", qos=2),
+        table.join("another").subscribe("e", qos=2),
         table.join("choosy").subscribe(
             "d", qos=1, properties=Properties(subscription_identifiers=(7,))
         ),
@@ -695,14 +725,21 @@ def by_kind(peer: Peer, *, is_own: bool) -> dict[tuple[str, int], list[Packet]]:
 
 
 @settings(max_examples=200)
-@given(
-    some=st.lists(st.builds(Publish, TOPICS, PAYLOADS), max_size=30),
-    version=st.sampled_from(VERSIONS),
-    warm=st.sets(TOPICS),
-)
+@given(data=st.data(), version=st.sampled_from(VERSIONS), warm=st.sets(TOPICS))
 def test_a_run_delivers_what_single_messages_would(
-    some: list[Publish], version: int, warm: set[str]
+    data: st.DataObject, version: int, warm: set[str]
 ) -> None:
+    properties = [NO_PROPERTIES] * 3
+    if version == V5:
+        properties += [Properties(user=(("n", "1"),)), Properties(message_expiry_s=9)]
+    message = st.builds(
+        Publish,
+        TOPICS,
+        PAYLOADS,
+        retain=st.sampled_from([False, False, True]),
+        properties=st.sampled_from(properties),
+    )
+    some = data.draw(st.lists(message, max_size=30))
     run, single = Table(), Table()
     run_listeners, single_listeners = listening(run), listening(single)
     first = [Publish(topic, b"first") for topic in sorted(warm)]

@@ -12,13 +12,14 @@ from tests.scenarios.kills.subscribing import Churner, Subscriber
 
 
 class Crew:
-    def __init__(self, seed: int, port: int) -> None:
+    def __init__(self, seed: int, port: int, rate_hz: int) -> None:
         self._seed = seed
         self._port = port
+        self._rate_hz = rate_hz
         self.publishers = [
             self._publisher("p1", 1),
             self._publisher("p2", 2),
-            self._publisher("p3", 2, rate_hz=200),
+            self._publisher("p3", 2),
             self._publisher("p4", 1, version=V311),
             self._publisher("p5", 2, version=V311),
         ]
@@ -48,7 +49,6 @@ class Crew:
         *,
         version: int = V5,
         is_retaining: bool = False,
-        rate_hz: int = 100,
     ) -> Publisher:
         return Publisher(
             name,
@@ -57,5 +57,5 @@ class Crew:
             qos=qos,
             version=version,
             is_retaining=is_retaining,
-            rate_hz=rate_hz,
+            rate_hz=self._rate_hz,
         )

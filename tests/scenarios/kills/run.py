@@ -33,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kills: int = 50
     seed: int = 1
     life_s: float = 1.5
+    rate_hz: int = 100  # of each publisher
     has_long_lives: bool = True  # long enough that the state log is compacted
 
 
@@ -43,7 +44,7 @@ class Killing:
         self.plan = plan
         self.node = MortalNode(folder)
         self.kills = {RUNNING: 0, STARTING: 0, TWICE: 0, COMPACTING: 0}
-        self.crew = Crew(plan.seed, self.node.port)
+        self.crew = Crew(plan.seed, self.node.port, plan.rate_hz)
         self._random = Random(plan.seed)  # noqa: S311
 
     async def run(self, say: Callable[[str], None]) -> Outcome:

@@ -196,7 +196,10 @@ class Connection(Handshake):
             elif first == 0x40 and length == 2 and self.waits_for == NOTHING:
                 session = self.session
                 assert session is not None
-                session.acknowledged(data[body] << 8 | data[body + 1])
+                packet_id = data[body] << 8 | data[body + 1]
+                if packet_id == 0:
+                    raise violation("a packet identifier of 0")
+                session.acknowledged(packet_id)
             else:
                 if self.waits_for == LOGIN:
                     if size - at > _EARLY_BYTES:

@@ -190,6 +190,10 @@ class Handshake(Publishing):
                 authentication_data=authenticated.authentication_data,
             )
         frame = encode(Connack(is_present, Reason.SUCCESS, properties), self.version)
+        if 0 < self.packet_limit < len(frame):
+            # It says what the client must know, so it can't be shortened.
+            self._close("packet too large: the client takes no CONNACK", is_will_wanted=False)
+            return
         # Nothing may overtake the CONNACK: only then is the session told of this connection.
         if self.hub.appended != appended:
             self.hub.hold(HeldWelcome(self, frame))
@@ -218,7 +222,12 @@ class Handshake(Publishing):
         """Answer CONNECT with a refusal."""
         properties = self._explained(problem) if self.version == V5 else NO_PROPERTIES
         said = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
-        self._control.append(encode(Connack(False, said, properties), self.version))
+        frame = self._fitting(
+            encode(Connack(False, said, properties), self.version),
+            encode(Connack(False, said), self.version),
+        )
+        if not 0 < self.packet_limit < len(frame):
+            self._control.append(frame)
         why = reason.name.lower().replace("_", " ")
         self.hub.counters.refused(why)
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)

@@ -184,6 +184,8 @@ def _read_one(data: bytes, at: int, stop: int, number: int, found: dict[str, Any
         last = at + (2 if kind == _TWO_BYTES else 4)
         found[name] = int.from_bytes(data[at:last], "big")
         return last
+    if at >= stop:
+        raise malformed("a property runs over the end of the properties")
     value = data[at]
     if value > 1:
         raise violation(f"{_spoken(name)} of {value}, expected 0 or 1")

@@ -195,6 +195,8 @@ class Publishing(Answering):
                 channel = self._aliases[alias]
             else:
                 raise violation(f"topic alias {alias} is not known")
+        if "\0" in channel:
+            raise malformed("a topic with a null character")
         if problem := problem_with_channel(channel):
             raise ProtocolError(Reason.TOPIC_NAME_INVALID, problem)
         if self._is_deep(channel):
