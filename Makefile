@@ -43,12 +43,14 @@ clean: ## remove everything the targets made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml
+	@echo "setting up $(VENV): this takes a few minutes, once"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade pip
 	$(PIP) install -e '.[pipeline,dev]'
 	touch $@
 
 $(COMPILED_READY): $(READY) setup.py $(SOURCES)
+	@echo "building, compiled where there is a C compiler: about a minute"
 	rm -rf $(COMPILED)
 	$(PIP) install --no-deps --no-build-isolation --target $(COMPILED) .
 	touch $@

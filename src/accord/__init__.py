@@ -2,7 +2,8 @@
 
 The package itself imports nothing: Spark workers, command-line completion and clients all pay
 for what stands here. Import from the module that has what you need, such as `accord.predicates`.
-`connect`, `connect_sync` and `Event` can be had from here too; they are loaded when first used.
+`connect`, `connect_sync`, `Event` and what the client raises can be had from here too; they are
+loaded when first used.
 """
 
 from __future__ import annotations
@@ -10,13 +11,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from accord.client.errors import (
+        ClientError,
+        ConnectionFailedError,
+        ExpiredError,
+        RefusedError,
+        SessionClosedError,
+    )
     from accord.client.session import connect
     from accord.client.sync import connect_sync
     from accord.core.model.event import Event
 
-__all__ = ["Event", "connect", "connect_sync"]
+__all__ = [
+    "ClientError",
+    "ConnectionFailedError",
+    "Event",
+    "ExpiredError",
+    "RefusedError",
+    "SessionClosedError",
+    "connect",
+    "connect_sync",
+]
 
 _PLACES = {
+    "ClientError": "accord.client.errors",
+    "ConnectionFailedError": "accord.client.errors",
+    "ExpiredError": "accord.client.errors",
+    "RefusedError": "accord.client.errors",
+    "SessionClosedError": "accord.client.errors",
     "connect": "accord.client.session",
     "connect_sync": "accord.client.sync",
     "Event": "accord.core.model.event",

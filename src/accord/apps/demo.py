@@ -148,7 +148,7 @@ async def run_demo(
 ) -> None:
     """Publish the demonstration until cancelled; ends in silence where the server says no."""
     try:
-        async with connect(url, transport=transport) as session:
+        async with connect(url, transport=transport, session_expiry_s=0) as session:
             for sample in Demonstration(seed):
                 await _publish(session, sample)
                 await sleep(PERIOD_S)

@@ -72,7 +72,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
     from accord.live.users import Users  # noqa: PLC0415
 
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     users = Users(config.users, anonymous=config.anonymous_rights)
     settings = Settings(
@@ -152,12 +152,15 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
+    import accord.edges.mqtt.session as sessions  # noqa: PLC0415
+
     listening = [
         f"{_scheme(listener)}://{address}"
         for listener, address in zip(node.settings.listeners, node.addresses, strict=True)
     ]
     where = node.settings.data
-    typer.echo(f"accord {node.version}: node {node.name} is ready")
+    how = "compiled" if sessions.__file__.endswith(".so") else "plain Python"
+    typer.echo(f"accord {node.version} ({how}): node {node.name} is ready")
     for url in (*listening, *urls):
         typer.echo(f"  {url}")
     typer.echo(f"  data in {where}" if where else "  nothing is kept on disk")

@@ -132,5 +132,10 @@ class _WebSocketStream:
 
 
 def _unreachable(address: Address, error: Exception) -> ConnectionFailedError:
-    why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"its certificate is not trusted ({error.verify_message}); name its authority"
+    elif isinstance(error, ssl.SSLError):
+        why = f"no TLS there ({error.reason or error})"
+    else:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return ConnectionFailedError(f"can't connect to {address.place}: {why}")

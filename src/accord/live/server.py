@@ -15,7 +15,7 @@ from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.handshake import Gate, Handshake
+from accord.edges.mqtt.handshake import LOST, Gate, Handshake
 from accord.live.clock import Clock
 from accord.live.connects import Connects
 from accord.live.logs import get_log
@@ -215,10 +215,12 @@ class MqttProtocol(asyncio.Protocol):
         connection = self._connection
         if connection is not None:
             connection.lost(now_ms=self._server.clock.now_ms())
-            say = log.warning if ":" in connection.reason else log.debug
+            was_refused = not connection.connected_ms and connection.reason != LOST
+            say = log.warning if was_refused or ":" in connection.reason else log.debug
             say(
-                "a connection ended",
+                "a client was refused" if was_refused else "a connection ended",
                 client=connection.client_id,
+                user=connection.user,
                 address=connection.address,
                 reason=connection.reason,
             )

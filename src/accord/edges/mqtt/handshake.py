@@ -7,6 +7,7 @@ takes long by design. Enhanced authentication is an `Exchange` of AUTH packets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from accord.core.node.rights import Rights
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
@@ -19,6 +20,8 @@ from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import Publishing
 from accord.edges.mqtt.timers import Timer
+
+LOST: Final = "connection lost"
 
 
 class Gate:
@@ -52,6 +55,7 @@ class Handshake(Publishing):
         self._explains = connect.properties.request_problem_information is not False
         self.packet_limit = connect.properties.maximum_packet_size or 0
         self.client_id = connect.client_id
+        self.user = connect.username or ""
         if not connect.client_id:
             if connect.version != V5 and not connect.clean_start:
                 self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "expected a client identifier")
@@ -130,7 +134,6 @@ class Handshake(Publishing):
             reason = Reason.SERVER_BUSY if is_busy else Reason.BAD_USER_NAME_OR_PASSWORD
             self._refuse(reason, "too many logins at once" if is_busy else "")
             return
-        self.user = connect.username or ""
         self._rights = rights.bound(user=self.user, client=self.client_id)
         self._open(connect)
         self._go_on(now_ms)
@@ -248,7 +251,7 @@ class Handshake(Publishing):
         why = reason.name.lower().replace("_", " ")
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
 
-    def lost(self, *, now_ms: int, why: str = "connection lost") -> None:
+    def lost(self, *, now_ms: int, why: str = LOST) -> None:
         """The network connection is gone."""
         self.hub.now_ms = now_ms
         self._close(why, is_will_wanted=True)
