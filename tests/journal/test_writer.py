@@ -123,7 +123,16 @@ def test_a_full_backlog_refuses_and_takes_again() -> None:
 
 def test_many_small_records_fill_the_backlog_too() -> None:
     journal = Journal.open(FaultDisk(), JournalOptions(backlog_bytes=1_000, is_threaded=False))
+    assert journal.append([b""]) == 1
     assert isinstance(journal.append([b""] * 16), Refused)
+
+
+def test_what_is_larger_than_the_backlog_waits_alone() -> None:
+    journal = Journal.open(FaultDisk(), JournalOptions(backlog_bytes=1_000, is_threaded=False))
+    assert journal.append([b"x" * 2_000]) == 1
+    assert isinstance(journal.append([b"y"]), Refused)
+    journal.work()
+    assert journal.append([b"y"]) == 2
 
 
 def test_a_record_beyond_all_bounds_is_misuse(monkeypatch: pytest.MonkeyPatch) -> None:

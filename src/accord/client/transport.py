@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 READ_SIZE: Final = 256 * 1024
+_MESSAGE_BYTES: Final = 300 << 20  # more than the largest packet
 GOODBYE_S: Final = 2.0
 
 
@@ -93,7 +94,7 @@ async def _open_websocket(address: Address, context: ssl.SSLContext | None) -> S
             subprotocols=[Subprotocol("mqtt")],
             ssl=context,
             compression=None,
-            max_size=None,  # the session limits its packets
+            max_size=_MESSAGE_BYTES,
             ping_interval=None,  # MQTT has its own
             close_timeout=GOODBYE_S,
         )

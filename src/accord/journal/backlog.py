@@ -35,11 +35,15 @@ class Backlog:
         self._in_hand: Group | None = None
 
     def put(self, records: list[bytes], size: int) -> int | None:
-        """Take `records` of `size` bytes; returns the offset after them, None if they don't fit."""
+        """Take `records` of `size` bytes; returns the offset after them, None if they don't fit.
+
+        Something larger than the limit fits when nothing else waits: else it never would.
+        """
         size += _RECORD_OVERHEAD * len(records)
         with self._lock:
             waiting = self.waiting_bytes + size
-            if waiting > self.limit_bytes or self.failure is not None or self.is_closing:
+            is_full = self.waiting_bytes > 0 and waiting > self.limit_bytes
+            if is_full or self.failure is not None or self.is_closing:
                 return None
             self.waiting_bytes = waiting
             newest = self._newest

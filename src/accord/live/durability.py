@@ -132,6 +132,8 @@ class Durability:
         self._close(self._events)
         self._events_offset = self._events.status().committed_offset
         self._append_state()
+        if self._turns or self._broker.hub.kept:
+            log.error("stopped before everything was on disk", problem=self._broker.hub.overloaded)
         self._close(self._state)
 
     def _append_events(self) -> str:

@@ -65,7 +65,7 @@ def _shown(value: object) -> str:
     text = str(_plain(value))
     if text and not any(c in text for c in ' "=') and text.isprintable():
         return escape(text)
-    return '"' + escape(text).replace('"', '\\"') + '"'
+    return '"' + escape(text.replace("\\", "\\\\")).replace('"', '\\"') + '"'
 
 
 def _plain(value: object) -> object:

@@ -160,11 +160,13 @@ class Node:
         )
         self.addresses.append(address)
 
-    async def _login(self, connection: Handshake) -> Rights | None:
+    async def _login(self, connection: Handshake) -> tuple[Rights | None, str]:
+        """What a client may do, and as whom."""
         connect = connection.connect
         if connect is None:
-            return None
-        return await self.users.verify(connect.username, connect.password)
+            return None, ""
+        name = connect.username if self.users.are_configured else None
+        return await self.users.verify(name, connect.password), name or ""
 
     def _record(self) -> None:
         if self.durability is not None:

@@ -7,6 +7,7 @@ been read: so that messages leave in the order of their importance, and in few s
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
@@ -43,7 +44,7 @@ class Server:
         clock: Clock,
         *,
         gate: Gate | None = None,
-        login: Callable[[Handshake], Awaitable[Rights | None]] | None = None,
+        login: Callable[[Handshake], Awaitable[tuple[Rights | None, str]]] | None = None,
         on_turn: Callable[[], None] | None = None,
     ) -> None:
         self.broker = broker
@@ -138,13 +139,14 @@ class Server:
     async def _check_login(self, connection: Handshake) -> None:
         assert self._login is not None
         rights: Rights | None = None
+        user = ""
         is_busy = False
         try:
-            rights = await self._login(connection)
+            rights, user = await self._login(connection)
         except BusyError as error:
             is_busy = True
             log.warning("a login was refused", client=connection.client_id, problem=str(error))
-        connection.admit(rights, now_ms=self.clock.now_ms(), is_busy=is_busy)
+        connection.admit(rights, now_ms=self.clock.now_ms(), user=user, is_busy=is_busy)
         self.due()
 
 
@@ -171,6 +173,10 @@ class MqttProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
+        link = transport.get_extra_info("socket")
+        if link is not None:
+            # A client without keep-alive whose machine is gone must not stay for ever.
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection = self._server.accept(self, peer_address(transport))
         if self._connection is None:
             self._transport.abort()
@@ -220,7 +226,7 @@ class MqttProtocol(asyncio.Protocol):
             say(
                 "a client was refused" if was_refused else "a connection ended",
                 client=connection.client_id,
-                user=connection.user,
+                user=connection.user or connection.claimed_user,
                 address=connection.address,
                 reason=connection.reason,
             )
@@ -251,6 +257,9 @@ class MqttProtocol(asyncio.Protocol):
         if connection.is_closing:
             if not transport.is_closing():
                 self.finish()
+        elif connection.has_rest:
+            if self.is_reading:
+                self._stop_reading(connection, time.perf_counter())
         elif not self.is_reading and connection.wants_data():
             self.is_reading = True
             transport.resume_reading()

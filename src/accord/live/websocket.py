@@ -22,6 +22,7 @@ from accord.live.addresses import Address
 from accord.live.server import MqttProtocol, Server
 
 _SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
+_UNREAD_BYTES: Final = 4_000_000
 _SILENT: Final = logging.getLogger("accord.websockets")
 _SILENT.setLevel(logging.CRITICAL)
 
@@ -59,6 +60,8 @@ class WebSocketProtocol(MqttProtocol):
             elif event.opcode is Opcode.TEXT:
                 self._socket.fail(1003, "MQTT is sent in binary messages")
         self._send()
+        if self._raw is not None and self._raw.get_write_buffer_size() > _UNREAD_BYTES:
+            self.abort()  # it sends pings and does not read our pongs
 
     def eof_received(self) -> bool:
         self._socket.receive_eof()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import pytest
@@ -124,6 +125,7 @@ ENGINE_OVERFLOWS = "0e99999999999"  # to libxml2 this is 0 times infinity
     | st.text("0123456789.-+eE \n", max_size=6)
 )
 def test_text_is_read_as_the_engine_reads_numbers(text: str) -> None:
+    assume(not re.search(r"0[eE]\+?[0-9]{3}", text))  # as ENGINE_OVERFLOWS
     element = etree.Element("n")
     element.text = text
     expected = cast(float, etree.XPath("number(.)")(element))

@@ -10,7 +10,7 @@ import itertools
 from typing import Final, Self
 
 from accord.core.node.limits import Limits
-from accord.core.node.rights import EVERYTHING
+from accord.core.node.rights import EVERYTHING, Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5
@@ -63,6 +63,14 @@ class Peer:
     def receive(self, data: bytes) -> None:
         """Let the broker read `data`, without a turn for it to answer."""
         self.connection.receive(data, now_ms=self.table.now_ms)
+        self._go_on()
+
+    def admit(self, rights: Rights | None, *, user: str = "", is_busy: bool = False) -> None:
+        """Answer a login, without a turn."""
+        self.connection.admit(rights, now_ms=self.table.now_ms, user=user, is_busy=is_busy)
+        self._go_on()
+
+    def _go_on(self) -> None:
         while self.connection.has_rest:
             self.connection.resume(now_ms=self.table.now_ms)
 
@@ -189,7 +197,7 @@ class Table:
         )
         if self.gate is not None:
             self.gate.logins.remove(peer.connection)
-            peer.connection.admit(EVERYTHING, now_ms=self.now_ms)
+            peer.admit(EVERYTHING)
         self.commit()
         packets = peer.hear()
         answer = packets.pop(0)

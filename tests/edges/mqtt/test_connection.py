@@ -137,7 +137,7 @@ def test_what_comes_before_the_login_waits_for_it(version: int) -> None:
     assert peer.hear() == []
     assert gate.logins == [peer.connection]
     peer.send(Pingreq())
-    peer.connection.admit(EVERYTHING, now_ms=table.now_ms)
+    peer.admit(EVERYTHING)
     table.turn()
     answer, *rest = peer.hear()
     assert isinstance(answer, Connack)
@@ -165,13 +165,13 @@ def test_who_is_not_let_in_has_done_nothing(
 ) -> None:
     table = Table(gate=Gate())
     peer = table.open().send(Connect("ada"), Publish("a", b"x", 1, True, packet_id=1))
-    peer.connection.admit(rights, now_ms=table.now_ms, is_busy=is_busy)
+    peer.admit(rights, is_busy=is_busy)
     table.turn()
     (answer,) = connacks(peer)
     assert answer.reason == reason
     assert peer.is_closed
     assert (table.broker.sessions, table.broker.retained.messages) == ({}, 0)
-    peer.connection.admit(EVERYTHING, now_ms=table.now_ms)
+    peer.admit(EVERYTHING)
     assert table.broker.sessions == {}
 
 
@@ -189,7 +189,7 @@ def test_a_login_takes_no_longer_than_a_connect() -> None:
     peer = table.open().send(Connect("ada"))
     table.wait(10_000)
     assert peer.is_closed
-    peer.connection.admit(EVERYTHING, now_ms=table.now_ms)
+    peer.admit(EVERYTHING)
     assert table.broker.sessions == {}
 
 
@@ -197,7 +197,7 @@ def test_rights_are_asked_for_channels_and_filters() -> None:
     table = Table(gate=Gate())
     peer = table.open().send(Connect("ada", username="ada"))
     rights = Rights(publish=("out/%u/#",), subscribe=("in/+",))
-    peer.connection.admit(rights, now_ms=table.now_ms)
+    peer.admit(rights, user="ada")
     peer.send(
         Subscribe(1, (Filter("in/1", 1), Filter("in/#"), Filter("$share/g/in/1"))),
         Publish("out/ada/1", qos=1, packet_id=2),
@@ -226,7 +226,7 @@ def test_the_login_changes_nothing_of_what_comes_then(data: st.DataObject, versi
     for number, chunk in enumerate(chunks, start=1):
         peer.receive(chunk)
         if number >= admitted:
-            peer.connection.admit(EVERYTHING, now_ms=table.now_ms)
+            peer.admit(EVERYTHING)
     table.turn()
     plain = talked(version, [stream])
     assert [each.data for each in (peer, *listeners)] == [each.data for each in plain]
@@ -484,18 +484,53 @@ def test_a_disk_that_takes_no_more_makes_the_node_refuse(version: int) -> None:
     assert table.hub.counters.shed_causes.counts == {"journal overloaded": 2}
 
 
-def test_bad_attributes_are_refused_where_somebody_asks_for_them() -> None:
-    table = Table()
+def test_bad_attributes_match_no_predicate_and_are_refused_where_they_would_be_kept() -> None:
+    table = Table(kept=["kept"])
     where = Properties(user=(("where", "n > 1"),))
     table.join("ada").subscribe("a", properties=where)
+    plain = table.join("eve").subscribe("a")
+    plain.hear()
     sender = table.join("bob")
-    sender.publish("a", qos=1, properties=Properties(user=(("metadata", "<open>"),)))
+    bad = Properties(user=(("metadata", "<open>"),))
+    sender.publish("a", qos=1, properties=bad)
+    sender.expect(Puback(1))
+    plain.expect(Publish("a", properties=bad))
+    sender.publish("kept", qos=1, properties=bad)
     (answer,) = sender.hear()
     assert isinstance(answer, Puback)
     assert answer.reason == Reason.PAYLOAD_FORMAT_INVALID
     assert "metadata" in (answer.properties.reason_string or "")
-    sender.publish("a", qos=1, properties=Properties(user=(("n", "2"),)))
-    sender.expect(Puback(2))
+
+
+def test_a_session_belongs_to_the_user_who_opened_it() -> None:
+    table = Table(gate=Gate())
+    rights = Rights(publish=("#",), subscribe=("#",))
+    own = table.open().send(Connect("ctl", properties=Properties(session_expiry_s=60)))
+    own.admit(rights, user="ada")
+    table.turn()
+    own.subscribe("secret/#", qos=1)
+    thief = table.open().send(Connect("ctl", clean_start=False))
+    thief.admit(rights, user="mallory")
+    table.turn()
+    (refused,) = thief.hear()
+    assert isinstance(refused, Connack)
+    assert refused.reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
+    assert not own.is_closed
+    again = table.open().send(Connect("ctl", clean_start=False))
+    again.admit(Rights(publish=("#",)), user="ada")
+    table.turn()
+    (welcome,) = again.hear()
+    assert isinstance(welcome, Connack)
+    assert welcome.session_present
+    assert table.broker.sessions["ctl"].subscriptions == {}, "the right to it is gone"
+
+
+def test_a_client_s_name_has_a_length() -> None:
+    table = Table(Limits(client_id_bytes=23))
+    peer = table.open().send(Connect("x" * 24))
+    (refused,) = peer.hear()
+    assert isinstance(refused, Connack)
+    assert refused.reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_problems_are_explained_as_far_as_the_client_wants() -> None:

@@ -31,7 +31,7 @@ class Crew:
         self.subscribers = [
             Subscriber("s1", port, patterns=both, qos=1, is_lazy=True),
             Subscriber("s2", port, patterns=both, qos=2),
-            Subscriber("s3", port, patterns=both, qos=2, is_lazy=True, window=50),
+            Subscriber("s3", port, patterns=both, qos=2, is_lazy=True, window=200),
             Subscriber("s4", port, patterns=both, qos=2, version=V311),
         ]
         self.churner = Churner("c1", port)

@@ -57,7 +57,8 @@ class Killing:
                 self.kills[how] += 1
                 say(f"kill {node.kills}: {how}")
             await node.wait_until_ready()
-            problems = await self._drain()
+            say("alive again: waiting for what is under way")
+            problems = await self._drain(say)
             retained = await self._retained()
         finally:
             for client in self.crew.everybody():
@@ -105,7 +106,7 @@ class Killing:
                 return
             await asyncio.sleep(0.001)
 
-    async def _drain(self) -> list[str]:
+    async def _drain(self, say: Callable[[str], None]) -> list[str]:
         """Let everybody finish; tells who could not."""
         for publisher in (*self.crew.publishers, *self.crew.retaining):
             publisher.is_done = True
@@ -123,9 +124,8 @@ class Killing:
         deliveries = -1
         while deliveries < (deliveries := sum(each.deliveries for each in self.crew.subscribers)):
             # As long as something still comes, it is not lost.
-            await _until(
-                lambda: all(wanted <= each.seen.keys() for each in self.crew.subscribers), 5.0
-            )
+            say(f"{deliveries} deliveries")
+            await _until(lambda: all(each.has(wanted) for each in self.crew.subscribers), 5.0)
         await asyncio.sleep(0.3)  # so that a repetition would be seen
         return []
 

@@ -50,6 +50,10 @@ class Subscriber(Client):
         self._answers = Answers(self, is_lazy=is_lazy)
         self._newest: dict[tuple[str, str], int] = {}
 
+    def has(self, wanted: set[tuple[str, int]]) -> bool:
+        """Whether all of `wanted` came; cheap to ask as long as there are too few."""
+        return len(self.seen) >= len(wanted) and wanted <= self.seen.keys()
+
     def resume(self) -> None:
         self._answers.clear()
         if not self.is_subscribed:

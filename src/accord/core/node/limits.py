@@ -33,6 +33,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     connects_per_s_per_address: Annotated[
         int, Meta(ge=1, le=_MANY, description="New connections per second from one address.")
     ] = 1_000
+    client_id_bytes: Annotated[
+        int, Meta(ge=23, le=MAX_UINT16, description="Length of a client's identifier.")
+    ] = 1_024
     connect_timeout_s: Annotated[
         int, Meta(ge=1, le=3_600, description="Time a new connection has for its CONNECT.")
     ] = 10
@@ -72,7 +75,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     ] = 1_024
     channel_levels: Annotated[
         int, Meta(ge=1, le=MAX_UINT16, description="Levels in the name or filter of a channel.")
-    ] = 200
+    ] = 64
     subscriptions_per_client: Annotated[
         int, Meta(ge=1, le=_MANY, description="Subscriptions one client may hold.")
     ] = 10_000

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from accord.core.node.message import Message
+
+_LEVEL_BYTES: Final = 300
 
 
 class _Branch:
@@ -23,10 +27,10 @@ class Retained:
 
     def has_room(self, message: Message) -> bool:
         known = self.get(message.channel)
-        freed = 0 if known is None else known.size()
+        freed = 0 if known is None else cost_of(known)
         return (
             self.messages + (known is None) <= self.messages_limit
-            and self.bytes + message.size() - freed <= self.bytes_limit
+            and self.bytes + cost_of(message) - freed <= self.bytes_limit
         )
 
     def get(self, channel: str) -> Message | None:
@@ -45,8 +49,8 @@ class Retained:
         if branch.message is None:
             self.messages += 1
         else:
-            self.bytes -= branch.message.size()
-        self.bytes += message.size()
+            self.bytes -= cost_of(branch.message)
+        self.bytes += cost_of(message)
         branch.message = message
 
     def remove(self, channel: str) -> bool:
@@ -62,7 +66,7 @@ class Retained:
         if found is None:
             return False
         self.messages -= 1
-        self.bytes -= found.size()
+        self.bytes -= cost_of(found)
         path[-1].message = None
         for position in range(len(levels) - 1, -1, -1):
             if path[position + 1].children or path[position + 1].message is not None:
@@ -106,6 +110,11 @@ class Retained:
         found: list[_Branch] = []
         _collect(self._root, found, is_top=False)
         return [branch.message for branch in found if branch.message is not None]
+
+
+def cost_of(message: Message) -> int:
+    """What it takes in memory, with the branches to it."""
+    return message.size() + _LEVEL_BYTES * (message.channel.count("/") + 1)
 
 
 def _collect(branch: _Branch, found: list[_Branch], *, is_top: bool) -> None:

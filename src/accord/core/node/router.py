@@ -10,8 +10,10 @@ subscription gives each message to one member of its group.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
+from accord.core.errors import EventError
 from accord.core.model.channels import ChannelMap
 from accord.core.node.message import Message
 from accord.core.predicates.index import Index
@@ -148,6 +150,7 @@ class Router:
         for pattern in kept:
             self._kept.set(pattern, True)
         self.size = 0
+        self.unreadable = 0  # messages that predicates could not look into
 
     @property
     def predicates(self) -> int:
@@ -234,10 +237,7 @@ class Router:
         return route
 
     def publish(self, message: Message, route: Route) -> int:
-        """Deliver `message` along `route`; gives the number of receivers.
-
-        EventError where predicates ask for attributes that are bad; then nobody got it.
-        """
+        """Deliver `message` along `route`; gives the number of receivers."""
         targets = route.targets
         if route.has_predicates or route.groups:
             targets = self._choose(message, route)
@@ -278,10 +278,7 @@ class Router:
                 if member.predicate is None:
                     wanting[group_key].append(member)
         if route.has_predicates:
-            matches = self._index.match_values(
-                message.channel, message.values(), message.document()
-            )
-            for key in matches.keys:
+            for key in self._matching(message):
                 assert isinstance(key, Subscription)
                 if key.group:
                     wanting[key.pattern, key.group].append(key)
@@ -295,6 +292,19 @@ class Router:
                 # A copy of its own: the receiver has it on behalf of the group.
                 targets.append(Target(groups[name].choose(candidates)))
         return targets
+
+    def _matching(self, message: Message) -> list[Hashable]:
+        """The subscriptions whose predicates match; none where the attributes can't be read.
+
+        Their publisher is not told: whether others get the message must not depend on who else
+        has subscribed.
+        """
+        try:
+            values, document = message.values(), message.document()
+        except EventError:
+            self.unreadable += 1
+            return []
+        return self._index.match_values(message.channel, values, document).keys
 
     def _members(self, group_key: tuple[str, str]) -> list[Subscription]:
         groups = self._shared.get(group_key[0])

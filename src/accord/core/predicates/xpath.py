@@ -47,6 +47,8 @@ _OPS: Final[dict[str, CompareOp]] = {
 }  # fmt: skip
 _FAR_STEP: Final = re.compile(r"//|descendant(?:-or-self)?|(?:following|preceding)(?!-)")
 _NEAR_STEP: Final = re.compile(r"(?:following|preceding)-sibling")
+_JOIN: Final = re.compile(r"\b(?:or|and)\b")
+_UP_STEPS: Final = ("..", "parent", "ancestor", "ancestor-or-self")
 _NAME_ERRORS: Final = ("err:XPST0008", "err:XPST0017", "err:XPST0081", "err:XPST0010")
 
 
@@ -125,20 +127,24 @@ def _from_document(node: XPath) -> str:
 class Engine:
     """A compiled condition, which knows how its cost grows with the document.
 
-    Steps to any distance (`//`, following, …) inside each other multiply by the number of nodes,
-    steps to siblings by the largest number of children.
+    Steps to any distance (`//`, following, absolute paths in predicates, …) inside each other
+    multiply by the number of nodes, steps to siblings and parents by the most children of a node.
     """
 
-    __slots__ = ("_compiled", "_far", "_near")
+    __slots__ = ("_compiled", "_far", "_near", "_terms")
 
     def __init__(self, node: XPath) -> None:
         self._compiled = _compile(_from_document(node), node)
         far, self._near = _degrees_of(node)
         self._far = max(1, far)
+        # Conditions that are joined take their time one after the other.
+        joined = len(_JOIN.findall(node.expression))
+        self._terms = 1 + joined // 4
 
     def evaluate(self, document: Document) -> bool | None:
         """Unknown where it would take too long, or the engine gives up at limits of its own."""
-        if document.nodes**self._far * document.widest**self._near > MAX_COST:
+        cost = self._terms * document.nodes**self._far * document.widest**self._near
+        if cost > MAX_COST:
             return None
         try:
             return cast(bool, self._compiled(document.root))
@@ -163,24 +169,44 @@ def _degrees_of(node: XPath) -> tuple[int, int]:
         return len(_FAR_STEP.findall(text)), len(_NEAR_STEP.findall(text))
 
 
-def _degree(token: _Token, step: re.Pattern[str]) -> int:
+def _degree(token: _Token, step: re.Pattern[str], *, is_inside: bool = False) -> int:
     """How many such steps are taken for each other, in paths, predicates and comparisons."""
-    steps, inside = _path_degrees(token, step)
+    steps, inside = _path_degrees(token, step, is_inside)
     # What a path has selected so far is a set: a further step costs no more than the second did.
     return min(2, steps) + inside
 
 
-def _path_degrees(token: _Token, step: re.Pattern[str]) -> tuple[int, int]:
+def _path_degrees(token: _Token, step: re.Pattern[str], is_inside: bool) -> tuple[int, int]:
     """Such steps of a path, and the largest degree among its predicates."""
     if token.symbol == "[":
-        steps, inside = _path_degrees(token[0], step)
-        return steps, max(inside, _degree(token[1], step))
-    own = 1 if step.fullmatch(token.symbol) else 0
+        steps, inside = _path_degrees(token[0], step, is_inside)
+        return steps, max(inside, _degree(token[1], step, is_inside=True))
+    own = _is_counted(token, step, is_inside)
     if token.symbol in ("/", "//") or own:
-        parts = [_path_degrees(child, step) for child in token]
-        return own + sum(steps for steps, _ in parts), max((i for _, i in parts), default=0)
-    degrees = [_degree(child, step) for child in token]
+        parts = [_path_degrees(child, step, is_inside) for child in token]
+        counted = (1 if own else 0) + sum(steps for steps, _ in parts)
+        return counted, max((i for _, i in parts), default=0)
+    degrees = [_degree(child, step, is_inside=is_inside) for child in token]
     return 0, sum(degrees) if token.symbol in _OPS else max(degrees, default=0)
+
+
+def _is_counted(token: _Token, step: re.Pattern[str], is_inside: bool) -> bool:
+    if step.fullmatch(token.symbol):
+        return True
+    if token.symbol != "/":
+        return False
+    if step is _FAR_STEP:
+        return is_inside and len(token) == 0  # the root, whose text is that of all nodes
+    if len(token) == 2:
+        # From a node to its parent and on to a child is as far as to a sibling.
+        return _goes_up(token[0]) and not _goes_up(token[1])
+    return is_inside and len(token) == 1
+
+
+def _goes_up(token: _Token) -> bool:
+    if token.symbol == "/" and len(token) == 2:
+        return _goes_up(token[1])
+    return token.symbol in _UP_STEPS
 
 
 class _Mapper:

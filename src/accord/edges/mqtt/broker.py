@@ -129,7 +129,9 @@ class Broker:
         session.will = will
         if session.is_durable:
             self.hub.record(
-                durable.SessionOpened(session.name, session.version, session.expiry_s, will)
+                durable.SessionOpened(
+                    session.name, session.version, session.expiry_s, will, session.owner
+                )
             )
         elif was_durable:
             self.hub.record(durable.SessionEnded(session.name))
@@ -327,18 +329,21 @@ class Broker:
         is_new = wish.pattern not in session.subscriptions
         return wish.retain_handling == 0 or (wish.retain_handling == 1 and is_new)
 
-    def send_retained(self, session: Session, name: str) -> None:
-        """Deliver what is retained to the subscription of `name`, if it is still there."""
+    def send_retained(self, session: Session, name: str) -> int:
+        """Deliver what is retained to the subscription of `name`; gives how many that were."""
         subscription = session.subscriptions.get(name)
         if subscription is None:
-            return
+            return 0
         identifiers = (subscription.identifier,) if subscription.identifier else ()
+        sent = 0
         for message in self.retained.select(subscription.pattern, now_ms=self.hub.now_ms):
             if subscription.is_local_excluded and message.publisher == session.name:
                 continue
             if subscription.predicate is not None and not _matches(subscription.predicate, message):
                 continue
             session.deliver(message, min(subscription.qos, message.qos), True, identifiers)
+            sent += 1
+        return sent
 
     def _publish_will(self, session: Session) -> None:
         will = session.will

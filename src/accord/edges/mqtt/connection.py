@@ -47,6 +47,9 @@ _FROM_SERVERS: Final = (
 )
 _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
+_FEW_FILTERS: Final = 10
+_FEW_RETAINED: Final = 100
+_MANY_PACKETS: Final = 5_000  # handled at a time
 _LAST_BYTES: Final = 262_144  # sent to a client that says goodbye
 _EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in yet
 
@@ -210,7 +213,7 @@ class Connection(Handshake):
                 self._on_packet(first, data[body:end])
                 is_v5 = self.version == V5
                 limit = self._packet_limit()
-                if self._was_dear:
+                if self._was_dear or packets > _MANY_PACKETS:
                     self._was_dear = False
                     at = end
                     self.has_rest = at < size
@@ -293,13 +296,17 @@ class Connection(Handshake):
         problems: list[str] = []
         curious: list[str] = []  # those who get what is retained, after the SUBACK
         condition = self.broker.condition_of(packet.properties)
-        self._was_dear = condition.is_new
+        self._was_dear = condition.is_new or len(packet.filters) > _FEW_FILTERS
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
         for wish in packet.filters:
             if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
                 problems.append(f"not allowed to subscribe to {wish.pattern}")
+                continue
+            if session.is_durable and self.hub.overloaded:
+                reasons.append(Reason.QUOTA_EXCEEDED)
+                problems.append(self.hub.overloaded)
                 continue
             is_retained_wanted = self.broker.wants_retained(session, wish)
             refusal = self.broker.subscribe(session, wish, identifier, condition)
@@ -326,8 +333,8 @@ class Connection(Handshake):
         session = self.session
         if session is not None:
             self.reply(frame)
-            for name in dict.fromkeys(curious):
-                self.broker.send_retained(session, name)
+            sent = sum(self.broker.send_retained(session, name) for name in dict.fromkeys(curious))
+            self._was_dear = self._was_dear or sent > _FEW_RETAINED
 
     def _on_unsubscribe(self, packet: Unsubscribe, session: Session) -> None:
         appended = self.hub.appended

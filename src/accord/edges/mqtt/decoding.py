@@ -7,7 +7,7 @@ packet identifier, a client that sends CONNACK) is left to the session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Final
 
 from accord.core.model.channels import problem_with_channel, problem_with_filter
@@ -55,6 +55,7 @@ from accord.edges.mqtt.wire import (
     read_two_bytes,
 )
 
+MAX_FILTERS: Final = 10_000  # in one packet
 SHARED: Final = "$share/"
 
 _NAME: Final = "MQTT"
@@ -198,6 +199,7 @@ def _decode_subscribe(body: bytes, version: int) -> Subscribe:
         pattern, at = _read_filter(body, at)
         options, at = read_byte(body, at, len(body))
         filters.append(_filter(pattern, options, version))
+        _check_count(filters)
     if not filters:
         raise violation("a SUBSCRIBE without topic filter")
     return Subscribe(packet_id, tuple(filters), properties)
@@ -235,6 +237,7 @@ def _decode_unsubscribe(body: bytes, version: int) -> Unsubscribe:
     while at < len(body):
         pattern, at = _read_filter(body, at)
         patterns.append(pattern)
+        _check_count(patterns)
     if not patterns:
         raise violation("an UNSUBSCRIBE without topic filter")
     return Unsubscribe(packet_id, tuple(patterns), properties)
@@ -315,6 +318,13 @@ def _read_filter(body: bytes, at: int) -> tuple[str, int]:
     if problem := problem_with_subscription(pattern):
         raise ProtocolError(Reason.TOPIC_FILTER_INVALID, problem)
     return pattern, at
+
+
+def _check_count(filters: Sized) -> None:
+    if len(filters) > MAX_FILTERS:
+        raise ProtocolError(
+            Reason.QUOTA_EXCEEDED, f"expected at most {MAX_FILTERS} topic filters in a packet"
+        )
 
 
 def _check_topic(topic: str) -> None:

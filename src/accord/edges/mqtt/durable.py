@@ -29,6 +29,7 @@ class SessionOpened(_Record, frozen=True, tag="open"):
     version: int
     expiry_s: int
     will: Will | None
+    owner: str = ""
 
 
 class SessionLeft(_Record, frozen=True, tag="left"):

@@ -19,6 +19,7 @@ from accord.edges.mqtt.hub import HeldAnswer
 from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import Publishing
+from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.timers import Timer
 
 LOST: Final = "connection lost"
@@ -38,7 +39,8 @@ class Handshake(Publishing):
     def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
         super().__init__(broker, address)
         self.gate = gate
-        self.user = ""
+        self.user = ""  # who it is, if that was verified
+        self.claimed_user = ""
         self.is_closing = False
         self.reason = ""  # why it ended, for logs and counters
         self.received_ms = self.hub.now_ms
@@ -55,7 +57,11 @@ class Handshake(Publishing):
         self._explains = connect.properties.request_problem_information is not False
         self.packet_limit = connect.properties.maximum_packet_size or 0
         self.client_id = connect.client_id
-        self.user = connect.username or ""
+        self.claimed_user = connect.username or ""
+        if len(connect.client_id.encode()) > self.broker.limits.client_id_bytes:
+            most = self.broker.limits.client_id_bytes
+            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"expected at most {most} bytes")
+            return
         if not connect.client_id:
             if connect.version != V5 and not connect.clean_start:
                 self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "expected a client identifier")
@@ -123,8 +129,13 @@ class Handshake(Publishing):
             assert self.connect is not None
             self._open(self.connect, properties)
 
-    def admit(self, rights: Rights | None, *, now_ms: int, is_busy: bool = False) -> None:
-        """The driver's answer to this connection's login: what the client may do, or None."""
+    def admit(
+        self, rights: Rights | None, *, now_ms: int, user: str = "", is_busy: bool = False
+    ) -> None:
+        """The driver's answer to this connection's login: what the client may do, or None.
+
+        `user` is empty for those whom nobody verified.
+        """
         if self.waits_for != LOGIN:
             return
         self.hub.now_ms = now_ms
@@ -134,7 +145,8 @@ class Handshake(Publishing):
             reason = Reason.SERVER_BUSY if is_busy else Reason.BAD_USER_NAME_OR_PASSWORD
             self._refuse(reason, "too many logins at once" if is_busy else "")
             return
-        self._rights = rights.bound(user=self.user, client=self.client_id)
+        self.user = user
+        self._rights = rights.bound(user=user, client=self.client_id)
         self._open(connect)
         self._go_on(now_ms)
 
@@ -145,6 +157,7 @@ class Handshake(Publishing):
     def _open(self, connect: Connect, authenticated: Properties = NO_PROPERTIES) -> None:
         """The client is in."""
         limits = self.broker.limits
+        asked = connect.properties
         will = connect.will
         if will is not None and not self._may_publish(will.topic):
             self._refuse(Reason.NOT_AUTHORIZED, f"a will for {will.topic}")
@@ -152,17 +165,28 @@ class Handshake(Publishing):
         if self.hub.counters.connections >= limits.connections:
             self._refuse(Reason.SERVER_BUSY, "too many connections")
             return
+        known = self.broker.sessions.get(self.client_id)
+        if known is not None and known.owner != self.user:
+            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "another user's client is called so")
+            return
+        is_durable = (asked.session_expiry_s or 0) > 0 or not (
+            self.version == V5 or connect.clean_start
+        )
+        if is_durable and self.hub.overloaded:
+            self._refuse(Reason.SERVER_BUSY, self.hub.overloaded)
+            return
         appended = self.hub.appended
         opened = self.broker.open_session(self.client_id, is_clean=connect.clean_start)
         if opened is None:
             self._refuse(Reason.QUOTA_EXCEEDED, "too many sessions")
             return
         session, is_present = opened
+        session.owner = self.user
+        self._drop_forbidden(session)
         self.session = session
         self.waits_for = NOTHING
         self.connected_ms = self.hub.now_ms
         self.hub.counters.connected()
-        asked = connect.properties
         if self.version == V5:
             expiry_s = asked.session_expiry_s or 0
         else:
@@ -187,7 +211,9 @@ class Handshake(Publishing):
                     keep_alive_s if keep_alive_s != connect.keep_alive_s else None
                 ),
                 response_information=(
-                    f"response/{self.client_id}" if asked.request_response_information else None
+                    f"response/{self.client_id}"
+                    if asked.request_response_information and not set(self.client_id) & set("+#/")
+                    else None
                 ),
                 authentication_method=authenticated.authentication_method,
                 authentication_data=authenticated.authentication_data,
@@ -202,6 +228,13 @@ class Handshake(Publishing):
             self.hub.hold(HeldWelcome(self, frame))
         else:
             self.welcome(frame)
+
+    def _drop_forbidden(self, session: Session) -> None:
+        """What a session subscribed to is no longer its client's if the right to it is gone."""
+        if self._rights is not None:
+            for pattern in list(session.subscriptions):
+                if not self._rights.may_subscribe(pattern):
+                    self.broker.unsubscribe(session, pattern)
 
     def welcome(self, frame: bytes) -> None:
         """Send the CONNACK, and after it what the session has."""

@@ -113,6 +113,7 @@ _TABLE: Final[tuple[tuple[int, str, int, int], ...]] = (
 )
 
 _USER: Final = 38
+MAX_USER: Final = 2_000  # each takes many times its bytes in memory
 _NAMES: Final[dict[int, str]] = {number: name for number, name, _, _ in _TABLE}
 _KINDS: Final[dict[int, int]] = {number: kind for number, _, kind, _ in _TABLE}
 _ALLOWED: Final[dict[int, int]] = {  # by packet: one bit per identifier
@@ -148,6 +149,9 @@ def decode_properties(data: bytes, start: int, end: int, packet: int) -> tuple[P
                 if "\0" in name or "\0" in text:
                     raise _null_character()
                 user.append((name, text))
+                if len(user) > MAX_USER:
+                    problem = f"expected at most {MAX_USER} user properties"
+                    raise ProtocolError(Reason.QUOTA_EXCEEDED, problem)
                 at = last
             else:
                 at = _read_one(data, at + 1, stop, number, found)

@@ -125,7 +125,7 @@ class Publishing(Answering):
             return
         if qos and self._unanswered + len(session.received) >= self.broker.limits.receive_maximum:
             self._check_flood()
-        if hub.overloaded and (qos or route.is_kept):
+        if hub.overloaded and (qos or route.is_kept or first & RETAINED):
             counters.shed("journal overloaded", self.client_id)
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overloaded)
             return

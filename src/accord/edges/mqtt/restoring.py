@@ -114,6 +114,7 @@ class _Restoring:
         session.expiry_s = record.expiry_s
         session.is_durable = True
         session.will = record.will
+        session.owner = record.owner
         session.will_due_ms = 0
         session.ends_ms = 0
         self._present.add(record.client)
@@ -200,7 +201,9 @@ def _snapshot(broker: Broker) -> Iterator[durable.Record]:
 
 def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[durable.Record]:
     client = session.name
-    yield durable.SessionOpened(client, session.version, session.expiry_s, session.will)
+    yield durable.SessionOpened(
+        client, session.version, session.expiry_s, session.will, session.owner
+    )
     if session.line is None:
         # Before its messages: those that come while a client is there count as sent.
         yield broker.left(session)

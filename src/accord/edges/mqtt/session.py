@@ -84,6 +84,7 @@ class Session(Receiver):
         limits = hub.limits
         self.hub = hub
         self.line: Line | None = None
+        self.owner = ""  # the user whose client it is
         self.expiry_s = 0
         self.is_durable = False
         self.will: Will | None = None
@@ -100,6 +101,7 @@ class Session(Receiver):
         self.unacknowledged: dict[int, Delivery] = {}
         self.received: dict[int, bool] = {}  # QoS 2 messages of the client, until released
         self.in_flight = 0
+        self.in_flight_bytes = 0
         self.last_packet_id = 0
         # Messages, for those who watch.
         self.published = 0
@@ -150,9 +152,11 @@ class Session(Receiver):
         """Bring the queue to what is not yet with the client, in the order of arrival."""
         self.outbox.drop_tracked()
         self.in_flight = 0
+        self.in_flight_bytes = 0
         for delivery in self.unacknowledged.values():
             if delivery.stage == RELEASED:
                 self.in_flight += 1
+                self.in_flight_bytes += delivery.size
             elif delivery.stage != RECORDING:
                 delivery.stage = QUEUED
                 self.outbox.put_tracked(delivery, is_promised=True)
@@ -214,7 +218,7 @@ class Session(Receiver):
         waited_ms = 0
         importance = 0
         waited = 0
-        for parcel in self.outbox.take(bytes_wanted, self.window - self.in_flight):
+        for parcel in self.outbox.take(bytes_wanted, self._free_window()):
             if 0 < parcel.expires_ms <= now_ms and not _has_begun(parcel):
                 self._shed_parcel(parcel, EXPIRED)
                 continue
@@ -232,6 +236,7 @@ class Session(Receiver):
                     parcel.stage = SENT
                     parcel.was_sent = True
                     self.in_flight += 1
+                    self.in_flight_bytes += parcel.size
             frames.append(frame)
             sent_bytes += len(frame)
             wait_ms = now_ms - parcel.queued_ms
@@ -254,7 +259,13 @@ class Session(Receiver):
     def has_waiting(self) -> bool:
         """Whether `pull` would find something now."""
         outbox = self.outbox
-        return outbox.bytes > 0 or (outbox.tracked > 0 and self.in_flight < self.window)
+        return outbox.bytes > 0 or (outbox.tracked > 0 and self._free_window() > 0)
+
+    def _free_window(self) -> int:
+        """How many more may be on their way: their bytes count as if they were still queued."""
+        if self.in_flight_bytes >= self.outbox.tracked_bytes_limit:
+            return 0
+        return self.window - self.in_flight
 
     def acknowledged(self, packet_id: int) -> bool:
         """The client has a QoS 1 message; False where it could not mean one."""
@@ -263,6 +274,7 @@ class Session(Receiver):
             return False
         del self.unacknowledged[packet_id]
         self.in_flight -= 1
+        self.in_flight_bytes -= delivery.size
         if self.is_durable:
             self.hub.record(Done(self.name, packet_id))
         if self.outbox.tracked and self.line is not None:
@@ -323,6 +335,9 @@ class Session(Receiver):
     def check_invariants(self) -> None:
         stages = [delivery.stage for delivery in self.unacknowledged.values()]
         assert self.in_flight == sum(stage >= SENT for stage in stages)
+        assert self.in_flight_bytes == sum(
+            delivery.size for delivery in self.unacknowledged.values() if delivery.stage >= SENT
+        )
         assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
         assert self.outbox.tracked <= len(self.unacknowledged)
 
@@ -396,6 +411,7 @@ class Session(Receiver):
 
     def _finish(self, delivery: Delivery) -> None:
         self.in_flight -= 1
+        self.in_flight_bytes -= delivery.size
         self._forget(delivery)
         if self.outbox.tracked and self.line is not None:
             self.hub.wake(self.line)
