@@ -30,7 +30,7 @@ from accord.edges.mqtt.packets import (
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.restoring import Restored, restore, snapshot
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import QUEUED, Session
 
 START_MS: Final = 1_000_000
 LIMITS: Final = Limits()
@@ -257,6 +257,11 @@ class Table:
         self.broker.router.check_invariants()
         for session in self.broker.sessions.values():
             session.check_invariants()
+            outbox = session.outbox
+            queued = [each for each in session.unacknowledged.values() if each.stage == QUEUED]
+            assert outbox.tracked == len(queued)
+            assert outbox.tracked_bytes == sum(each.size for each in queued)
+            assert sum(outbox.bytes_waiting()) == outbox.bytes + outbox.tracked_bytes
         for peer in self.peers.values():
             if peer.connection.session is not None and peer.connection.connect is None:
                 assert not peer.connection.has_waiting(), "something to send was forgotten"

@@ -11,7 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from accord.core.model.channels import filter_selects
 from accord.core.node.limits import Limits
@@ -128,6 +134,20 @@ class World(RuleBasedStateMachine):
         """A client that hears all wills."""
         self.watcher = self.table.join("watcher").subscribe("will/+")
 
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """Some are there already: there is more to see then."""
+        for name in data.draw(st.sets(st.sampled_from(CLIENTS)).map(sorted)):
+            self.connect(name, clean=False, delay_s=-1)
+            self.table.commit()
+            self.settle()
+            client = self.clients[name]
+            pattern, qos = data.draw(st.sampled_from(PATTERNS)), data.draw(st.integers(0, 2))
+            self.ask(client, pattern, qos)
+        if data.draw(st.booleans()):
+            self.table.commit()
+            self.settle()
+
     # Coming and going.
 
     @rule(name=st.sampled_from(CLIENTS), clean=st.booleans(), delay_s=st.sampled_from([-1, 0, 5]))
@@ -189,14 +209,19 @@ class World(RuleBasedStateMachine):
     # Talking.
 
     @precondition(lambda self: self.welcome())
-    @rule(data=st.data(), channel=st.sampled_from(CHANNELS), qos=st.integers(0, 2))
-    def publish(self, data: st.DataObject, channel: str, qos: int) -> None:
+    @rule(
+        data=st.data(),
+        channel=st.sampled_from(CHANNELS),
+        levels=st.lists(st.integers(0, 2), min_size=1, max_size=4),
+    )
+    def publish(self, data: st.DataObject, channel: str, levels: list[int]) -> None:
         client = self.draw(data, self.welcome())
-        packet_id = client.new_packet_id() if qos else 0
-        packet = Publish(channel, self.new_payload(), qos, packet_id=packet_id)
-        if qos:
-            client.unfinished[packet_id] = packet
-        self.send_publish(client, packet)
+        for qos in levels:
+            packet_id = client.new_packet_id() if qos else 0
+            packet = Publish(channel, self.new_payload(), qos, packet_id=packet_id)
+            if qos:
+                client.unfinished[packet_id] = packet
+            self.send_publish(client, packet)
         self.settle()
 
     @precondition(lambda self: self.welcome())
@@ -213,31 +238,22 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.welcome())
     @rule(data=st.data(), pattern=st.sampled_from(PATTERNS), qos=st.integers(0, 2))
     def subscribe(self, data: st.DataObject, pattern: str, qos: int) -> None:
-        client = self.draw(data, self.welcome())
-        packet_id = client.new_packet_id()
-        client.asked[packet_id] = (pattern, qos)
-        client.subscriptions[pattern] = qos
-        client.promised.pop(pattern, None)
-        client.send(Subscribe(packet_id, (Filter(pattern, qos),)))
+        self.ask(self.draw(data, self.welcome()), pattern, qos)
         self.settle()
 
     @precondition(lambda self: self.welcome())
     @rule(data=st.data(), pattern=st.sampled_from(PATTERNS))
     def unsubscribe(self, data: st.DataObject, pattern: str) -> None:
-        client = self.draw(data, self.welcome())
-        packet_id = client.new_packet_id()
-        client.asked[packet_id] = (pattern, None)
-        client.subscriptions.pop(pattern, None)
-        client.promised.pop(pattern, None)
-        client.send(Unsubscribe(packet_id, (pattern,)))
+        self.ask(self.draw(data, self.welcome()), pattern, None)
         self.settle()
 
     @precondition(lambda self: self.answering())
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
         client = self.draw(data, self.answering())
-        at = data.draw(st.integers(0, len(client.answers) - 1))
-        client.send(client.answers.pop(at))
+        for packet in data.draw(st.lists(st.sampled_from(client.answers), unique_by=id)):
+            client.answers.remove(packet)
+            client.send(packet)
         self.settle()
 
     @precondition(lambda self: self.table.hub.has_pending())
@@ -271,8 +287,9 @@ class World(RuleBasedStateMachine):
                 self.connect(name, clean=False, delay_s=-1)
                 self.table.commit()
                 self.settle()
-        while some := self.answering():
-            some[0].send(some[0].answers.pop(0))
+        while self.answering() or self.table.hub.has_pending():
+            for client in self.answering():
+                client.send(client.answers.pop(0))
             self.table.commit()
             self.settle()
         for client in self.clients.values():
@@ -381,6 +398,18 @@ class World(RuleBasedStateMachine):
             del self.retained[: tokens.index(token)]
 
     # What the model knows.
+
+    def ask(self, client: Client, pattern: str, qos: int | None) -> None:
+        """Subscribe, or unsubscribe with None."""
+        packet_id = client.new_packet_id()
+        client.asked[packet_id] = (pattern, qos)
+        client.promised.pop(pattern, None)
+        if qos is None:
+            client.subscriptions.pop(pattern, None)
+            client.send(Unsubscribe(packet_id, (pattern,)))
+        else:
+            client.subscriptions[pattern] = qos
+            client.send(Subscribe(packet_id, (Filter(pattern, qos),)))
 
     def send_publish(self, client: Client, packet: Publish) -> None:
         """Also notes who is to get it."""
