@@ -9,7 +9,7 @@ COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl')
 
-.PHONY: help up test peers check format bench clean
+.PHONY: help up test hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,6 +21,9 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
 	$(BIN)/python -m pytest
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/edges tests/conformance tests/test_package.py
+
+hunt: $(READY) ## look for failures with new random examples, longer than `make test` does
+	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
 
 peers: ## install the real clients and brokers that tests and benchmarks use, as far as can be
 	@scripts/peers

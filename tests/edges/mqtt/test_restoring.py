@@ -103,6 +103,16 @@ def test_what_may_have_been_sent_is_a_duplicate() -> None:
     assert crashed(after).session("ada").unacknowledged == {}
 
 
+def test_what_waited_for_a_client_that_came_is_a_duplicate_too() -> None:
+    table = Table(is_durable=True)
+    table.join("ada", expiry_s=60).subscribe("a", qos=1).drop()
+    table.join("bob").publish("a", b"x", 1)
+    ada = table.join("ada", clean=False, expiry_s=60, is_present=True)
+    ada.expect(Publish("a", b"x", 1, packet_id=1))
+    ada = crashed(table).join("ada", clean=False, expiry_s=60, is_present=True)
+    ada.expect(Publish("a", b"x", 1, dup=True, packet_id=1))
+
+
 def test_a_message_that_was_taken_is_taken_once() -> None:
     table = Table(is_durable=True)
     listener = table.join("ada").subscribe("a")
@@ -133,6 +143,20 @@ def test_a_message_and_that_it_was_taken_are_on_disk_together() -> None:
         after = crashed(table, left)
         waiting = [len(after.session(name).unacknowledged) for name in ("ada", "cyn")]
         assert waiting == [len(after.session("bob").received)] * 2
+
+
+def test_what_somebody_was_told_is_cleared_stays_cleared() -> None:
+    table = Table(is_durable=True)
+    ada, bob = table.join("ada"), table.join("bob")
+    ada.publish("a", b"x", 1, retain=True)
+    table.commit()
+    on_disk = len(table.log)
+    ada.publish("a", b"", 1, retain=True)
+    bob.publish("a", b"", 1, retain=True)
+    assert bob.hear() == []
+    assert crashed(table, on_disk).broker.retained.get("a") is not None
+    table.commit()
+    assert [type(each) for each in bob.hear()] == [Puback]
 
 
 def test_retained_messages() -> None:
@@ -319,6 +343,28 @@ def test_what_waits_for_a_client_that_is_away_was_not_sent() -> None:
     )
 
 
+def test_a_snapshot_tells_how_far_each_message_is() -> None:
+    table = Table(Limits(inflight=3), is_durable=True)
+    ada = table.join("ada", expiry_s=60).subscribe("a", qos=2)
+    bob = table.join("bob", expiry_s=60)
+    for number in range(1, 5):
+        bob.publish("a", bytes([number]), 2)
+    table.commit()
+    ada.send(Pubrec(1), Pubrec(2))
+    table.commit()
+    ada.send(Pubcomp(1))
+    bob.send(Pubrel(1))
+    table.compact()
+    assert described(crashed(table).broker) == described(table.broker)
+    ada = crashed(table).join("ada", clean=False, expiry_s=60, is_present=True)
+    ada.expect(
+        Pubrel(2),
+        Publish("a", b"\3", 2, dup=True, packet_id=3),
+        Publish("a", b"\4", 2, dup=True, packet_id=4),
+    )
+    assert set(crashed(table).session("bob").received) == {2, 3, 4}
+
+
 # Anything, and then a crash.
 
 
@@ -427,14 +473,19 @@ class Crashes(World):
         assert restored.problems == []
         assert described(from_snapshot.broker) == state
         for name, session in table.broker.sessions.items():
+            if session.is_durable:
+                for other in (from_log, from_snapshot):
+                    for packet_id, delivery in session.unacknowledged.items():
+                        again = other.session(name).unacknowledged[packet_id]
+                        assert again.was_sent or not delivery.was_sent
             if session.is_durable and session.line is None:
                 for other in (from_log, from_snapshot):
                     found = other.session(name)
                     assert (found.ends_ms, found.will) == (session.ends_ms, session.will)
                     assert found.will_due_ms == session.will_due_ms
                 sent = [each.was_sent for each in session.unacknowledged.values()]
-                again = from_snapshot.session(name).unacknowledged.values()
-                assert [each.was_sent for each in again] == sent
+                queue = from_snapshot.session(name).unacknowledged.values()
+                assert [each.was_sent for each in queue] == sent
         twice, _ = from_snapshot.after_crash(snapshot(from_snapshot.broker))
         assert described(twice.broker) == state
 

@@ -205,7 +205,9 @@ class Broker:
 
     def retain(self, message: MqttMessage) -> None:
         if not message.payload:
-            if self.retained.remove(message.channel):
+            # Where nothing is retained any more, that may not be on disk yet: the answer to this
+            # message promises it all the same.
+            if self.retained.remove(message.channel) or self.hub.has_pending():
                 self.hub.record(durable.RetainedCleared(message.channel))
         elif self.retained.has_room(message):
             self.retained.set(message)
