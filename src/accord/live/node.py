@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.core.monitoring.statistics import IMPORTANCES, ClientStatus, Statistics
+from accord.core.model.importance import IMPORTANCES
+from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.node.limits import Limits
 from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker

@@ -5,7 +5,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.monitoring.statistics import IMPORTANCES
+from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
 
 ALL: Final = 1 << 40

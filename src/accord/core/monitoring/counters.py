@@ -7,8 +7,8 @@ kept up to date by their owner or set just before a snapshot.
 
 from __future__ import annotations
 
+from accord.core.model.importance import IMPORTANCES
 from accord.core.monitoring.statistics import (
-    IMPORTANCES,
     WAIT_BUCKETS,
     JournalStatus,
     Publishes,

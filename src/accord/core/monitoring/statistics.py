@@ -11,8 +11,6 @@ from typing import Final
 
 from msgspec import Struct
 
-IMPORTANCES: Final = 8
-
 # Why a message did not reach a client. Others may be given; these are the usual ones.
 SHED_QUEUE_FULL: Final = "queue full"
 SHED_EXPIRED: Final = "expired"

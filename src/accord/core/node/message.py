@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from accord.core.model.document import Document
+from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
-from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
 
 
 class Message:

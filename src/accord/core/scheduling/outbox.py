@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.monitoring.statistics import IMPORTANCES
-
-DEFAULT_IMPORTANCE: Final = 3
+from accord.core.model.importance import IMPORTANCES
 
 # A list with a moving head is faster than a deque when compiled, and an idle one costs nothing.
 _COMPACT_AFTER: Final = 64

@@ -12,9 +12,9 @@ from typing import Final
 
 from accord.core.model.document import Document
 from accord.core.model.event import Event
+from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
 from accord.core.node.message import Message
-from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties

@@ -11,9 +11,10 @@ from typing import Final
 
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
+from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.node.rights import Rights
 from accord.core.node.router import Route
-from accord.core.scheduling.outbox import DEFAULT_IMPORTANCE, Run
+from accord.core.scheduling.outbox import Run
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import Answering
 from accord.edges.mqtt.broker import Broker, expires_ms, passed_on
