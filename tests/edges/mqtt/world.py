@@ -56,7 +56,7 @@ class Wanted:
     def __init__(self, publisher: str, channel: str, *, is_late: bool) -> None:
         self.publisher = publisher
         self.channel = channel
-        self.is_late = is_late  # a repetition of what it did not want the first time
+        self.is_late = is_late  # a repetition of what it wanted otherwise the first time
         self.levels: set[int] = set()  # of QoS
         self.is_due = True
         self.is_safe = False
@@ -438,6 +438,7 @@ class World(RuleBasedStateMachine):
                 packet.payload, Wanted(publisher, packet.topic, is_late=packet.dup)
             )
             wanted.levels.add(level)
+            wanted.is_late = wanted.is_late or len(wanted.levels) > 1
             wanted.is_due = True
 
     def lose(self, client: Client) -> None:
