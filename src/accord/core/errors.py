@@ -47,3 +47,12 @@ class EventError(AccordError):
         self.field = field
         self.problem = problem
         super().__init__(f"{field}: {problem}")
+
+
+class PolicyError(AccordError):
+    """Policies that can't be accepted: `place` says where, `problem` what was expected instead."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"{place}: {problem}")

@@ -1,0 +1,49 @@
+"""Who uses a channel, as policies see it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.values import Value
+
+Key = tuple[str, str, tuple[str, ...], str]
+
+
+class Entity:
+    """A client with its user, that user's groups and its node; "" stands for none.
+
+    `names` are those that it has, but for groups, as selectors see them. `holding` are the bits of
+    the conditions on resources that hold for it at this moment: the driver keeps it up to date (see
+    `Policies.holding`).
+    """
+
+    def __init__(
+        self, client: str, user: str = "", groups: tuple[str, ...] = (), node: str = ""
+    ) -> None:
+        self.client: Final = client
+        self.user: Final = user
+        self.groups: Final = groups
+        self.node: Final = node
+        self.key: Final[Key] = (client, user, groups, node)
+        self.names: Final[dict[str, Value]] = _names(client, user, node)
+        self.holding = 0
+
+    def with_holding(self, holding: int) -> Entity:
+        """The same entity, under other conditions."""
+        entity = Entity(self.client, self.user, self.groups, self.node)
+        entity.holding = holding
+        return entity
+
+    def __repr__(self) -> str:
+        return f"Entity({self.client!r}, {self.user!r}, {self.groups!r}, {self.node!r})"
+
+
+def _names(client: str, user: str, node: str) -> dict[str, Value]:
+    names: dict[str, Value] = {}
+    if client:
+        names["client"] = client
+    if user:
+        names["user"] = user
+    if node:
+        names["node"] = node
+    return names

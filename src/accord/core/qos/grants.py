@@ -1,0 +1,150 @@
+"""From the rules of two sides to what counts for a delivery."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.qos.contexts import UNSAID
+from accord.core.qos.rules import Rule
+
+
+class Grant:
+    """What was decided for one delivery: 0 and "" stand for none.
+
+    `policy` is the name of the one that decided the importance, or else the first that decided
+    anything.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made once, by position
+        self,
+        importance: int,
+        deadline_ms: int,
+        shaping: str,
+        max_bytes: int,
+        max_pixels: int,
+        is_replacing: bool,
+        policy: str,
+    ) -> None:
+        self.importance: Final = importance
+        self.deadline_ms: Final = deadline_ms
+        self.shaping: Final = shaping
+        self.max_bytes: Final = max_bytes
+        self.max_pixels: Final = max_pixels
+        self.is_replacing: Final = is_replacing
+        self.policy: Final = policy
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grant):
+            return False
+        return (
+            self.importance == other.importance
+            and self.deadline_ms == other.deadline_ms
+            and self.shaping == other.shaping
+            and self.max_bytes == other.max_bytes
+            and self.max_pixels == other.max_pixels
+            and self.is_replacing == other.is_replacing
+            and self.policy == other.policy
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.importance, self.deadline_ms, self.shaping, self.policy))
+
+    def __repr__(self) -> str:
+        return (
+            f"Grant({self.importance}, deadline_ms={self.deadline_ms}, shaping={self.shaping!r}, "
+            f"max_bytes={self.max_bytes}, max_pixels={self.max_pixels}, "
+            f"is_replacing={self.is_replacing}, policy={self.policy!r})"
+        )
+
+
+DEFAULT_GRANT: Final = Grant(DEFAULT_IMPORTANCE, 0, "", 0, 0, True, "")
+
+
+class Side:
+    """What one operation of one entity contributes on a channel.
+
+    `mask` are the bits of the conditions on events that it depends on.
+    """
+
+    def __init__(self, number: int, rules: list[Rule]) -> None:
+        self.number: Final = number
+        self.rules: Final = rules
+        mask = 0
+        for rule in rules:
+            mask |= rule.where
+        self.mask: Final = mask
+
+
+NO_SIDE: Final = Side(0, [])
+
+
+def deciding(rules: list[Rule]) -> list[Rule]:
+    """Without those of which each setting is decided by one before, whatever the event."""
+    kept: list[Rule] = []
+    importance = deadline = shaping = replacement = True
+    for rule in rules:
+        context = rule.context
+        has_importance = importance and context.importance != UNSAID
+        has_deadline = deadline and context.deadline_ms != UNSAID
+        has_shaping = shaping and context.shaping is not None
+        has_replacement = replacement and context.replacement != UNSAID
+        if has_importance or has_deadline or has_shaping or has_replacement:
+            kept.append(rule)
+            if not rule.where:
+                importance = importance and not has_importance
+                deadline = deadline and not has_deadline
+                shaping = shaping and not has_shaping
+                replacement = replacement and not has_replacement
+    return kept
+
+
+def merged(left: list[Rule], right: list[Rule]) -> list[Rule]:
+    """One order over both."""
+    if not left or not right:
+        return left or right
+    by_rank: dict[int, Rule] = {rule.rank: rule for rule in left}
+    for rule in right:
+        by_rank[rule.rank] = rule
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def decide(rules: list[Rule], matching: int) -> Grant:
+    """Each setting from the first rule that says it."""
+    importance = deadline_ms = replacement = UNSAID
+    shaping: str | None = None
+    max_bytes = max_pixels = 0
+    policy = first = ""
+    for rule in rules:
+        if rule.where and not rule.where & matching:
+            continue
+        context = rule.context
+        is_deciding = False
+        if importance == UNSAID and context.importance != UNSAID:
+            importance = context.importance
+            policy = context.name
+            is_deciding = True
+        if deadline_ms == UNSAID and context.deadline_ms != UNSAID:
+            deadline_ms = context.deadline_ms
+            is_deciding = True
+        if shaping is None and context.shaping is not None:
+            shaping = context.shaping
+            max_bytes = context.max_bytes
+            max_pixels = context.max_pixels
+            is_deciding = True
+        if replacement == UNSAID and context.replacement != UNSAID:
+            replacement = context.replacement
+            is_deciding = True
+        if is_deciding and not first:
+            first = context.name
+    if not first:
+        return DEFAULT_GRANT
+    return Grant(
+        DEFAULT_IMPORTANCE if importance == UNSAID else importance,
+        max(deadline_ms, 0),
+        shaping or "",
+        max_bytes,
+        max_pixels,
+        replacement != 0,
+        policy or first,
+    )

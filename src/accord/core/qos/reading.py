@@ -1,0 +1,115 @@
+"""From a parsed document to a policy, with the place of the first mistake."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.core.errors import PolicyError
+from accord.core.model.importance import IMPORTANCES
+from accord.core.qos import fields
+from accord.core.qos.fields import under
+from accord.core.qos.policy import OPERATIONS, Policy
+from accord.core.qos.preferences import NO_SHAPING, PRESETS, Preferences
+from accord.core.qos.selectors import parse_selectors
+
+MAX_PRECEDENCE: Final = 1_000_000
+MAX_PIXELS: Final = 10**9
+
+_CONDITIONS: Final = ("client", "user", "group", "node")
+_SELECTORS: Final = ("who", "where", "when")
+_POLICY: Final = (
+    "name",
+    "description",
+    "operation",
+    "channel",
+    *_CONDITIONS,
+    *_SELECTORS,
+    "precedence",
+    "importance",
+    "preferences",
+)
+_PREFERENCES: Final = ("shaping", "max_bytes", "max_pixels", "deadline", "replacement")
+_SHAPER: Final = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
+
+
+def policy_from(document: object, place: str = "policy", name: str | None = None) -> Policy:
+    """One policy; where its name is given beside it, the document may leave it out."""
+    given = fields.table(document, _POLICY, place)
+    if name is not None and given.get("name", name) != name:
+        raise PolicyError(under(place, "name"), f"expected {name!r}, or nothing")
+    if name is None and "name" not in given:
+        raise PolicyError(under(place, "name"), "expected, but missing")
+    values: dict[str, object] = {
+        field: _policy_field(field, given[field], under(place, field))
+        for field in given
+        if field != "name"
+    }
+    own_name = fields.name(given.get("name", name), under(place, "name"))
+    policy = msgspec.convert({**values, "name": own_name}, Policy)
+    if policy.importance is None and policy.asked.is_empty:
+        raise PolicyError(place, "expected importance, preferences or both: it decides nothing")
+    parse_selectors(policy)
+    return policy
+
+
+def _policy_field(field: str, value: object, place: str) -> object:
+    if field == "operation":
+        return fields.names(value, place, _operation)
+    if field == "channel":
+        return fields.names(value, place, fields.channel_filter)
+    if field in _CONDITIONS:
+        return fields.names(value, place, fields.pattern)
+    if field == "precedence":
+        return fields.integer(value, -MAX_PRECEDENCE, MAX_PRECEDENCE, place)
+    if field == "importance":
+        return fields.integer(value, 0, IMPORTANCES - 1, place)
+    if field == "preferences":
+        return _preferences(value, place)
+    return fields.text(value, place)
+
+
+def _operation(value: object, place: str) -> str:
+    return fields.choice(value, OPERATIONS, place)
+
+
+def _preferences(value: object, place: str) -> str | Preferences:
+    if isinstance(value, str):
+        return fields.choice(value, PRESETS, place)
+    if not isinstance(value, dict):
+        expected = f"a table or one of {', '.join(PRESETS)}"
+        raise PolicyError(place, f"expected {expected}, got {fields.shown(value)}")
+    given = fields.table(value, _PREFERENCES, place)
+    preferences = Preferences()
+    for field, each in given.items():
+        preferences = _with_preference(preferences, field, each, under(place, field))
+    has_targets = preferences.max_bytes is not None or preferences.max_pixels is not None
+    if has_targets and preferences.shaping in (None, NO_SHAPING):
+        problem = 'expected beside max_bytes or max_pixels, such as "scaling"'
+        raise PolicyError(under(place, "shaping"), problem)
+    return preferences
+
+
+def _with_preference(
+    preferences: Preferences, field: str, value: object, place: str
+) -> Preferences:
+    if field == "deadline":
+        return replace(preferences, deadline_ms=fields.duration(value, place))
+    if field == "replacement":
+        return replace(preferences, replacement=fields.boolean(value, place))
+    if field == "max_bytes":
+        return replace(preferences, max_bytes=fields.size(value, place))
+    if field == "max_pixels":
+        return replace(preferences, max_pixels=fields.integer(value, 1, MAX_PIXELS, place))
+    return replace(preferences, shaping=_shaping(value, place))
+
+
+def _shaping(value: object, place: str) -> str:
+    text = fields.name(value, place, fields.MAX_TEXT)
+    shaper = text.partition(":")[0].strip()
+    if not _SHAPER.fullmatch(shaper):
+        raise PolicyError(place, f'expected "none" or a shaper, got {fields.shown(value)}')
+    return NO_SHAPING if text.strip() == NO_SHAPING else text

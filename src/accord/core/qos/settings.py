@@ -1,0 +1,48 @@
+"""The four settings that policies decide, in words: for explanations and dry runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.qos.contexts import UNSAID, Context
+from accord.core.qos.grants import Grant
+from accord.core.qos.units import DURATIONS_MS, render
+
+SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
+
+
+def said_by(context: Context) -> dict[str, str]:
+    """What a policy says of each setting that it does not leave to others."""
+    said: dict[str, str] = {}
+    if context.importance != UNSAID:
+        said["importance"] = str(context.importance)
+    if context.deadline_ms != UNSAID:
+        said["deadline"] = _deadline(context.deadline_ms)
+    if context.shaping is not None:
+        said["shaping"] = _shaping(context.shaping, context.max_bytes, context.max_pixels)
+    if context.replacement != UNSAID:
+        said["replacement"] = _replacement(context.replacement == 1)
+    return said
+
+
+def granted_by(grant: Grant) -> dict[str, str]:
+    return {
+        "importance": str(grant.importance),
+        "deadline": _deadline(grant.deadline_ms),
+        "shaping": _shaping(grant.shaping, grant.max_bytes, grant.max_pixels),
+        "replacement": _replacement(grant.is_replacing),
+    }
+
+
+def _deadline(deadline_ms: int) -> str:
+    return render(deadline_ms, DURATIONS_MS) if deadline_ms else "none"
+
+
+def _shaping(shaping: str, max_bytes: int, max_pixels: int) -> str:
+    targets = [f"{max_bytes} bytes"] * bool(max_bytes) + [f"{max_pixels} pixels"] * bool(max_pixels)
+    to = f", to at most {' and '.join(targets)}" if targets else ""
+    return f"{shaping or 'none'}{to}"
+
+
+def _replacement(is_replacing: bool) -> str:
+    return "on" if is_replacing else "off"
