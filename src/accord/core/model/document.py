@@ -32,23 +32,44 @@ MAX_TAG_LENGTH: Final = 512  # its namespace included
 MAX_TEXT: Final = 8 * 1024 * 1024  # of all paths and string values together
 
 Paths = Mapping[str, tuple[str, ...]]
+# An XPath condition that an engine has to evaluate: its expression, and prefixes with their URIs.
+Condition = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Document:
-    """An event's XML metadata: `root` for XPath, `paths` and `attributes` for the index."""
+    """An event's XML metadata: `root` for XPath, `paths` and `attributes` for the index.
 
-    __slots__ = ("_numbers", "attributes", "nodes", "paths", "root", "source", "widest")
+    It remembers what XPath engines have found out about it. Whoever can have costly conditions
+    evaluated elsewhere says from which cost on with `defer`. Those are unknown then and listed in
+    `deferred`; once they have been answered, `remember` makes them known.
+    """
+
+    __slots__ = (
+        "_deferred",
+        "_inline_cost",
+        "_numbers",
+        "_remembered",
+        "attributes",
+        "nodes",
+        "paths",
+        "root",
+        "source",
+        "widest",
+    )
 
     def __init__(self, source: bytes) -> None:
         """Parse `source`; raises EventError where it is not acceptable XML."""
         self.source = source
-        self.root = _parse(source)
+        self.root = parse_xml(source)
         walk = _Walk(self.root)
         self.paths: Paths = {path: tuple(values) for path, values in walk.paths.items()}
         self.attributes: Mapping[str, Value] = walk.attributes()
         self.nodes = walk.nodes
         self.widest = walk.widest
         self._numbers: dict[str, tuple[float, ...]] = {}
+        self._remembered: dict[Condition, bool | None] = {}
+        self._inline_cost = 0
+        self._deferred: dict[Condition, int] = {}
 
     def numbers(self, path: str) -> tuple[float, ...]:
         """XPath's number() of all that `path` selects, worked out once."""
@@ -56,6 +77,34 @@ class Document:
         if found is None:
             found = self._numbers[path] = tuple(map(xpath_number, self.paths.get(path, ())))
         return found
+
+    @property
+    def deferred(self) -> list[Condition]:
+        """What has been asked but not evaluated, the cheapest first."""
+        return sorted(self._deferred, key=self._deferred.__getitem__)
+
+    def defer(self, inline_cost: int) -> None:
+        """From now on have conditions that cost more than this evaluated elsewhere."""
+        self._inline_cost = inline_cost
+
+    def is_deferred(self, condition: Condition, cost: int) -> bool:
+        """Whether `condition` is not to be evaluated here and now; then it is listed."""
+        if not 0 < self._inline_cost < cost:
+            return False
+        self._deferred[condition] = cost
+        return True
+
+    def remember(self, condition: Condition, value: bool | None) -> None:
+        """Take note of what an engine found, None where it gave up."""
+        self._remembered[condition] = value
+        self._deferred.pop(condition, None)
+
+    def knows(self, condition: Condition) -> bool:
+        return condition in self._remembered
+
+    def recall(self, condition: Condition) -> bool | None:
+        """What is known of a condition that it `knows`."""
+        return self._remembered[condition]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Document) and self.source == other.source
@@ -67,7 +116,8 @@ class Document:
         return f"Document({self.source!r})"
 
 
-def _parse(source: bytes) -> etree._Element:
+def parse_xml(source: bytes) -> etree._Element:
+    """The root of `source`; raises EventError where it is not acceptable XML."""
     if len(source) > MAX_BYTES:
         raise EventError("metadata", f"{len(source)} bytes of XML, at most {MAX_BYTES} accepted")
     # Entities, external files and oversized trees are refused by the parser itself; any DTD is

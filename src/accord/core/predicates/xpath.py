@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 from lxml import etree
 
 from accord.core.errors import PredicateError
-from accord.core.model.document import Document
+from accord.core.model.document import Condition, Document
 from accord.core.model.numbers import xpath_number
 from accord.core.predicates.tree import (
     MIRRORED,
@@ -39,6 +39,7 @@ from accord.core.predicates.tree import (
 MAX_LENGTH: Final = 4_096
 MAX_ARGUMENTS: Final = 16
 MAX_COST: Final = 10**7
+INLINE_COST: Final = 10**5  # ten milliseconds at worst: what costs more can be had from elsewhere
 
 _Token = Any  # elementpath's tokens carry no usable types
 _Constant = str | float | bool
@@ -131,9 +132,10 @@ class Engine:
     multiply by the number of nodes, steps to siblings and parents by the most children of a node.
     """
 
-    __slots__ = ("_compiled", "_far", "_near", "_terms")
+    __slots__ = ("_compiled", "_condition", "_far", "_near", "_terms")
 
     def __init__(self, node: XPath) -> None:
+        self._condition: Condition = node.expression, node.namespaces
         self._compiled = _compile(_from_document(node), node)
         far, self._near = _degrees_of(node)
         self._far = max(1, far)
@@ -142,14 +144,41 @@ class Engine:
         self._terms = 1 + joined // 4
 
     def evaluate(self, document: Document) -> bool | None:
-        """Unknown where it would take too long, or the engine gives up at limits of its own."""
-        cost = self._terms * document.nodes**self._far * document.widest**self._near
-        if cost > MAX_COST:
+        """Unknown where it would take too long, or the engine gives up at limits of its own.
+
+        Also where `document` wants it evaluated elsewhere, for the time being.
+        """
+        if document.knows(self._condition):
+            return document.recall(self._condition)
+        cost = self.cost(document)
+        if document.is_deferred(self._condition, cost):
             return None
-        try:
-            return cast(bool, self._compiled(document.root))
-        except etree.XPathError:
-            return None
+        value = None if cost > MAX_COST else _run(self._compiled, document.root)
+        document.remember(self._condition, value)
+        return value
+
+    def cost(self, document: Document) -> int:
+        """About how many nodes are visited."""
+        nodes: int = document.nodes**self._far
+        siblings: int = document.widest**self._near
+        return self._terms * nodes * siblings
+
+
+def run_xpath(root: etree._Element, condition: Condition) -> bool | None:
+    """The truth of `condition`, however long that takes: for who can be stopped from outside."""
+    expression, namespaces = condition
+    node = XPath(expression, namespaces)
+    try:
+        return _run(_compile(_from_document(node), node), root)
+    except (etree.XPathSyntaxError, ValueError):
+        return None
+
+
+def _run(compiled: etree.XPath, root: etree._Element) -> bool | None:
+    try:
+        return cast(bool, compiled(root))
+    except etree.XPathError:
+        return None
 
 
 @lru_cache(maxsize=4_096)

@@ -1,246 +1,313 @@
-"""The outbox: bounded queues in front of one destination, one per importance.
+"""The outbox: bounded queues in front of one destination, by priority.
 
 Nothing pushes to a destination. What is meant for it waits here, and whoever drives the connection
-takes as much as it can carry, the most important first. A parcel is a run of whole events that were
-published together: it is queued, counted, shed and sent as one.
+takes as much as it can carry, in the order of the node's strategy. A parcel is a run of whole
+events that were published together: it is queued, counted and shed as one. It is sent as one too,
+unless that would be more than is wanted: then it is split between two events, so that what is more
+important can go in between.
 
-Some parcels wait for the receiver's acknowledgement (`is_tracked`); only so many of those may be on
+Some parcels wait for the receiver's acknowledgement (`tracked`); only so many of those may be on
 their way at a time, so they wait in a lane of their own and never hold up the others.
 
-Full means: the least important gives way. Among equals an untracked newcomer pushes out the oldest
-(fresh information is worth more), while a tracked newcomer is the one that is refused (what was
-promised first is kept).
+Full means: the least important gives way, and of equal importance what is heavy before what is
+light. Among equals an untracked newcomer pushes out the oldest (fresh information is worth more),
+while a tracked newcomer is the one that is refused (what was promised first is kept). Under laxity
+it is rather what has no deadline, then what is due first, that gives way among untracked equals.
+
+Several outboxes may hold the same parcel. Only one that is in no other may be resized.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from accord.core.scheduling.lanes import Bin, Lane
+from accord.core.scheduling.parcels import Parcel, Run, due_ms
+from accord.core.scheduling.queues import Queues
+from accord.core.scheduling.strategies import STRICT, Discipline
 
-from accord.core.model.importance import IMPORTANCES
-
-# A list with a moving head is faster than a deque when compiled, and an idle one costs nothing.
-_COMPACT_AFTER: Final = 64
-
-
-class Parcel:
-    """Something for one or more destinations, with what scheduling needs to know of it."""
-
-    __slots__ = ("count", "expires_ms", "importance", "queued_ms", "size")
-
-    def __init__(
-        self, size: int, count: int, importance: int, queued_ms: int, expires_ms: int
-    ) -> None:
-        self.size = size
-        self.count = count
-        self.importance = importance
-        self.queued_ms = queued_ms
-        self.expires_ms = expires_ms
+__all__ = ["Outbox", "Parcel", "Run"]
 
 
-class Run(Parcel):
-    """Events published together to one channel, as frames ready to send."""
-
-    __slots__ = ("frames",)
-
-    def __init__(self, frames: bytes, count: int, importance: int, queued_ms: int) -> None:
-        # Not by way of Parcel.__init__: a call is a good part of what a message may cost.
-        self.size = len(frames)
-        self.count = count
-        self.importance = importance
-        self.queued_ms = queued_ms
-        self.expires_ms = 0
-        self.frames = frames
-
-
-class _Lane:
-    """Parcels in order of arrival."""
-
-    def __init__(self) -> None:
-        self.items: list[Parcel] = []
-        self.head = 0
-
-    def pop_first(self) -> Parcel:
-        parcel = self.items[self.head]
-        self.head += 1
-        self._compact()
-        return parcel
-
-    def move(self, bytes_wanted: int, most: int, taken: list[Parcel]) -> int:
-        """Add the first parcels to `taken` until they have enough bytes; gives how many bytes."""
-        got = 0
-        head = self.head
-        items = self.items
-        end = min(len(items), head + most)
-        while got < bytes_wanted and head < end:
-            parcel = items[head]
-            head += 1
-            got += parcel.size
-            taken.append(parcel)
-        self.head = head
-        self._compact()
-        return got
-
-    def pop_last(self) -> Parcel:
-        parcel = self.items.pop()
-        if self.head == len(self.items):
-            self.items = []
-            self.head = 0
-        return parcel
-
-    def is_empty(self) -> bool:
-        return self.head == len(self.items)
-
-    def _compact(self) -> None:
-        if self.head == len(self.items):
-            self.items = []
-            self.head = 0
-        elif self.head >= _COMPACT_AFTER and self.head * 2 >= len(self.items):
-            del self.items[: self.head]
-            self.head = 0
-
-
-class Outbox:
+class Outbox(Queues):
     """What waits for one destination."""
 
-    def __init__(self, *, bytes_limit: int, tracked_limit: int, tracked_bytes_limit: int) -> None:
+    def __init__(
+        self,
+        *,
+        bytes_limit: int,
+        tracked_limit: int,
+        tracked_bytes_limit: int,
+        discipline: Discipline | None = None,
+    ) -> None:
+        super().__init__(discipline)
         self.bytes_limit = bytes_limit
         self.tracked_limit = tracked_limit
         self.tracked_bytes_limit = tracked_bytes_limit
         self.bytes = 0
         self.tracked = 0
         self.tracked_bytes = 0
-        self._untracked: list[_Lane | None] = []
-        self._tracked: list[_Lane | None] = []
 
     def is_empty(self) -> bool:
         return self.bytes == 0 and self.tracked == 0
 
     def put(self, parcel: Parcel) -> list[Parcel] | None:
         """Queue `parcel`; gives what had to be shed for it, possibly the parcel itself."""
-        if not self._untracked:
-            self._untracked = [None] * IMPORTANCES
-        lane = self._untracked[parcel.importance]
-        if lane is None:
-            lane = self._untracked[parcel.importance] = _Lane()
-        lane.items.append(parcel)
-        self.bytes += parcel.size
+        size = parcel.size
+        if size > self.bytes_limit:
+            # Nobody gives way to what could not be queued anyway.
+            return [parcel]
+        found = self._last
+        if found is None or found.bin != parcel.bin:
+            found = self._bin(parcel)
+        if self._by_due:
+            found.untracked.insert(parcel)
+        else:
+            found.untracked.items.append(parcel)
+        self.bytes += size
         if self.bytes <= self.bytes_limit:
             return None
-        if parcel.size > self.bytes_limit:
-            # Nobody gives way to what could not be queued anyway.
-            self.bytes -= lane.pop_last().size
-            return [parcel]
         return self._shed_untracked()
 
     def put_tracked(self, parcel: Parcel, *, is_promised: bool = False) -> list[Parcel] | None:
-        """Queue `parcel` for acknowledged delivery; gives what was refused for it.
+        """Queue `parcel`, of one event, for acknowledged delivery; gives what was refused for it.
 
         What was promised before is queued whatever the limits.
         """
-        if not self._tracked:
-            self._tracked = [None] * IMPORTANCES
-        lane = self._tracked[parcel.importance]
-        if lane is None:
-            lane = self._tracked[parcel.importance] = _Lane()
-        lane.items.append(parcel)
+        assert not isinstance(parcel, Run)
+        refused: list[Parcel] | None = None
+        if not is_promised:
+            # Room for the newcomer will do: what was promised may be beyond the limits.
+            count = min(self.tracked + 1 - self.tracked_limit, 1)
+            size = self.tracked_bytes + parcel.size - self.tracked_bytes_limit
+            if count > 0 or size > 0:
+                refused = self._refuse_tracked(parcel, count, min(size, parcel.size))
+                if refused[0] is parcel:
+                    return refused
+        found = self._last
+        if found is None or found.bin != parcel.bin:
+            found = self._bin(parcel)
+        if self._by_due:
+            found.tracked.insert(parcel)
+        else:
+            found.tracked.items.append(parcel)
         self.tracked += 1
         self.tracked_bytes += parcel.size
-        if is_promised or (
-            self.tracked <= self.tracked_limit and self.tracked_bytes <= self.tracked_bytes_limit
-        ):
-            return None
-        return self._refuse_tracked(parcel)
+        return refused
 
     def take(self, bytes_wanted: int, window: int) -> list[Parcel]:
-        """What to send next: at least `bytes_wanted` if there is so much, the important first.
+        """What to send next: at least `bytes_wanted` if there is so much, in the strategy's order.
 
-        At most `window` tracked parcels are among it.
+        At most one event goes beyond that, and at most `window` tracked parcels are among it.
         """
         taken: list[Parcel] = []
-        for importance in range(IMPORTANCES - 1, -1, -1):
-            if self.tracked > 0:
-                lane = self._tracked[importance]
-                if lane is not None and not lane.is_empty():
-                    before = len(taken)
-                    got = lane.move(bytes_wanted, window, taken)
-                    self.tracked -= len(taken) - before
-                    self.tracked_bytes -= got
-                    bytes_wanted -= got
-                    window -= len(taken) - before
-            if self.bytes > 0:
-                lane = self._untracked[importance]
-                if lane is not None and not lane.is_empty():
-                    got = lane.move(bytes_wanted, len(lane.items), taken)
-                    self.bytes -= got
-                    bytes_wanted -= got
-            if bytes_wanted <= 0:
-                break
+        if self._version != self.discipline.version:
+            self._adapt()
+        only: Bin | None = None
+        for each in self._bins:
+            if not each.is_empty():
+                if only is not None:
+                    self._take_by_turns(bytes_wanted, window, taken)
+                    return taken
+                only = each
+        if only is not None:
+            self._move(only, bytes_wanted, window, taken)
         return taken
 
-    def depth(self) -> list[int]:
-        """The number of events waiting, by importance."""
-        depth = [0] * IMPORTANCES
-        for lanes in (self._untracked, self._tracked):
-            for importance, lane in enumerate(lanes):
-                if lane is not None:
-                    for position in range(lane.head, len(lane.items)):
-                        depth[importance] += lane.items[position].count
-        return depth
+    def peek(self, window: int, bytes_wanted: int = 1) -> Parcel | None:
+        """What `take` would begin with; it stays where it is."""
+        found = self._next_bin(window, bytes_wanted)
+        if found is None:
+            return None
+        lane = found.open_lane(window, self._by_due)
+        return None if lane is None else lane.first()
 
-    def bytes_waiting(self) -> list[int]:
-        """The bytes waiting, by importance."""
-        waiting = [0] * IMPORTANCES
-        for lanes in (self._untracked, self._tracked):
-            for importance, lane in enumerate(lanes):
-                if lane is not None:
-                    for position in range(lane.head, len(lane.items)):
-                        waiting[importance] += lane.items[position].size
-        return waiting
+    def head_bin(self, window: int) -> int:
+        """The bin of what `take` would begin with, -1 if nothing may go."""
+        parcel = self.peek(window)
+        return -1 if parcel is None else parcel.bin
+
+    def peek_size(self, window: int) -> int:
+        """The size of what `take` would begin with, 0 if nothing may go."""
+        parcel = self.peek(window)
+        return 0 if parcel is None else parcel.size
+
+    def void(self, parcel: Parcel, is_tracked: bool) -> None:
+        """Take a queued parcel out, in constant time."""
+        found = self._bin(parcel)
+        if is_tracked:
+            found.tracked.remove(parcel)
+            self.tracked -= 1
+            self.tracked_bytes -= parcel.size
+        else:
+            found.untracked.remove(parcel)
+            self.bytes -= parcel.size
+        found.settle()
+
+    def resize(
+        self, parcel: Parcel, size: int, is_tracked: bool, expires_ms: int = -1
+    ) -> list[Parcel] | None:
+        """A queued parcel has other contents now, and keeps its place.
+
+        `expires_ms` is to be given if that changes too. Gives what had to give way for it,
+        possibly the parcel itself, like `put` and `put_tracked`.
+        """
+        assert size > 0
+        growth = size - parcel.size
+        was_due_ms = due_ms(parcel)
+        found = self._bin(parcel)
+        parcel.size = size
+        if expires_ms >= 0:
+            parcel.expires_ms = expires_ms
+        if self._by_due and due_ms(parcel) != was_due_ms:
+            (found.tracked if is_tracked else found.untracked).relocate(parcel, was_due_ms)
+        if not is_tracked:
+            self.bytes += growth
+            if self.bytes <= self.bytes_limit:
+                return None
+            if size <= self.bytes_limit:
+                return self._shed_untracked()
+            self.void(parcel, False)
+            return [parcel]
+        self.tracked_bytes += growth
+        excess = min(self.tracked_bytes - self.tracked_bytes_limit, growth)
+        if excess <= 0:
+            return None
+        refused = self._refuse_tracked(parcel, 0, excess)
+        if refused[0] is parcel:
+            self.void(parcel, True)
+        return refused
+
+    def expire(self, now_ms: int) -> list[Parcel]:
+        """Take out what has expired; looks at everything that waits."""
+        expired: list[Parcel] = []
+        for each in self._bins:
+            for parcel in each.untracked.expire(now_ms):
+                self.bytes -= parcel.size
+                expired.append(parcel)
+            for parcel in each.tracked.expire(now_ms):
+                self.tracked -= 1
+                self.tracked_bytes -= parcel.size
+                expired.append(parcel)
+            each.settle()
+        return expired
 
     def drop_tracked(self) -> None:
         """Forget what waits for acknowledged delivery: its owner has it too."""
-        self._tracked = []
+        for each in self._bins:
+            each.tracked.clear()
+            each.settle()
         self.tracked = 0
         self.tracked_bytes = 0
 
     def drop_untracked(self) -> list[Parcel]:
         """Forget what nobody will ask for again."""
         dropped: list[Parcel] = []
-        for lane in self._untracked:
-            if lane is not None:
-                dropped += lane.items[lane.head :]
-        self._untracked = []
+        for each in reversed(self._bins):
+            dropped += each.untracked.clear()
+            each.settle()
         self.bytes = 0
         return dropped
 
-    def _refuse_tracked(self, newcomer: Parcel) -> list[Parcel]:
-        """The newest of what is less important gives way, or if that is not enough the newcomer."""
-        # Room for the newcomer will do: what was promised may be beyond the limits.
-        count = min(self.tracked - self.tracked_limit, 1)
-        size = min(self.tracked_bytes - self.tracked_bytes_limit, newcomer.size)
-        refused: list[Parcel] = []
-        for lane in self._tracked[: newcomer.importance]:
-            position = 0 if lane is None else len(lane.items)
-            while lane is not None and position > lane.head and (count > 0 or size > 0):
-                position -= 1
-                refused.append(lane.items[position])
-                count -= 1
-                size -= lane.items[position].size
-        if count > 0 or size > 0:
-            refused = [newcomer]
-        for parcel in refused:
-            lane = self._tracked[parcel.importance]
+    def check_invariants(self) -> None:
+        self._check_bins()
+        untracked = [each for one in self._bins for each in one.untracked.waiting()]
+        tracked = [each for one in self._bins for each in one.tracked.waiting()]
+        assert self.bytes == sum(each.size for each in untracked) <= self.bytes_limit
+        assert self.tracked == len(tracked)
+        assert self.tracked_bytes == sum(each.size for each in tracked)
+
+    def _take_by_turns(self, bytes_wanted: int, window: int, taken: list[Parcel]) -> None:
+        strategy = self.discipline.current
+        is_strict = self.discipline.strategy == STRICT
+        active = self._active(window, bytes_wanted)
+        while bytes_wanted > 0 and active:
+            if len(active) == 1:
+                self._move(active[0], bytes_wanted, window, taken)
+                return
+            tracked = self.tracked
+            if is_strict:
+                bytes_wanted -= self._move(active[0], bytes_wanted, window, taken)
+                window -= tracked - self.tracked
+                active = self._active(window, bytes_wanted)
+                continue
+            chosen = strategy.choose(active)
+            lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            lane.pop_last()
+            parcel = self._pop(chosen, lane, bytes_wanted)
+            strategy.charge(active, chosen, parcel.size)
+            taken.append(parcel)
+            bytes_wanted -= parcel.size
+            window -= tracked - self.tracked
+            # The others are as they were, unless the window has closed for them.
+            is_open = chosen.look(window, self._by_due, bytes_wanted)
+            if not is_open:
+                chosen.settle()
+            if not is_open or (window == 0 and self.tracked < tracked):
+                active = self._active(window, bytes_wanted)
+
+    def _move(self, chosen: Bin, bytes_wanted: int, window: int, taken: list[Parcel]) -> int:
+        """As much of one bin as is wanted; gives how many bytes."""
+        wanted = bytes_wanted
+        untracked = chosen.untracked
+        tracked = chosen.tracked
+        while wanted > 0 and window > 0 and not tracked.is_empty() and not untracked.is_empty():
+            lane = chosen.open_lane(window, self._by_due)
+            assert lane is not None
+            parcel = self._pop(chosen, lane, wanted)
+            taken.append(parcel)
+            wanted -= parcel.size
+            if lane is tracked:
+                window -= 1
+        # From here on one lane at most may be taken from.
+        if wanted > 0 and not untracked.is_empty():
+            got = untracked.move(wanted, len(untracked.items), taken)
+            self.bytes -= got
+            wanted -= got
+        elif wanted > 0 and window > 0 and not tracked.is_empty():
+            before = len(taken)
+            got = tracked.move(wanted, window, taken)
+            self.tracked -= len(taken) - before
+            self.tracked_bytes -= got
+            wanted -= got
+        if chosen.deficit != 0:
+            chosen.settle()
+        return bytes_wanted - wanted
+
+    def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int) -> Parcel:
+        parcel = lane.pop(bytes_wanted)
+        if lane is chosen.tracked:
             self.tracked -= 1
             self.tracked_bytes -= parcel.size
+        else:
+            self.bytes -= parcel.size
+        return parcel
+
+    def _refuse_tracked(self, newcomer: Parcel, count: int, size: int) -> list[Parcel]:
+        """The newest of what is less important gives way, or if that is not enough the newcomer."""
+        refused: list[Parcel] = []
+        for each in reversed(self._bins):
+            if each.importance >= newcomer.importance:
+                break
+            for parcel in reversed(each.tracked.waiting()):
+                if count <= 0 and size <= 0:
+                    break
+                refused.append(parcel)
+                count -= 1
+                size -= parcel.size
+        if count > 0 or size > 0:
+            return [newcomer]
+        for parcel in refused:
+            self.void(parcel, True)
         return refused
 
     def _shed_untracked(self) -> list[Parcel]:
         shed: list[Parcel] = []
-        for lane in self._untracked:
-            while lane is not None and not lane.is_empty() and self.bytes > self.bytes_limit:
-                parcel = lane.pop_first()
+        for each in reversed(self._bins):
+            lane = each.untracked
+            while self.bytes > self.bytes_limit and not lane.is_empty():
+                parcel = lane.shed(self._by_due)
                 self.bytes -= parcel.size
                 shed.append(parcel)
+            each.settle()
+            if self.bytes <= self.bytes_limit:
+                break
         return shed

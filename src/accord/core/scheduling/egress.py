@@ -1,0 +1,186 @@
+"""Whose turn it is: the destinations of a node whose limit is less than they could take together.
+
+Each destination that could be sent to waits for its turn with what its own outbox would send next.
+The node's strategy chooses among priority bins as it does within an outbox. Among the destinations
+of one bin, each gets as many bytes as the others (start-time fair queueing: a turn is marked with
+the bytes its destination has had, and the least mark goes first), except where the strategy has an
+order of its own: under laxity what is due first goes first, and under first come the oldest.
+
+An outbox keeps to the strategy by itself. So under weighted fair a destination may be waiting here
+with something unimportant although it has important events too; it has sent its share of those.
+
+Without a limit of the node none of this is used.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from accord.core.scheduling.bins import BINS
+from accord.core.scheduling.lanes import Bin
+from accord.core.scheduling.parcels import Parcel, due_ms
+from accord.core.scheduling.strategies import FIRST_COME, LAXITY, Discipline
+
+_FEW: Final = 64
+
+
+class Turn:
+    """A destination's place; `owner` is the driver's own."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.bin = -1  # -1 while it does not wait
+        self.mark = 0
+        self.number = 0  # of its only entry that counts
+        # Where its next mark begins, in the bin it was in, under the strategy there was.
+        self.served = 0
+        self.served_bin = -1
+        self.version = 0
+        self.cost = 0
+        self.due_ms = 0
+        self.queued_ms = 0
+
+
+class _Waiting(Bin):
+    """The destinations with something of one priority."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.turns: list[tuple[int, int, Turn]] = []
+        self.size = 0  # turns that count
+        self.mark = 0
+
+    def front(self) -> Turn | None:
+        turns = self.turns
+        while turns:
+            _, number, turn = turns[0]
+            if turn.number == number:
+                return turn
+            heappop(turns)
+        return None
+
+    def tidy(self) -> None:
+        """Entries that no longer count are no more than those that do."""
+        if len(self.turns) > 2 * self.size + _FEW:
+            self.turns = [each for each in self.turns if each[2].number == each[1]]
+            heapify(self.turns)
+
+
+class Egress:
+    def __init__(self, discipline: Discipline) -> None:
+        self.discipline = discipline
+        self.waiting = 0
+        self._bins = [_Waiting(number) for number in range(BINS)]
+        self._number = 0
+        self._version = discipline.version
+        self._active: list[Bin] = []
+        self._chosen: Bin | None = None
+
+    def put(self, turn: Turn, head: Parcel, bytes_wanted: int) -> None:
+        """Let `turn` wait with `head`; it keeps its place if that is of the same kind as before."""
+        if self._version != self.discipline.version:
+            self._sort()
+        number = head.bin if head.bin >= 0 else 2 * head.importance + 1
+        turn.cost = head.cost(bytes_wanted)
+        turn.due_ms = due_ms(head)
+        turn.queued_ms = head.queued_ms
+        if turn.bin == number and (
+            not self._has_own_order() or turn.mark == self._mark(turn, self._bins[number])
+        ):
+            return
+        self.remove(turn)
+        self._enter(turn, self._bins[number])
+
+    def take(self) -> Turn | None:
+        """Who is next; to be followed by `sent`, and by `put` if it has more."""
+        if self._version != self.discipline.version:
+            self._sort()
+        active: list[Bin] = []
+        for number in range(BINS - 1, -1, -1):
+            each = self._bins[number]
+            front = each.front() if each.size else None
+            if front is None:
+                each.deficit = 0
+                continue
+            each.cost = front.cost
+            each.due_ms = front.due_ms
+            each.queued_ms = front.queued_ms
+            active.append(each)
+        if not active:
+            return None
+        chosen = active[0] if len(active) == 1 else self.discipline.current.choose(active)
+        self._active = active
+        self._chosen = chosen
+        assert isinstance(chosen, _Waiting)
+        turn = chosen.front()
+        assert turn is not None
+        self.remove(turn)
+        return turn
+
+    def sent(self, turn: Turn, size: int) -> None:
+        """What was taken last has sent so many bytes."""
+        chosen = self._chosen
+        assert isinstance(chosen, _Waiting)
+        if size > 0:
+            self.discipline.current.charge(self._active, chosen, size)
+        if not self._has_own_order():
+            chosen.mark = max(chosen.mark, turn.mark)
+            turn.served = turn.mark + size
+            turn.served_bin = chosen.bin
+            turn.version = self._version
+        self._chosen = None
+        self._active = []
+
+    def remove(self, turn: Turn) -> None:
+        """It can't be sent to at the moment, or has nothing."""
+        if turn.bin >= 0:
+            found = self._bins[turn.bin]
+            found.size -= 1
+            self.waiting -= 1
+            turn.bin = -1
+            turn.number = 0
+            found.tidy()
+
+    def check_invariants(self) -> None:
+        for each in self._bins:
+            turns = [turn for _, number, turn in each.turns if turn.number == number]
+            assert len(turns) == each.size
+            assert all(turn.bin == each.bin for turn in turns)
+        assert self.waiting == sum(each.size for each in self._bins)
+
+    def _enter(self, turn: Turn, found: _Waiting) -> None:
+        self._number += 1
+        turn.bin = found.bin
+        turn.number = self._number
+        turn.mark = self._mark(turn, found)
+        heappush(found.turns, (turn.mark, turn.number, turn))
+        found.size += 1
+        self.waiting += 1
+
+    def _mark(self, turn: Turn, found: _Waiting) -> int:
+        """Who has the least goes first."""
+        if self.discipline.strategy == LAXITY:
+            return turn.due_ms
+        if self.discipline.strategy == FIRST_COME:
+            return turn.queued_ms
+        # Nobody saves up turns while having nothing to send.
+        if turn.served_bin == found.bin and turn.version == self._version:
+            return max(turn.served, found.mark)
+        return found.mark
+
+    def _has_own_order(self) -> bool:
+        return self.discipline.strategy in (LAXITY, FIRST_COME)
+
+    def _sort(self) -> None:
+        """The strategy is another one: so are all marks."""
+        self._version = self.discipline.version
+        for each in self._bins:
+            turns = [turn for _, number, turn in each.turns if turn.number == number]
+            each.turns = []
+            each.size = 0
+            each.mark = 0
+            each.deficit = 0
+            for turn in turns:
+                self.waiting -= 1
+                self._enter(turn, each)

@@ -1,0 +1,266 @@
+"""Lanes of parcels, and bins of two lanes each: constant time to add, to take and to remove.
+
+A lane is a list with a moving head: faster than a deque when compiled, and small when idle. What is
+removed from its middle stays in the list as of no effect (`void`) until one of the ends gets there,
+or until it is half of the lane. The first and the last are never void.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.scheduling.parcels import Parcel, Run, due_ms
+
+_COMPACT_AFTER: Final = 64
+_GONE_SHARE: Final = 8  # at most an eighth of a list is what has been taken already
+
+
+class Lane:
+    """Parcels in the order in which they go: of arrival, or of due time if always inserted."""
+
+    def __init__(self) -> None:
+        self.items: list[Parcel] = []
+        self.head = 0
+        self.void: set[Parcel] | None = None
+
+    def is_empty(self) -> bool:
+        return self.head == len(self.items)
+
+    def first(self) -> Parcel:
+        return self.items[self.head]
+
+    def waiting(self) -> list[Parcel]:
+        void = self.void
+        if void is None:
+            return self.items[self.head :]
+        return [parcel for parcel in self.items[self.head :] if parcel not in void]
+
+    def insert(self, parcel: Parcel) -> None:
+        """Add it in order of due time, behind those that are due at the same time."""
+        items = self.items
+        low = self.head
+        high = len(items)
+        due = due_ms(parcel)
+        if low == high or due_ms(items[high - 1]) <= due:
+            items.append(parcel)
+            return
+        while low < high:
+            middle = (low + high) // 2
+            if due < due_ms(items[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        items.insert(low, parcel)
+
+    def sort(self, by_due: bool) -> None:
+        """Bring what waits into order of due time, or back into that of arrival."""
+        items = self.waiting()
+        items.sort(key=due_ms if by_due else _arrival)
+        self._restart(items)
+
+    def move(self, bytes_wanted: int, most: int, taken: list[Parcel]) -> int:
+        """Add the first parcels to `taken` until they have enough bytes; gives how many bytes."""
+        got = 0
+        head = self.head
+        items = self.items
+        end = len(items)
+        if end - head > most:
+            end = head + most
+        if self.void is None:
+            while got < bytes_wanted and head < end:
+                parcel = items[head]
+                if parcel.count > 1 and parcel.size > bytes_wanted - got:
+                    break
+                head += 1
+                got += parcel.size
+                taken.append(parcel)
+            self.head = head
+            self._compact()
+            if got >= bytes_wanted or head == end:
+                return got
+        before = len(taken)
+        while got < bytes_wanted and len(taken) - before < most and self.head < len(self.items):
+            parcel = self.pop(bytes_wanted - got)
+            got += parcel.size
+            taken.append(parcel)
+        return got
+
+    def pop(self, bytes_wanted: int) -> Parcel:
+        """The first parcel, or as many of its events as are wanted."""
+        parcel = self.items[self.head]
+        if parcel.count > 1 and parcel.size > bytes_wanted and isinstance(parcel, Run):
+            parts = parcel.split(bytes_wanted)
+            if parts is not None:
+                first, rest = parts
+                assert first.size + rest.size == parcel.size
+                self.items[self.head] = rest
+                return first
+        self.head += 1
+        self._skip()
+        return parcel
+
+    def pop_first(self) -> Parcel:
+        parcel = self.items[self.head]
+        self.head += 1
+        self._skip()
+        return parcel
+
+    def pop_last(self) -> Parcel:
+        items = self.items
+        parcel = items.pop()
+        void = self.void
+        while void is not None and items and items[-1] in void:
+            void.discard(items.pop())
+        self._skip()
+        return parcel
+
+    def shed(self, by_due: bool) -> Parcel:
+        """The one that gives way: the oldest, or in order of due time one without, if any."""
+        if by_due and self.items[-1].expires_ms <= 0:
+            return self.pop_last()
+        return self.pop_first()
+
+    def remove(self, parcel: Parcel) -> None:
+        """Take it out, wherever it is."""
+        if parcel is self.items[self.head]:
+            self.pop_first()
+            return
+        if parcel is self.items[-1]:
+            self.pop_last()
+            return
+        void = self.void
+        if void is None:
+            void = self.void = set()
+        void.add(parcel)
+        if len(void) >= _COMPACT_AFTER and len(void) * 2 >= len(self.items) - self.head:
+            self._restart(self.waiting())
+
+    def relocate(self, parcel: Parcel, was_due_ms: int) -> None:
+        """Its due time has changed: bring it to its new place."""
+        items = self.items
+        low = self.head
+        high = len(items)
+        while low < high:
+            middle = (low + high) // 2
+            due = was_due_ms if items[middle] is parcel else due_ms(items[middle])
+            if due < was_due_ms:
+                low = middle + 1
+            else:
+                high = middle
+        while items[low] is not parcel:
+            low += 1
+        del items[low]
+        # It may have stood between an end and what is void.
+        self._restart(self.waiting())
+        self.insert(parcel)
+
+    def clear(self) -> list[Parcel]:
+        waiting = self.waiting()
+        self._restart([])
+        return waiting
+
+    def expire(self, now_ms: int) -> list[Parcel]:
+        """Take out what has expired."""
+        expired: list[Parcel] = []
+        left: list[Parcel] = []
+        for parcel in self.waiting():
+            if 0 < parcel.expires_ms <= now_ms:
+                expired.append(parcel)
+            else:
+                left.append(parcel)
+        if expired:
+            self._restart(left)
+        return expired
+
+    def check_invariants(self, by_due: bool) -> None:
+        assert 0 <= self.head <= len(self.items)
+        waiting = self.waiting()
+        void = self.void or set()
+        assert len(void) + len(waiting) == len(self.items) - self.head
+        assert self.is_empty() or not {self.items[self.head], self.items[-1]} & void
+        if by_due:
+            due = [due_ms(parcel) for parcel in waiting]
+            assert due == sorted(due)
+
+    def _restart(self, items: list[Parcel]) -> None:
+        self.items = items
+        self.head = 0
+        self.void = None
+
+    def _skip(self) -> None:
+        void = self.void
+        if void is not None:
+            items = self.items
+            while self.head < len(items) and items[self.head] in void:
+                void.discard(items[self.head])
+                self.head += 1
+            if not void:
+                self.void = None
+        self._compact()
+
+    def _compact(self) -> None:
+        head = self.head
+        if head == len(self.items):
+            if head > 0:
+                self.items = []
+                self.head = 0
+        elif head >= _COMPACT_AFTER and head * _GONE_SHARE >= len(self.items):
+            del self.items[:head]
+            self.head = 0
+
+
+class Bin:
+    """What waits with one priority, and of the one that would go next what strategies compare.
+
+    Tracked parcels wait for acknowledgements and so have a lane of their own, which is closed
+    while no more of them may be on their way.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.bin = number
+        self.importance = number >> 1
+        self.untracked = Lane()
+        self.tracked = Lane()
+        self.cost = 0
+        self.due_ms = 0
+        self.queued_ms = 0
+        self.deficit = 0  # what it may still send this round, below 0 if it sent too much
+
+    def is_empty(self) -> bool:
+        return self.untracked.is_empty() and self.tracked.is_empty()
+
+    def open_lane(self, window: int, by_due: bool) -> Lane | None:
+        """Where the next one is: of two the one that has waited longer, or is due sooner."""
+        untracked = self.untracked
+        tracked = self.tracked
+        if window <= 0 or tracked.is_empty():
+            return None if untracked.is_empty() else untracked
+        if untracked.is_empty():
+            return tracked
+        promised = tracked.first()
+        plain = untracked.first()
+        if by_due:
+            difference = due_ms(plain) - due_ms(promised)
+            if difference != 0:
+                return untracked if difference < 0 else tracked
+        return untracked if plain.queued_ms < promised.queued_ms else tracked
+
+    def look(self, window: int, by_due: bool, wanted: int) -> bool:
+        """Bring what strategies compare up to date; False if nothing may go."""
+        lane = self.open_lane(window, by_due)
+        if lane is None:
+            return False
+        parcel = lane.first()
+        self.cost = parcel.cost(wanted)
+        self.due_ms = due_ms(parcel)
+        self.queued_ms = parcel.queued_ms
+        return True
+
+    def settle(self) -> None:
+        """Who has nothing to send saves nothing up."""
+        if self.is_empty():
+            self.deficit = 0
+
+
+def _arrival(parcel: Parcel) -> tuple[int, int]:
+    return (parcel.queued_ms, parcel.number)

@@ -1,0 +1,103 @@
+"""What outboxes and CPU tasks have in common: bins, and a strategy that chooses among them.
+
+Only bins that were ever used exist, the highest first, and nearly always that is one. As long as
+one is all there is to choose from, no strategy is asked.
+
+Only laxity looks behind the head of a lane: while it is the strategy, lanes are kept in order of
+due time, so that the first of the heads is the first of all. When the strategy changes they are
+sorted once, and none is lost. Equals stay in order of arrival through all of this.
+"""
+
+from __future__ import annotations
+
+from accord.core.model.importance import IMPORTANCES
+from accord.core.scheduling.bins import BINS
+from accord.core.scheduling.lanes import Bin
+from accord.core.scheduling.parcels import Parcel
+from accord.core.scheduling.strategies import LAXITY, Discipline
+
+
+class Queues:
+    def __init__(self, discipline: Discipline | None) -> None:
+        self.discipline: Discipline = Discipline() if discipline is None else discipline
+        self._version = self.discipline.version
+        self._by_due = self.discipline.strategy == LAXITY
+        self._bins: list[Bin] = []
+        self._last: Bin | None = None  # the bin that was last added to
+
+    def depth(self) -> list[int]:
+        """The number of events waiting, by importance."""
+        depth = [0] * IMPORTANCES
+        for each in self._bins:
+            for lane in (each.untracked, each.tracked):
+                for parcel in lane.waiting():
+                    depth[each.importance] += parcel.count
+        return depth
+
+    def bytes_waiting(self) -> list[int]:
+        """The bytes waiting, by importance."""
+        waiting = [0] * IMPORTANCES
+        for each in self._bins:
+            for lane in (each.untracked, each.tracked):
+                for parcel in lane.waiting():
+                    waiting[each.importance] += parcel.size
+        return waiting
+
+    def _bin(self, parcel: Parcel) -> Bin:
+        """The bin a parcel belongs to, which is new if need be."""
+        if parcel.bin < 0:
+            parcel.bin = 2 * parcel.importance + 1
+        number = parcel.bin
+        position = 0
+        for found in self._bins:
+            if found.bin == number:
+                self._last = found
+                return found
+            if found.bin < number:
+                break
+            position += 1
+        assert number < BINS
+        assert number >> 1 == parcel.importance
+        added = Bin(number)
+        self._bins.insert(position, added)
+        self._last = added
+        return added
+
+    def _active(self, window: int, wanted: int) -> list[Bin]:
+        """The bins of which something may go now."""
+        active: list[Bin] = []
+        for each in self._bins:
+            if each.look(window, self._by_due, wanted):
+                active.append(each)
+        return active
+
+    def _next_bin(self, window: int, wanted: int) -> Bin | None:
+        """The one whose turn it is; asking changes nothing."""
+        self._adapt()
+        active = self._active(window, wanted)
+        if not active:
+            return None
+        return active[0] if len(active) == 1 else self.discipline.current.choose(active)
+
+    def _adapt(self) -> None:
+        """Follow a change of the discipline."""
+        if self._version == self.discipline.version:
+            return
+        self._version = self.discipline.version
+        for each in self._bins:
+            each.deficit = 0
+        by_due = self.discipline.strategy == LAXITY
+        if by_due != self._by_due:
+            self._by_due = by_due
+            for each in self._bins:
+                each.untracked.sort(by_due)
+                each.tracked.sort(by_due)
+
+    def _check_bins(self) -> None:
+        numbers = [each.bin for each in self._bins]
+        assert numbers == sorted(set(numbers), reverse=True)
+        for each in self._bins:
+            for lane in (each.untracked, each.tracked):
+                lane.check_invariants(self._by_due)
+                assert all(parcel.bin == each.bin for parcel in lane.waiting())
+            assert each.deficit == 0 or not each.is_empty()

@@ -1,0 +1,208 @@
+"""CPU tasks: work that waits for its turn, bounded, in the order of the node's strategy.
+
+What costs is time here and not bytes, and what a task will cost is learned per channel. Otherwise a
+task waits like a parcel does. Those that were promised to somebody (`is_promised`) are queued
+whatever the limits and never shed; whoever takes promises in asks `is_pressed` first, so overload
+reaches unimportant publishers as back-pressure before anything is shed, and important ones last.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.importance import IMPORTANCES
+from accord.core.scheduling.bins import LIGHT_US, Learned, bin_of
+from accord.core.scheduling.lanes import Bin, Lane
+from accord.core.scheduling.parcels import Parcel
+from accord.core.scheduling.queues import Queues
+from accord.core.scheduling.strategies import Discipline
+
+# What a task of a channel nobody has seen yet is taken to cost.
+UNKNOWN_US: Final = 100
+CHANNELS_LIMIT: Final = 10_000
+
+
+class Task(Parcel):
+    """Work for one event or a run of them: what it is, says `run` of a subclass."""
+
+    def __init__(
+        self,
+        size: int,
+        cost_us: int,
+        importance: int,
+        queued_ms: int,
+        due_ms: int = 0,
+        bin_: int = -1,
+        is_promised: bool = False,
+        count: int = 1,
+        number: int = 0,
+    ) -> None:
+        self.size = size
+        self.count = count
+        self.importance = importance
+        self.queued_ms = queued_ms
+        self.expires_ms = due_ms
+        self.number = number
+        self.bin = bin_ if bin_ >= 0 else bin_of(importance, cost_us, LIGHT_US)
+        self.cost_us = cost_us
+        self.is_promised = is_promised
+
+    @property
+    def due_ms(self) -> int:
+        """When it should have been done, 0 without deadline."""
+        return self.expires_ms
+
+    def cost(self, wanted: int) -> int:  # noqa: ARG002
+        return self.cost_us if self.cost_us > 0 else 1
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def took(self, spent_us: int) -> None:
+        """It has run for so long: learn from that."""
+
+    def shed(self) -> None:
+        """It will never run: tell whoever has to know."""
+
+
+class Tasks(Queues):
+    """What waits for the CPU."""
+
+    def __init__(
+        self, *, count_limit: int, bytes_limit: int, discipline: Discipline | None = None
+    ) -> None:
+        super().__init__(discipline)
+        self.count_limit = count_limit
+        self.bytes_limit = bytes_limit
+        self.waiting = 0
+        self.bytes = 0
+        self._promised = 0
+        self._promised_bytes = 0
+        self._costs: dict[str, Learned] = {}
+
+    def put(self, task: Task) -> list[Task] | None:
+        """Queue `task`; gives what had to be shed for it, possibly the task itself.
+
+        The least important gives way, and among equals the oldest. `shed` is for the caller to
+        call.
+        """
+        is_promised = task.is_promised
+        if not is_promised and not self._could_fit(task):
+            return [task]
+        found = self._last
+        if found is None or found.bin != task.bin:
+            found = self._bin(task)
+        lane = found.tracked if is_promised else found.untracked
+        if self._by_due:
+            lane.insert(task)
+        else:
+            lane.items.append(task)
+        self.waiting += 1
+        self.bytes += task.size
+        if is_promised:
+            self._promised += 1
+            self._promised_bytes += task.size
+        if self.waiting <= self.count_limit and self.bytes <= self.bytes_limit:
+            return None
+        return self._shed() or None
+
+    def take(self) -> Task | None:
+        """What to run next."""
+        if self.waiting == 0:
+            return None
+        if self._version != self.discipline.version:
+            self._adapt()
+        if len(self._bins) == 1:
+            return self._pop(self._bins[0])
+        active = self._active(1, 0)
+        if len(active) == 1:
+            chosen = active[0]
+        else:
+            strategy = self.discipline.current
+            chosen = strategy.choose(active)
+            strategy.charge(active, chosen, chosen.cost)
+        return self._pop(chosen)
+
+    def finished(self, channel: str, spent_us: int) -> None:
+        """A task of `channel` has taken so long."""
+        self.learned(channel).add(spent_us)
+
+    def learned(self, channel: str) -> Learned:
+        """What tasks of `channel` take: those who have many of them keep it."""
+        learned = self._costs.get(channel)
+        if learned is None:
+            if len(self._costs) >= CHANNELS_LIMIT:
+                # The one known longest: if it is in use, it is soon known again.
+                del self._costs[next(iter(self._costs))]
+            learned = self._costs[channel] = Learned(LIGHT_US)
+        return learned
+
+    def cost_of(self, channel: str) -> int:
+        """What a task of `channel` will probably take, in microseconds."""
+        learned = self._costs.get(channel)
+        return UNKNOWN_US if learned is None or not learned.is_known else int(learned.mean)
+
+    def is_pressed(self, importance: int) -> bool:
+        """Whether publishers of that importance should be held back now."""
+        share = importance + 1
+        return (
+            self.waiting * (IMPORTANCES + 1) > self.count_limit * share
+            or self.bytes * (IMPORTANCES + 1) > self.bytes_limit * share
+        )
+
+    def may_resume(self, importance: int) -> bool:
+        """Whether those held back may go on: when half of what held them back is done."""
+        share = importance + 1
+        return (
+            self.waiting * (IMPORTANCES + 1) * 2 <= self.count_limit * share
+            and self.bytes * (IMPORTANCES + 1) * 2 <= self.bytes_limit * share
+        )
+
+    def check_invariants(self) -> None:
+        self._check_bins()
+        promised = [each for one in self._bins for each in one.tracked.waiting()]
+        others = [each for one in self._bins for each in one.untracked.waiting()]
+        assert self._promised == len(promised)
+        assert self._promised_bytes == sum(each.size for each in promised)
+        assert self.waiting == len(promised) + len(others)
+        assert self.bytes == self._promised_bytes + sum(each.size for each in others)
+        assert not others or (self.waiting <= self.count_limit and self.bytes <= self.bytes_limit)
+        assert len(self._costs) <= CHANNELS_LIMIT
+
+    def _could_fit(self, task: Task) -> bool:
+        """Whether there would be room if all that is not promised gave way."""
+        return (
+            self._promised < self.count_limit
+            and self._promised_bytes + task.size <= self.bytes_limit
+        )
+
+    def _pop(self, chosen: Bin) -> Task:
+        lane = chosen.open_lane(1, self._by_due)
+        assert lane is not None
+        task = lane.pop_first()
+        assert isinstance(task, Task)
+        self._removed(task)
+        if chosen.deficit != 0:
+            chosen.settle()
+        return task
+
+    def _shed(self) -> list[Task]:
+        shed: list[Task] = []
+        for each in reversed(self._bins):
+            lane: Lane = each.untracked
+            while not lane.is_empty() and (
+                self.waiting > self.count_limit or self.bytes > self.bytes_limit
+            ):
+                task = lane.shed(self._by_due)
+                assert isinstance(task, Task)
+                self._removed(task)
+                shed.append(task)
+            each.settle()
+        return shed
+
+    def _removed(self, task: Task) -> None:
+        self.waiting -= 1
+        self.bytes -= task.size
+        if task.is_promised:
+            self._promised -= 1
+            self._promised_bytes -= task.size
