@@ -1,0 +1,136 @@
+"""Values over time, with what a window of them says: last, mean, deviation and trend.
+
+A series is two ring buffers of numbers. Adding is constant time; what the window says is computed
+when somebody asks, over the few points in it: running sums would lose digits over the days.
+The trend is the slope of the line of least squares, in units per second.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator
+from math import isfinite, sqrt
+from typing import Final
+
+from msgspec import Struct
+
+WINDOW_MS: Final = 10_000
+POINTS: Final = 300  # five minutes of one per second
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A series at a glance; without points in the window only `last` is known."""
+
+    name: str
+    last: float
+    last_ms: int
+    count: int = 0
+    mean: float | None = None
+    deviation: float | None = None
+    trend: float | None = None
+
+
+class Series:
+    """The last `capacity` points of something measured again and again."""
+
+    __slots__ = ("_capacity", "_head", "_times", "_values")
+
+    def __init__(self, capacity: int = POINTS) -> None:
+        if capacity < 1:
+            raise ValueError(f"expected room for at least one point, got {capacity}")
+        self._capacity = capacity
+        self._times = array("q")
+        self._values = array("d")
+        self._head = 0  # of the oldest, when full
+
+    def add(self, time_ms: int, value: float) -> None:
+        """A point not older than those before; what is no finite number is left out."""
+        if not isfinite(value):
+            return
+        if len(self._times) < self._capacity:
+            self._times.append(time_ms)
+            self._values.append(value)
+            return
+        self._times[self._head] = time_ms
+        self._values[self._head] = value
+        self._head = (self._head + 1) % self._capacity
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def newest_first(self) -> Iterator[tuple[int, float]]:
+        length = len(self._times)
+        for back in range(1, length + 1):
+            index = (self._head - back) % length
+            yield self._times[index], self._values[index]
+
+    def points(self) -> list[tuple[int, float]]:
+        """Time and value of each, the oldest first."""
+        return list(self.newest_first())[::-1]
+
+    def last(self) -> float | None:
+        return next((value for _, value in self.newest_first()), None)
+
+    def summary(self, name: str, *, now_ms: int, window_ms: int = WINDOW_MS) -> Summary | None:
+        """What the points of the last `window_ms` say; None where there never was one."""
+        if not self._times:
+            return None
+        last_ms, last = next(self.newest_first())
+        times: list[float] = []
+        values: list[float] = []
+        for time_ms, value in self.newest_first():
+            if time_ms <= now_ms - window_ms:
+                break
+            times.append((time_ms - last_ms) / 1_000)
+            values.append(value)
+        if not values:
+            return Summary(name=name, last=last, last_ms=last_ms)
+        mean = sum(values) / len(values)
+        return Summary(
+            name=name,
+            last=last,
+            last_ms=last_ms,
+            count=len(values),
+            mean=mean,
+            deviation=sqrt(sum((value - mean) ** 2 for value in values) / len(values)),
+            trend=_slope(times, values, mean),
+        )
+
+
+def _slope(times: list[float], values: list[float], mean: float) -> float | None:
+    """Of the line of least squares; None where all points are of one moment."""
+    middle = sum(times) / len(times)
+    spread = sum((time - middle) ** 2 for time in times)
+    if not spread:
+        return None
+    together = zip(times, values, strict=True)
+    return sum((time - middle) * (value - mean) for time, value in together) / spread
+
+
+class Registry:
+    """Series by name, up to `limit`: for one more, the one that was not added to longest goes."""
+
+    def __init__(self, limit: int = 4_096, *, capacity: int = POINTS) -> None:
+        self._limit = limit
+        self._capacity = capacity
+        self._series: OrderedDict[str, Series] = OrderedDict()
+
+    def add(self, name: str, time_ms: int, value: float) -> None:
+        series = self._series.get(name)
+        if series is None:
+            while len(self._series) >= self._limit:
+                self._series.popitem(last=False)
+            series = self._series[name] = Series(self._capacity)
+        else:
+            self._series.move_to_end(name)
+        series.add(time_ms, value)
+
+    def get(self, name: str) -> Series | None:
+        return self._series.get(name)
+
+    def names(self, prefix: str = "") -> list[str]:
+        return sorted(name for name in self._series if name.startswith(prefix))
+
+    def __len__(self) -> int:
+        return len(self._series)

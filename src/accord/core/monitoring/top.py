@@ -1,0 +1,133 @@
+"""What `accord top` shows: the busiest channels, clients and queues of a node at one moment.
+
+Rates (`_hz`, `_kbps`) are those of the last few seconds.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ChannelLine(Struct, frozen=True, kw_only=True):
+    """One channel: what came, what became of it, and how long it took to leave."""
+
+    channel: str
+    published_hz: float = 0
+    published_kbps: float = 0
+    delivered_hz: float = 0
+    delivered_kbps: float = 0
+    late_hz: float = 0
+    shaped_hz: float = 0
+    replaced_hz: float = 0
+    expired_hz: float = 0
+    shed_hz: float = 0
+    refused_hz: float = 0
+    latency_ms: float | None = None
+    latency_p95_ms: float | None = None
+    published: int = 0
+    delivered: int = 0
+    dropped: int = 0
+
+    @property
+    def dropped_hz(self) -> float:
+        return self.replaced_hz + self.expired_hz + self.shed_hz + self.refused_hz
+
+
+class ClientReading(Struct, frozen=True, kw_only=True):
+    """A client and its link as they stand: `sent`, `sent_bytes` and `shed` only grow."""
+
+    client: str
+    user: str = ""
+    is_connected: bool = True
+    sent: int = 0
+    sent_bytes: int = 0
+    shed: int = 0
+    queued_messages: int = 0
+    queued_bytes: int = 0
+    link_kbps: float | None = None
+    limit_kbps: float | None = None
+    rtt_ms: float | None = None
+
+
+class ClientLine(Struct, frozen=True, kw_only=True):
+    """One client, with rates in place of counts; `shed` counts all there were."""
+
+    client: str
+    user: str = ""
+    is_connected: bool = True
+    sent_hz: float = 0
+    sent_kbps: float = 0
+    shed_hz: float = 0
+    shed: int = 0
+    queued_messages: int = 0
+    queued_bytes: int = 0
+    link_kbps: float | None = None
+    limit_kbps: float | None = None
+    rtt_ms: float | None = None
+
+
+class BinLine(Struct, frozen=True, kw_only=True):
+    """What waits at one importance, over all clients, and how long what left had waited."""
+
+    importance: int
+    messages: int = 0
+    bytes: int = 0
+    tasks: int = 0
+    wait_p50_ms: float | None = None
+    wait_p95_ms: float | None = None
+
+
+class Management(Struct, frozen=True, kw_only=True):
+    """What an administrator has decided for the node."""
+
+    strategy: str = ""
+    is_shaping: bool = False
+    bandwidth_bps: int | None = None
+    client_bandwidth_bps: int | None = None
+    limited_clients: int = 0
+    policies: int = 0
+    version: int = 0
+
+
+class LedgerStatus(Struct, frozen=True, kw_only=True):
+    """How much the ledger can tell: events it `missed` were too many, or the journal full."""
+
+    is_on: bool = True
+    entries: int = 0
+    missed: int = 0
+    reaches_back_ms: int | None = None
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """The node as a whole."""
+
+    cpu_percent: float = 0
+    memory_mb: float = 0
+    backlog: int = 0
+    connections: int = 0
+    sessions: int = 0
+    received_hz: float = 0
+    received_kbps: float = 0
+    sent_hz: float = 0
+    sent_kbps: float = 0
+    shed_hz: float = 0
+    shed: dict[str, float] = {}  # per second, by cause
+    queued_messages: int = 0
+    queued_bytes: int = 0
+
+
+class Top(Struct, frozen=True, kw_only=True):
+    """A node's busiest parts; `channels_total` and `clients_total` count those not shown, too."""
+
+    name: str
+    version: str
+    taken_ms: int
+    uptime_ms: int
+    load: Load
+    management: Management
+    bins: tuple[BinLine, ...]
+    channels: tuple[ChannelLine, ...]
+    channels_total: int
+    clients: tuple[ClientLine, ...]
+    clients_total: int
+    ledger: LedgerStatus

@@ -1,0 +1,144 @@
+"""Looking for entries of the ledger in a journal, from its end backwards.
+
+Segments are read one after the other, the newest first, each from its beginning. A search ends
+when it has enough, when older records can't have what is wanted, or when it has read `max_bytes`:
+then the answer says how far back it looked. What is damaged, or of a kind not known, is passed over
+and counted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.journal.ledger import (
+    EVENT,
+    Entry,
+    LedgerRecord,
+    Wanted,
+    decode_ledger,
+    kind_of,
+    select,
+)
+from accord.journal.reader import Reader
+from accord.journal.record import Batch
+
+MAX_BYTES: Final = 256 << 20
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries, the latest first.
+
+    Older ones may exist unless `is_complete`; the search looked back to `reaches_back_ms`, which
+    is None where there is no ledger at all, and `has_older` records than what was wanted can be
+    in. `unusable` counts records that could not be read.
+    """
+
+    entries: list[Entry]
+    is_complete: bool
+    has_older: bool = False
+    reaches_back_ms: int | None = None
+    unusable: int = 0
+
+
+class Search:
+    """One search, over records that come newest first and from wherever they are."""
+
+    def __init__(self, wanted: Wanted, most: int) -> None:
+        self.wanted = wanted
+        self.most = most
+        self.entries: list[Entry] = []
+        self.reaches_back_ms: int | None = None
+        self.unusable = 0
+        self.is_over = False  # nothing older can be wanted
+        self._seen: set[tuple[int, ...]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.entries) >= self.most
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_full or self.is_over
+
+    def look(self, record: LedgerRecord) -> None:
+        wanted = self.wanted
+        back_ms = record.taken_ms if self.reaches_back_ms is None else self.reaches_back_ms
+        self.reaches_back_ms = min(back_ms, record.taken_ms)
+        if wanted.number is not None and record.newest < wanted.number:
+            self.is_over = True
+        if wanted.since_ms is not None and record.taken_ms < wanted.since_ms:
+            self.is_over = True
+        if self.is_over or record.key in self._seen:
+            return
+        self._seen.add(record.key)
+        try:
+            self.entries += select(record, wanted, self.most - len(self.entries))
+        except msgspec.DecodeError:
+            self.unusable += 1
+
+    def answer(self, *, is_complete: bool) -> Answer:
+        return Answer(
+            entries=self.entries,
+            is_complete=is_complete or self.is_over,
+            has_older=self.is_over,
+            reaches_back_ms=self.reaches_back_ms,
+            unusable=self.unusable,
+        )
+
+
+def search_journal(reader: Reader, search: Search, *, max_bytes: int = MAX_BYTES) -> Answer:
+    """Raises JournalError where there is no journal to read."""
+    left = max_bytes
+    end = reader.extent().next_offset
+    for first in reversed(reader.segments()):
+        if search.is_done or left <= 0:
+            return search.answer(is_complete=False)
+        if first < end:
+            records, read = _ledger_records(reader, first, end, search)
+            left -= read
+            for record in reversed(records):
+                if not search.is_done:
+                    search.look(record)
+        end = first
+    return search.answer(is_complete=not search.is_full)
+
+
+def _ledger_records(
+    reader: Reader, first: int, end: int, search: Search
+) -> tuple[list[LedgerRecord], int]:
+    """Of one segment, those that may have what is wanted and the first one; and bytes read."""
+    records: list[LedgerRecord] = []
+    read = 0
+    number = search.wanted.number
+    for found in reader.read(first, max_records=end - first):
+        if not isinstance(found, Batch):
+            search.unusable += 1  # also where it was retired since we looked
+            continue
+        read += sum(found.lengths)
+        for data in found.records():
+            if kind_of(data) == EVENT:
+                continue
+            try:
+                record = decode_ledger(data)
+            except msgspec.DecodeError:
+                search.unusable += 1
+                continue
+            # The first one tells how far back this segment reaches.
+            if number is None or not records or record.may_have(number):
+                records.append(record)
+    return records, read
+
+
+def find(reader: Reader, number: int, *, most: int = 1_000, max_bytes: int = MAX_BYTES) -> Answer:
+    """What became of the event with this number."""
+    search = Search(Wanted(number=number), most)
+    return search_journal(reader, search, max_bytes=max_bytes)
+
+
+def recent(
+    reader: Reader, wanted: Wanted, *, most: int = 100, max_bytes: int = MAX_BYTES
+) -> Answer:
+    """The latest entries that are wanted."""
+    return search_journal(reader, Search(wanted, most), max_bytes=max_bytes)
