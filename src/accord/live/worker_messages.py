@@ -1,0 +1,87 @@
+"""What a node and its worker processes say to each other, and how it is framed.
+
+A frame is its length in four bytes, and a message in MessagePack. For each order a worker gives
+any number of `Noted`, then one `Shaped`, `Evaluated` or `Failed`.
+
+Worker processes import this: keep it light.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.model.document import Condition
+from accord.shaping.content import Content
+
+LENGTH: Final = 4
+MAX_FRAME: Final = 64 * 1024 * 1024
+
+
+class ShapeWork(Struct, frozen=True, tag="shape", array_like=True):
+    """Make `content` smaller; the rest is a Shape's fields."""
+
+    content: Content
+    shaper: str
+    max_bytes: int
+    max_pixels: int
+    argument: str
+
+
+class XPathWork(Struct, frozen=True, tag="xpath", array_like=True):
+    """Evaluate conditions on an XML document, in their order."""
+
+    source: bytes
+    conditions: tuple[Condition, ...]
+
+
+class Ready(Struct, frozen=True, tag="ready", array_like=True):
+    """A worker has started."""
+
+
+class Noted(Struct, frozen=True, tag="noted", array_like=True):
+    """The next condition's value, told at once: the one after it may take too long."""
+
+    value: bool | None
+
+
+class Shaped(Struct, frozen=True, tag="shaped", array_like=True):
+    content: Content
+    spent_us: int
+
+
+class Evaluated(Struct, frozen=True, tag="evaluated", array_like=True):
+    """All conditions are noted."""
+
+    spent_us: int
+
+
+class Failed(Struct, frozen=True, tag="failed", array_like=True):
+    problem: str
+    spent_us: int
+
+
+Work = ShapeWork | XPathWork
+Reply = Ready | Noted | Shaped | Evaluated | Failed
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_WORK: Final[msgspec.msgpack.Decoder[Work]] = msgspec.msgpack.Decoder(Work)
+_REPLY: Final[msgspec.msgpack.Decoder[Reply]] = msgspec.msgpack.Decoder(Reply)
+
+
+def frame(message: Work | Reply) -> bytearray:
+    buffer = bytearray(LENGTH)
+    _ENCODER.encode_into(message, buffer, LENGTH)
+    buffer[:LENGTH] = (len(buffer) - LENGTH).to_bytes(LENGTH, "big")
+    return buffer
+
+
+def read_work(body: bytes) -> Work:
+    return _WORK.decode(body)
+
+
+def read_reply(body: bytes) -> Reply:
+    """Raises msgspec.DecodeError: a worker that broke down may say anything."""
+    return _REPLY.decode(body)

@@ -1,0 +1,57 @@
+"""What shapers take and give, and what they have to be."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from accord.core.errors import AccordError
+from accord.core.scheduling.shaping import Shape
+
+_PER_PROPERTY = 5  # what MQTT adds to a name and a value
+
+
+class ShapingError(AccordError):
+    """Content that can't be shaped; the event may still be sent as it is."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+class Content(Struct, frozen=True, array_like=True):
+    """The parts of an event that shaping may change; `properties` are its user properties."""
+
+    payload: bytes
+    content_type: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes to send."""
+        return len(self.payload) + sum(map(property_size, self.properties))
+
+
+def property_size(item: tuple[str, str]) -> int:
+    return _PER_PROPERTY + len(item[0].encode()) + len(item[1].encode())
+
+
+class Shaper(Protocol):
+    """A way to make some kind of content smaller.
+
+    Also the interface of plug-ins: an entry point of the group `accord.shapers`, named as the
+    shaper is in preferences, gives one (an object, or a class without arguments to make it from).
+    Shapers run in worker processes, never in the node itself.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def accepts(self, content_type: str, head: bytes) -> bool:
+        """Whether it can shape such content, judged by its type and first bytes; be quick."""
+        ...
+
+    def shape(self, content: Content, shape: Shape) -> Content:
+        """`content` within the targets of `shape`, or as close as makes sense; ShapingError."""
+        ...
