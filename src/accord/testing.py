@@ -70,7 +70,7 @@ class MemoryNode:
 
     def receive(self, connection: Connection, data: bytes) -> None:
         connection.receive(data, now_ms=self._clock.now_ms())
-        while connection.has_rest:
+        while connection.has_rest and not connection.is_stalled:
             connection.resume(now_ms=self._clock.now_ms())
         self.flush()
 
@@ -80,8 +80,11 @@ class MemoryNode:
         self.flush()
 
     def flush(self) -> None:
-        """Pass on what connections have to send."""
+        """Do what there is to do, and pass on what connections have to send."""
         hub = self.broker.hub
+        while self.broker.work():
+            for connection in list(self._streams):
+                connection.resume(now_ms=self._clock.now_ms())
         while hub.dirty:
             dirty, hub.dirty = hub.dirty, []
             for line in dirty:

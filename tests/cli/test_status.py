@@ -219,7 +219,7 @@ class TestNoNode:
             source.fetch()
 
     def test_something_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("accord.cli.node_status.PATIENCE_S", 0.05)
+        monkeypatch.setattr("accord.cli.node_http.PATIENCE_S", 0.05)
         with socket.create_server((HOST, 0)) as silent:
             source = StatusSource(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
             with pytest.raises(UnreachableError, match="no answer in time"):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import argon2
 import pytest
+from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
 from accord.config.settings import Anonymous, Keep, Listen
@@ -109,6 +110,8 @@ def test_a_whole_file() -> None:
             f"{USER}may = {{ publsh = [] }}",
             "3: users.ann.may.publsh: unknown key, did you mean pub",
         ),
+        (f"{USER}groups = 3", "3: users.ann.groups: expected a name of up to 60 printable"),
+        (f"{USER}groups = ['a', '']", "3: users.ann.groups[2]: expected a name of up to 60"),
         ("[anonymous]\nallowed = 1", "2: anonymous.allowed: expected true or false, got 1"),
         (
             'log.level = "all"',
@@ -228,7 +231,8 @@ def test_a_node_that_others_reach_needs_users(name: str) -> None:
         "let everybody in ([anonymous] allowed = true), or listen on 127.0.0.1:1"
     )
     assert parse(text + USER).anonymous_rights is None
-    assert parse(text + "[anonymous]\nallowed = true").anonymous_rights == EVERYTHING
+    everybody = parse(text + "[anonymous]\nallowed = true").anonymous_rights
+    assert everybody == structs.replace(EVERYTHING, policies=False)
 
 
 def test_client_certificates_protect_too() -> None:
@@ -267,6 +271,29 @@ def test_who_may_connect_without_a_name() -> None:
     both = parse(f"{USER}[anonymous]\nallowed = true\nmay = {{ subscribe = ['#'] }}")
     assert both.anonymous == Anonymous(allowed=True, may=some)
     assert both.anonymous_rights == some
+
+
+def test_who_has_no_name_may_change_policies_only_where_nobody_else_could_be_meant() -> None:
+    allowed = "[anonymous]\nallowed = true\n"
+    said = f"{allowed}may = {{ publish = '#', subscribe = '#', system = true, policies = true }}"
+    for others in (USER, f"listen.mqtt = '0.0.0.0:1'\n{USER}", "listen.http = '0.0.0.0:1'\n"):
+        assert parse(others + allowed).anonymous_rights == structs.replace(
+            EVERYTHING, policies=False
+        )
+        assert parse(others + said).anonymous_rights == EVERYTHING
+    assert parse(allowed).anonymous_rights == EVERYTHING
+
+
+def test_the_file_of_policies_stands_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "accord.toml").write_text("policies.file = 'p.toml'")
+    assert load(tmp_path / "accord.toml").policies.file == str(tmp_path / "p.toml")
+    assert Config().policies.file == ""
+
+
+def test_users_have_groups() -> None:
+    (user,) = parse(f"{USER}groups = ['analysts', 'día 2']").users
+    assert user.groups == ("analysts", "día 2")
+    assert parse(f"{USER}groups = 'analysts'").users[0].groups == ("analysts",)
 
 
 def test_the_journal_gets_its_options() -> None:

@@ -74,6 +74,16 @@ def test_the_right_password_gives_the_rights_of_its_user() -> None:
     run(users, work)
 
 
+def test_users_belong_to_groups() -> None:
+    users = Users([User("ann", ANN.password, groups=("analysts", "night")), BOB])
+
+    async def work() -> None:
+        assert users.groups_of("ann") == ("analysts", "night")
+        assert users.groups_of("bob") == users.groups_of("eve") == ()
+
+    run(users, work)
+
+
 def test_anonymous_clients_come_without_a_name() -> None:
     users = Users([ANN], anonymous=READER)
 

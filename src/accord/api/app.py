@@ -10,9 +10,12 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from accord.api.guard import Guard
+from accord.api.ledger import LedgerView, add_ledger
 from accord.api.metrics import exposition, registry_of
 from accord.api.page import HEADERS, landing_page
+from accord.api.policies import add_policies
 from accord.api.view import Clients, NodeView, Status
+from accord.live.administration import Administration
 from accord.live.users import Users
 
 _NOT_STORED: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -22,10 +25,19 @@ Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at m
 Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessions to pass over")]
 
 
-def create_app(view: NodeView, *, users: Users | None = None, is_loopback: bool = True) -> FastAPI:
+def create_app(
+    view: NodeView,
+    *,
+    ledger: LedgerView | None = None,
+    administration: Administration | None = None,
+    users: Users | None = None,
+    is_loopback: bool = True,
+) -> FastAPI:
     """An application that shows `view`, to `users` where there are any.
 
-    `is_loopback` says that it is served on this machine only, and has to be addressed as that.
+    With a `ledger` it tells what became of events, with an `administration` it shows and changes
+    policies. `is_loopback` says that it is served on this machine only, and has to be addressed as
+    that.
     """
     app = FastAPI(
         title="Accord",
@@ -35,7 +47,12 @@ def create_app(view: NodeView, *, users: Users | None = None, is_loopback: bool 
     )
     _add_probes(app, view)
     _add_status(app, view)
-    _describe(app)
+    structs: list[type[msgspec.Struct]] = [Status, Clients]
+    if ledger is not None:
+        structs += add_ledger(app, ledger)
+    if administration is not None:
+        structs += add_policies(app, administration)
+    _describe(app, structs)
     app.add_middleware(Guard, users=users, is_loopback=is_loopback)
     return app
 
@@ -104,9 +121,9 @@ def _returns(type_: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": words, "content": {"application/json": {"schema": schema}}}}
 
 
-def _describe(app: FastAPI) -> None:
+def _describe(app: FastAPI, structs: list[type[msgspec.Struct]]) -> None:
     """Add to OpenAPI what FastAPI can't find out: the structs that are returned."""
-    _, components = msgspec.json.schema_components([Status, Clients], ref_template=_REFERENCE)
+    _, components = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -4,6 +4,10 @@ Where users are configured, requests carry the name and password of one (Basic a
 except for `/health`, which monitors of processes ask. A node that listens on this machine only has
 another enemy: a web page in a browser here, whose own name can be made to lead to this machine. So
 such a node answers only where it is addressed by one of the machine's own names.
+
+Nor may a page from elsewhere change anything, though its reader could: browsers send along the
+name and password of who looks at it. They also say where a page is from, so what changes something
+is refused where that is not this node. What else asks says nothing of the kind, and need not.
 """
 
 from __future__ import annotations
@@ -12,15 +16,33 @@ import base64
 import binascii
 from typing import Final
 
+from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from accord.api.policy_answers import POLICIES
+from accord.core.node.rights import EVERYTHING, NOTHING, Rights
 from accord.live.addresses import Address, parse_address
 from accord.live.users import BusyError, Users
 
 OPEN: Final = frozenset({"/health"})
+_ASKER: Final = "accord.asker"
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST: Final = 4_096
+
+
+class Asker(Struct, frozen=True):
+    """Who asks: `name` is empty where nobody was verified."""
+
+    name: str
+    rights: Rights
+
+
+def asker_of(scope: Scope) -> Asker:
+    """Of a request that the guard let pass."""
+    asker: Asker = scope[_ASKER]
+    return asker
 
 
 class Guard:
@@ -29,6 +51,8 @@ class Guard:
     def __init__(self, app: ASGIApp, *, users: Users | None, is_loopback: bool) -> None:
         self._app = app
         self._users = users if users is not None and users.are_configured else None
+        anonymous = EVERYTHING if users is None else users.anonymous
+        self._nobody = Asker("", anonymous or NOTHING)
         self._is_loopback = is_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,22 +63,47 @@ class Guard:
         headers = Headers(scope=scope)
         if self._is_loopback and not _is_local(headers.get("host", "")):
             return _refuse(421, "expected to be addressed as localhost, 127.0.0.1 or [::1]")
-        if self._users is None or scope["path"] in OPEN:
+        if scope["path"] in OPEN:
             return None
-        return await self._check_user(self._users, headers.get("authorization", ""))
+        if scope["method"] not in _READING and not _is_from_here(headers):
+            return _refuse(403, "pages of other sites may not change anything here")
+        asker = self._nobody
+        if self._users is not None:
+            found = await self._find_user(self._users, headers.get("authorization", ""))
+            if isinstance(found, Response):
+                return found
+            asker = found
+            if not asker.rights.statistics and not _is_about_policies(scope):
+                return _refuse(403, "this user may not read statistics")
+        if not asker.rights.policies and _is_about_policies(scope):
+            return _refuse(403, f"{asker.name or 'who has no name'} may not see or change policies")
+        scope[_ASKER] = asker
+        return None
 
-    async def _check_user(self, users: Users, header: str) -> Response | None:
+    @staticmethod
+    async def _find_user(users: Users, header: str) -> Asker | Response:
         given = _credentials(header)
         try:
             rights = None if given is None else await users.verify(*given)
         except BusyError as error:
             return _refuse(503, str(error), {"Retry-After": "1"})
-        if rights is None:
+        if given is None or rights is None:
             challenge = {"WWW-Authenticate": 'Basic realm="accord", charset="UTF-8"'}
             return _refuse(401, "expected the name and password of a user", challenge)
-        if not rights.statistics:
-            return _refuse(403, "this user may not read statistics")
-        return None
+        return Asker(given[0], rights)
+
+
+def _is_about_policies(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path == POLICIES or path.startswith(f"{POLICIES}/")
+
+
+def _is_from_here(headers: Headers) -> bool:
+    """Whether no browser says that another site's page asks."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
 def _is_local(host: str) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from accord.client.transport import Stream, Transport
 
 DEFAULT_URL: Final = "mqtt://127.0.0.1:1883"
+DEFAULT_HTTP_URL: Final = "http://127.0.0.1:8080"
 PANEL: Final = "Connection"
 CHECK: Final = "check --url"
 PASSWORD: Final = "ACCORD_PASSWORD"  # noqa: S105 - the name of a variable
@@ -39,6 +40,16 @@ Url = Annotated[
         metavar="URL",
         envvar="ACCORD_URL",
         help="Where the node is: mqtt://HOST:PORT; or mqtts, ws, wss.",
+        rich_help_panel=PANEL,
+    ),
+]
+HttpUrl = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="ACCORD_HTTP_URL",
+        help="Where the node speaks HTTP.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -11,7 +11,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from accord.cli import bench, config, predicate, pub, status, sub, up, user
+from accord.cli import (
+    bench,
+    config,
+    policy,
+    predicate,
+    pub,
+    status,
+    sub,
+    top,
+    up,
+    user,
+    why,
+)
 from accord.core.errors import AccordError
 
 
@@ -43,7 +55,10 @@ app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
 app.command("bench")(bench.bench)
 app.command("status")(status.status)
+app.command("top")(top.top)
+app.command("why")(why.why)
 app.command("config")(config.config)
+app.add_typer(policy.app, name="policy")
 app.add_typer(user.app, name="user")
 app.add_typer(predicate.app, name="predicate")
 

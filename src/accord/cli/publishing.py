@@ -152,6 +152,8 @@ class Publishing:
         shown = Text.assemble(
             (words, style), f"  {safe(self._channel)}", (f"  {size_text(size)}", "dim")
         )
+        if outcome.event:
+            shown.append(f"  event {safe(outcome.event)}", "dim")
         say(self._console, shown)
 
     @property

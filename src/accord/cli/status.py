@@ -8,17 +8,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.connection import PANEL, Authority, User
+from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
     from accord.api.view import Status
     from accord.cli.node_status import Rates, StatusSource
-
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 
 def status(  # noqa: PLR0913 (a parameter per option)
@@ -30,16 +28,7 @@ def status(  # noqa: PLR0913 (a parameter per option)
     every: Annotated[
         str, typer.Option(metavar="TIME", help="Between two looks, from which rates come.")
     ] = "1s",
-    url: Annotated[
-        str,
-        typer.Option(
-            "--url",
-            metavar="URL",
-            envvar="ACCORD_HTTP_URL",
-            help="Where the node speaks HTTP.",
-            rich_help_panel=PANEL,
-        ),
-    ] = DEFAULT_URL,
+    url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,
     authority: Authority = None,
 ) -> None:

@@ -110,7 +110,14 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
     urls = []
     for scheme, addresses, context in (("http", listen.http, None), ("https", listen.https, tls)):
         for address in addresses:
-            app = create_app(node, users=users, is_loopback=address.is_loopback)
+            assert node.manager is not None
+            app = create_app(
+                node,
+                ledger=node.manager.monitor,
+                administration=node.manager.administration,
+                users=users,
+                is_loopback=address.is_loopback,
+            )
             server = await serve(app, address, tls=context)
             stack.push_async_callback(server.stop)
             urls.append(f"{scheme}://{server.address}")

@@ -45,6 +45,7 @@ from accord.client.subscribing import Subscribing
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, ProtocolError, Reason
 from accord.edges.mqtt.framing import Framer
+from accord.edges.mqtt.mapping import EVENT_IDS
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
@@ -195,6 +196,7 @@ class Machine:
                 receive_maximum=options.receive_maximum,
                 request_response_information=True,
                 maximum_packet_size=options.maximum_packet_size,
+                user=(EVENT_IDS,),
             ),
         )
         return [Send(encode(connect, V5))]

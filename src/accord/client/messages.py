@@ -13,7 +13,7 @@ from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.mapping import MAX_EXPIRY_S, from_event, to_event
+from accord.edges.mqtt.mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
 from accord.edges.mqtt.packets import Publish
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 
@@ -50,6 +50,11 @@ class Outcome(msgspec.Struct, frozen=True):
     def has_subscribers(self) -> bool:
         """False only where the server said that nobody is subscribed."""
         return self.reason != Reason.NO_MATCHING_SUBSCRIBERS
+
+    @property
+    def event(self) -> str:
+        """What the node calls the event, for `accord why`; empty where it did not say."""
+        return next((value for name, value in self.facts if name == EVENT), "")
 
 
 class Extras(TypedDict, total=False):

@@ -52,7 +52,7 @@ class Flight:
     """One publication; `packet_id` is 0 until it is sent for the first time."""
 
     __slots__ = ("asked_ms", "expires_ms", "is_done", "is_released", "message", "packet_id",
-                 "reason", "token")  # fmt: skip
+                 "properties", "reason", "token")  # fmt: skip
 
     def __init__(self, asked: PublishAsked, now_ms: int) -> None:
         self.token = asked.token
@@ -61,7 +61,9 @@ class Flight:
         self.expires_ms = None if asked.deadline_ms is None else now_ms + asked.deadline_ms
         self.packet_id = 0
         self.is_released = False
-        self.reason = 0  # of the PUBREC, which says more than the PUBCOMP
+        # Of the PUBREC, which says more than the PUBCOMP.
+        self.reason = 0
+        self.properties = NO_PROPERTIES
         self.is_done = False
 
 
@@ -122,7 +124,10 @@ class Outgoing:
         if flight is None:
             return []
         reason = packet.reason or flight.reason
-        return [self._settle(flight, reason, packet.properties), *self.pump(now_ms)]
+        properties = packet.properties
+        if properties is NO_PROPERTIES:
+            properties = flight.properties
+        return [self._settle(flight, reason, properties), *self.pump(now_ms)]
 
     def receive(self, packet: Pubrec, now_ms: int) -> list[Output]:
         """First half of QoS 2."""
@@ -134,6 +139,7 @@ class Outgoing:
             return [self._settle(flight, packet.reason, packet.properties), *self.pump(now_ms)]
         flight.is_released = True
         flight.reason = packet.reason
+        flight.properties = packet.properties
         return [Send(encode(Pubrel(packet.packet_id), V5))]
 
     def next_deadline_ms(self) -> int | None:

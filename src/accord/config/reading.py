@@ -38,6 +38,7 @@ class Reader:
             "addresses": self._read_addresses,
             "filters": self._read_filters,
             "hash": self._read_hash,
+            "names": self._read_names,
         }
 
     def read_struct(
@@ -152,6 +153,16 @@ class Reader:
                 self._note(place, problem)
             else:
                 found.append(text)
+        return tuple(found)
+
+    def _read_names(self, value: object, path: Path) -> tuple[str, ...]:
+        found = []
+        for place, text in _each(value, path):
+            if isinstance(text, str) and text and len(text) <= MAX_SHOWN and text.isprintable():
+                found.append(text)
+            else:
+                what = f"a name of up to {MAX_SHOWN} printable characters"
+                self._note(place, f"expected {what}, got {shown(text)}")
         return tuple(found)
 
     def _read_hash(self, value: object, path: Path) -> object:

@@ -20,6 +20,7 @@ from accord.live.addresses import Address
 BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
 END: Final = "<!-- end of settings -->"
 
+_LISTS: Final = ("publish", "subscribe", "groups")
 _EXAMPLES: Final = {
     "keep": """\
 # [[keep]]
@@ -29,6 +30,7 @@ _EXAMPLES: Final = {
 # [users.ann]
 # password = "$argon2id$…"    # made by: accord user hash
 # may = { publish = ["uav/#", "home/%u/#"], subscribe = ["#"] }
+# groups = ["analysts"]
 """,
 }
 
@@ -150,7 +152,7 @@ def _toml(name: str, value: object) -> str:
             items = [f'"{each}"' for each in value]
             if len(items) == 1 and isinstance(value[0], Address):
                 return items[0]
-            return f"[{', '.join(items)}]" if items or name in ("publish", "subscribe") else '""'
+            return f"[{', '.join(items)}]" if items or name in _LISTS else '""'
         case _:
             return f'"{value}"'
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from accord.core.node.limits import Limits
 from accord.core.node.rights import EVERYTHING, Rights
@@ -81,6 +82,12 @@ class Listen(Struct, frozen=True, kw_only=True):
         tuple[Address, ...], Meta(description="The same over TLS.", extra={"kind": "addresses"})
     ] = ()
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the node."""
+        fields = self.__struct_fields__
+        return all(address.is_loopback for name in fields for address in getattr(self, name))
+
 
 class Keep(Struct, frozen=True, kw_only=True):
     """Channels whose messages go to the journal before they are acknowledged."""
@@ -130,6 +137,19 @@ class JournalSettings(Struct, frozen=True, kw_only=True):
         )
 
 
+class PoliciesSettings(Struct, frozen=True, kw_only=True):
+    """What matters more than the rest; `docs/POLICIES.md` describes the file."""
+
+    file: Annotated[
+        str,
+        Meta(
+            description="File of policies to start with, and again whenever it has changed; "
+            "between that, what is changed at run time counts.",
+            extra={"kind": "path"},
+        ),
+    ] = ""
+
+
 class Anonymous(Struct, frozen=True, kw_only=True):
     """Clients that connect without a user name."""
 
@@ -154,6 +174,7 @@ class Config(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     keep: tuple[Keep, ...] = ()
     journal: JournalSettings = JournalSettings()
+    policies: PoliciesSettings = PoliciesSettings()
     users: tuple[User, ...] = ()
     anonymous: Anonymous = Anonymous()
     log: LogSettings = LogSettings()
@@ -164,10 +185,18 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def anonymous_rights(self) -> Rights | None:
-        """What clients without a user name may do; None where they may not connect."""
+        """What clients without a user name may do; None where they may not connect.
+
+        Unless it is said, they may change policies only where all are at this machine and none has
+        a name.
+        """
         allowed = self.anonymous.allowed
-        is_allowed = not self.users if allowed is None else allowed
-        return self.anonymous.may if is_allowed else None
+        if self.users if allowed is None else not allowed:
+            return None
+        may = self.anonymous.may
+        is_said = may is not EVERYTHING  # the object: what a file says is another, even if equal
+        is_private = not self.users and self.listen.is_loopback
+        return may if is_said or is_private else replace(may, policies=False)
 
     @property
     def kept_channels(self) -> tuple[str, ...]:

@@ -100,6 +100,13 @@ class Durability:
             hub.state_records = []
         hub.overloaded = self._append_state() or problem
 
+    def append_ledger(self, record: bytes) -> bool:
+        """Hand a record of the ledger to the journal; False where it takes no more.
+
+        Nobody waits for it to be on disk.
+        """
+        return not isinstance(self._events.append([record]), Refused)
+
     def tidy(self) -> None:
         """Replace the state log by a snapshot where that makes it much smaller."""
         broker = self._broker

@@ -26,6 +26,7 @@ from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
 from accord.live.clock import Clock
 from accord.live.durability import Durability
 from accord.live.logs import get_log
+from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
 from accord.live.server import MqttProtocol, Server
 from accord.live.system_topics import system_topics
@@ -52,6 +53,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...] = ()
     limits: Limits = Limits()
     kept: tuple[str, ...] = ()
+    policies: Path | None = None
     journal: JournalOptions = JournalOptions()
     statistics_s: int = 10
 
@@ -66,6 +68,7 @@ class Node:
         self.version = version("accord")
         self.addresses: list[Address] = []
         self.durability: Durability | None = None
+        self.manager: Manager | None = None
         self._clock = Clock()
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,10 +82,12 @@ class Node:
             now_ms=self._clock.now_ms(),
             kept=list(settings.kept),
             is_durable=settings.data is not None,
+            node=self.name,
+            groups_of=self.users.groups_of,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
         )
         self.server = Server(
-            self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._record
+            self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._on_turn
         )
         try:
             if settings.data is not None:
@@ -93,6 +98,17 @@ class Node:
                     on_progress=self.server.due,
                     now_ms=self._clock.now_ms(),
                 )
+            self.manager = Manager(
+                self.name,
+                self.version,
+                self.broker,
+                self.server,
+                self._clock,
+                statistics=self.statistics,
+                durability=self.durability,
+                folder=settings.data,
+                file=settings.policies,
+            )
             for listener in settings.listeners:
                 await self._listen(listener)
         except BaseException:
@@ -109,7 +125,7 @@ class Node:
         self._is_ready = False
         for listening in self._listening:
             listening.close()
-        await self._until(lambda: not self.broker.hub.held)
+        await self._until(lambda: not (self.broker.hub.tasks.waiting or self.broker.hub.held))
         self.server.end_all(Reason.SERVER_SHUTTING_DOWN)
         await self._until(lambda: not self.server.connections)
         await self._close()
@@ -169,9 +185,11 @@ class Node:
         name = connect.username if self.users.are_configured else None
         return await self.users.verify(name, connect.password), name or ""
 
-    def _record(self) -> None:
+    def _on_turn(self) -> None:
         if self.durability is not None:
             self.durability.append()
+        if self.manager is not None:
+            self.manager.turn()
 
     async def _tick(self) -> None:
         while True:
@@ -207,6 +225,8 @@ class Node:
             listening.close()
         for protocol in list(self.server.connections.values()):
             protocol.abort()
+        if self.manager is not None:
+            await self.manager.close()
         if self.durability is not None:
             self.durability.close()
         await self.users.close()

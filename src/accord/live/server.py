@@ -2,6 +2,10 @@
 
 All connections are flushed once per turn of the event loop, after everything that was readable has
 been read: so that messages leave in the order of their importance, and in few system calls.
+
+What is written is beyond our ordering. So a connection is written to only as far as its link, its
+client's limit and the node's limit allow (`core/scheduling`: link, pacing, egress), and then waits
+for a timer of its own. Answers never wait for that, but count.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 from accord.core.node.rights import Rights
@@ -19,17 +23,19 @@ from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.handshake import LOST, Gate, Handshake
 from accord.live.clock import Clock
 from accord.live.connects import Connects
+from accord.live.links import Limits
 from accord.live.logs import get_log
+from accord.live.sending import WRITE_BYTES, Bandwidth, Sender
 from accord.live.users import BusyError
 
 log = get_log(__name__)
 
-# So much is handed to the system at a time; more would leave the order to the kernel.
-_WRITE_BYTES: Final = 262_144
 # Pieces from this size on are written without joining them first.
 _LARGE: Final = 16_384
 _CLOSE_MS: Final = 2_000
 _DISCARDED_BYTES: Final = 1_000_000
+# Tasks run for so long before the network is looked at again.
+_WORK_NS: Final = 1_000_000
 # A connection whose packets take longer than this waits as long again, so many times.
 _SHORT_S: Final = 0.005
 _OTHERS: Final = 3
@@ -54,6 +60,7 @@ class Server:
         self._login = login
         self._on_turn = on_turn
         self._loop = asyncio.get_running_loop()
+        self.bandwidth = Bandwidth(broker.hub.discipline, self._pump)
         self._is_turn_due = False
         self._logins: set[asyncio.Task[None]] = set()
         self._closing: dict[MqttProtocol, int] = {}
@@ -97,6 +104,14 @@ class Server:
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
         self._loop.call_later(delay_s, call)
 
+    def set_limits(self, node_bps: int, client_bps: int, clients: Mapping[str, int]) -> None:
+        """Limit what is sent from now on, in bit/s: to all clients together, each, single ones."""
+        limits = Limits(node_bps=node_bps, client_bps=client_bps, clients=dict(clients))
+        self.bandwidth.set_limits(limits)
+        for connection in self.connections:
+            self.broker.hub.wake(connection)
+        self.due()
+
     def tick(self) -> None:
         """Do what is due by the clock."""
         now_ms = self.clock.now_ms()
@@ -116,6 +131,8 @@ class Server:
         self._is_turn_due = False
         hub = self.broker.hub
         hub.now_ms = self.clock.now_ms()
+        if hub.tasks.waiting:
+            self._work()
         if self._on_turn is not None:
             self._on_turn()
         if self.gate is not None and self.gate.logins:
@@ -127,6 +144,26 @@ class Server:
             protocol = self.connections.get(cast("Connection", line))
             if protocol is not None:
                 protocol.flush()
+        self.bandwidth.pump()
+
+    def _work(self) -> None:
+        """Run tasks for a while, in their order: what has come meanwhile may be more important."""
+        tasks = self.broker.hub.tasks
+        now_ns = time.perf_counter_ns()
+        until_ns = now_ns + _WORK_NS
+        while now_ns < until_ns:
+            task = tasks.take()
+            if task is None:
+                return
+            before_ns = now_ns
+            task.run()
+            now_ns = time.perf_counter_ns()
+            task.took((now_ns - before_ns) // 1000)
+        self.due()
+
+    def _pump(self) -> None:
+        self.broker.hub.now_ms = self.clock.now_ms()
+        self.bandwidth.pump()
 
     def _check_logins(self) -> None:
         assert self.gate is not None
@@ -155,7 +192,7 @@ class MqttProtocol(asyncio.Protocol):
         "_connection",
         "_discarded",
         "_is_finished",
-        "_is_paused",
+        "_sender",
         "_server",
         "_transport",
         "is_reading",
@@ -163,16 +200,16 @@ class MqttProtocol(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._is_paused = False
         self.is_reading = True
         self._is_finished = False
         self._discarded = 0
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
+        self._sender: Sender | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         link = transport.get_extra_info("socket")
         if link is not None:
             # A client without keep-alive whose machine is gone must not stay for ever.
@@ -180,6 +217,14 @@ class MqttProtocol(asyncio.Protocol):
         self._connection = self._server.accept(self, peer_address(transport))
         if self._connection is None:
             self._transport.abort()
+            return
+        self._sender = Sender(
+            self._server.bandwidth,
+            self._connection,
+            self._transport,
+            write=self.write,
+            go_on=self._go_on,
+        )
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection
@@ -209,7 +254,7 @@ class MqttProtocol(asyncio.Protocol):
         if self.is_reading and self._transport is not None:
             self.is_reading = False
             self._transport.pause_reading()
-        if connection.has_rest:
+        if connection.has_rest and not connection.is_stalled:
             spent_s = time.perf_counter() - started_s
             self._server.later(0 if spent_s < _SHORT_S else _OTHERS * spent_s, self.resume)
 
@@ -219,6 +264,8 @@ class MqttProtocol(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         connection = self._connection
+        if self._sender is not None:
+            self._sender.stop()
         if connection is not None:
             connection.lost(now_ms=self._server.clock.now_ms())
             was_refused = not connection.connected_ms and connection.reason != LOST
@@ -234,37 +281,41 @@ class MqttProtocol(asyncio.Protocol):
             self._server.due()
         self._connection = None
         self._transport = None
+        self._sender = None
 
     def pause_writing(self) -> None:
-        self._is_paused = True
+        if self._sender is not None:
+            self._sender.is_paused = True
 
     def resume_writing(self) -> None:
-        self._is_paused = False
+        if self._sender is not None:
+            self._sender.is_paused = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Send what could not be sent before."""
         self._server.broker.hub.now_ms = self._server.clock.now_ms()
         self.flush()
+        self._server.bandwidth.pump()
 
     def flush(self) -> None:
-        """Write what there is, as long as the network takes it."""
+        """Write what there is, as far as the network and the limits allow it."""
         connection = self._connection
         transport = self._transport
-        if connection is None or transport is None:
+        if connection is None or transport is None or self._sender is None:
             return
-        while not self._is_paused:
-            frames = connection.take(_WRITE_BYTES)
-            if not frames:
-                break
-            self.write(frames)
+        self._sender.send()
         if connection.is_closing:
             if not transport.is_closing():
                 self.finish()
         elif connection.has_rest:
-            if self.is_reading:
-                self._stop_reading(connection, time.perf_counter())
+            self._stop_reading(connection, time.perf_counter())
         elif not self.is_reading and connection.wants_data():
             self.is_reading = True
             transport.resume_reading()
 
-    def write(self, frames: list[bytes]) -> None:
+    def write(self, frames: list[bytes]) -> int:
+        """Hand `frames` to the transport; gives their size."""
         transport = self._transport
         assert transport is not None
         size = 0
@@ -277,6 +328,7 @@ class MqttProtocol(asyncio.Protocol):
             transport.write(b"".join(frames))
         else:
             transport.writelines(frames)
+        return size
 
     def finish(self) -> None:
         """Close after what has been written, when the client has heard it.

@@ -47,6 +47,13 @@ class User(Struct, frozen=True):
         Rights,
         Meta(description="Where the user may publish and subscribe; everywhere if left out."),
     ] = EVERYTHING
+    groups: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Groups the user belongs to, for policies to name.",
+            extra={"kind": "names"},
+        ),
+    ] = ()
 
 
 class Effort(Struct, frozen=True, kw_only=True):
@@ -105,6 +112,11 @@ class Users:
     @property
     def are_configured(self) -> bool:
         return bool(self._users)
+
+    def groups_of(self, name: str) -> tuple[str, ...]:
+        """Those of a user, once verified; nobody else has any."""
+        user = self._users.get(name)
+        return () if user is None else user.groups
 
     async def verify(self, name: str | None, password: bytes | None) -> Rights | None:
         """The rights of who says `name` and `password`, or None where they are wrong.

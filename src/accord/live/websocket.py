@@ -68,12 +68,14 @@ class WebSocketProtocol(MqttProtocol):
         self._send()
         return super().eof_received()
 
-    def write(self, frames: list[bytes]) -> None:
-        if self._socket.state is OPEN:
-            data = b"".join(frames)
-            self._server.broker.hub.counters.bytes_sent += len(data)
-            self._socket.send_binary(data)
-            self._send()
+    def write(self, frames: list[bytes]) -> int:
+        if self._socket.state is not OPEN:
+            return 0
+        data = b"".join(frames)
+        self._server.broker.hub.counters.bytes_sent += len(data)
+        self._socket.send_binary(data)
+        self._send()
+        return len(data)
 
     def flush(self) -> None:
         if self._is_open or (self._connection is not None and self._connection.is_closing):

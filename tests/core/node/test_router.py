@@ -11,14 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from accord.core.model.channels import filter_selects
 from accord.core.node.limits import Limits
-from accord.core.node.router import Route, Router, Subscription
+from accord.core.node.router import Route, Router, Subscription, Way
 from accord.core.predicates.predicate import parse
+from accord.core.qos.book import Book
+from accord.core.qos.policies import Entity, Policies
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codes import V5
+from accord.edges.mqtt.delivery import Delivery
 from accord.edges.mqtt.hub import Hub, Line
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.session import Delivery, Session
+from accord.edges.mqtt.session import Session
 
 
 class Copy(NamedTuple):
@@ -33,7 +36,7 @@ class Place:
     """A router and those who receive from it."""
 
     def __init__(self, *names: str, kept: list[str] | None = None) -> None:
-        self.router = Router(kept or [])
+        self.router = Router(kept or [], Policies(Book()))
         self.hub = Hub(Limits(), self.router, is_durable=False, now_ms=1)
         self.sessions = {name: Session(name, self.hub) for name in names}
         for session in self.sessions.values():
@@ -68,7 +71,8 @@ class Place:
 
     def publish(self, message: MqttMessage) -> dict[str, list[Copy]]:
         """Who got what."""
-        reached = self.router.publish(message, self.router.route(message.channel))
+        way = Way(Entity(message.publisher), self.router.route(message.channel))
+        reached = self.router.publish(message, way)
         got = {name: copies(session) for name, session in self.sessions.items()}
         assert sum(map(len, got.values())) == reached
         return {name: some for name, some in got.items() if some}

@@ -15,6 +15,7 @@ from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.delivery import QUEUED
 from accord.edges.mqtt.framing import Framer
 from accord.edges.mqtt.handshake import Gate
 from accord.edges.mqtt.hub import Line
@@ -30,7 +31,7 @@ from accord.edges.mqtt.packets import (
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.restoring import Restored, restore, snapshot
-from accord.edges.mqtt.session import QUEUED, Session
+from accord.edges.mqtt.session import Session
 
 START_MS: Final = 1_000_000
 LIMITS: Final = Limits()
@@ -45,6 +46,8 @@ class Peer:
         self.version = version
         self.connection = Connection(table.broker, table.gate, "test")
         self.is_closed = False
+        self.is_slow = False
+        """Whether it takes only what a test asks the connection for."""
         self.data = b""
         """All that came, as it came."""
         self._framer = Framer(1 << 30)
@@ -71,7 +74,7 @@ class Peer:
         self._go_on()
 
     def _go_on(self) -> None:
-        while self.connection.has_rest:
+        while self.connection.has_rest and not self.connection.is_stalled:
             self.connection.resume(now_ms=self.table.now_ms)
 
     def hear(self) -> list[Packet]:
@@ -223,9 +226,16 @@ class Table:
     def session(self, client_id: str) -> Session:
         return self.broker.sessions[client_id]
 
+    def _work(self) -> None:
+        """Run all tasks, and let those be read from again who had to wait for them."""
+        while self.broker.work():
+            for peer in list(self.peers.values()):
+                peer.connection.resume(now_ms=self.now_ms)
+
     def turn(self) -> None:
         """What a driver does after it read: see to the log, and send what there is to send."""
         hub = self.hub
+        self._work()
         if hub.appended > (self.turns[-1][0] if self.turns else 0):
             self.log += hub.state_records
             hub.state_records = []
@@ -234,7 +244,8 @@ class Table:
             dirty, hub.dirty = hub.dirty, []
             for line in dirty:
                 line.is_dirty = False
-                self._flush(self.peers[line])
+                if not self.peers[line].is_slow:
+                    self._flush(self.peers[line])
 
     def commit(self, position: int | None = None) -> None:
         """Everything up to `position` is on disk, or all there is."""

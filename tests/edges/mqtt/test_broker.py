@@ -4,7 +4,7 @@ import pytest
 
 from accord.core.errors import EventError
 from accord.core.node.limits import Limits
-from accord.edges.mqtt.broker import FOREVER, expires_ms, make_message, split_shared
+from accord.edges.mqtt.broker import FOREVER, make_message, split_shared
 from accord.edges.mqtt.codes import V5, V311, Reason
 from accord.edges.mqtt.packets import (
     Connack,
@@ -400,7 +400,8 @@ def test_group_and_filter_of_a_shared_subscription() -> None:
 def test_a_message_is_of_use_until_the_nearer_of_expiry_and_deadline() -> None:
     def due(expiry_s: int | None, *deadlines: str) -> int:
         user = tuple(("deadline-ms", text) for text in deadlines)
-        return expires_ms(Properties(message_expiry_s=expiry_s, user=user), START_MS)
+        properties = Properties(message_expiry_s=expiry_s, user=user)
+        return make_message("a", b"", 0, False, "", START_MS, properties).expires_ms
 
     assert due(None) == 0
     assert due(2) == START_MS + 2_000

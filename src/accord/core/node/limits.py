@@ -95,6 +95,21 @@ class Limits(Struct, frozen=True, kw_only=True):
     outbox_bytes: Annotated[
         int, Meta(ge=256, le=_HUGE, description="Bytes of QoS 0 messages waiting for one client.")
     ] = 16_000_000
+    tasks: Annotated[
+        int, Meta(ge=1, le=_MANY, description="Messages waiting to be matched with predicates.")
+    ] = 20_000
+    task_bytes: Annotated[
+        int, Meta(ge=256, le=_HUGE, description="Bytes of messages waiting to be matched.")
+    ] = 64_000_000
+    match_work: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=_HUGE,
+            description="Steps that matching one message may take: the least important predicates "
+            "are left out beyond that; 0 sets no bound.",
+        ),
+    ] = 1_000_000
     retained_messages: Annotated[
         int, Meta(ge=0, le=_MANY, description="Retained messages held by the node.")
     ] = 1_000_000

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from accord.core.model.document import Document
-from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
 
 
 class Message:
     """What every edge makes of what a publisher sent.
 
-    `publisher` names the client it came from; `expires_ms` is 0 where it is of use for ever.
+    `number` is its own on this node; `publisher` names the client it came from; `expires_ms` is 0
+    where it is of use for ever; a later message of the same channel and `key` replaces it while it
+    waits, unless that is empty.
     """
 
     __slots__ = (
         "channel",
         "expires_ms",
-        "importance",
         "is_retained",
+        "key",
+        "number",
         "payload",
         "publisher",
         "qos",
@@ -43,7 +45,8 @@ class Message:
         self.publisher = publisher
         self.received_ms = received_ms
         self.expires_ms = expires_ms
-        self.importance = DEFAULT_IMPORTANCE
+        self.key = ""
+        self.number = 0
 
     def values(self) -> Mapping[str, Value]:
         """What selectors see; EventError where the publisher's attributes are bad."""

@@ -39,6 +39,7 @@ class Rights(Struct, frozen=True):
     system: Annotated[
         bool, Meta(description="Whether it may use all other channels that begin with $.")
     ] = False
+    policies: Annotated[bool, Meta(description="Whether it may see and change policies.")] = False
 
     def bound(self, *, user: str, client: str) -> Rights:
         """These rights with the placeholders filled in."""
@@ -68,7 +69,7 @@ class Rights(Struct, frozen=True):
         return any(filter_covers(allowed, pattern) for allowed in self.subscribe)
 
 
-EVERYTHING: Final = Rights(publish=("#",), subscribe=("#",), system=True)
+EVERYTHING: Final = Rights(publish=("#",), subscribe=("#",), system=True, policies=True)
 NOTHING: Final = Rights(statistics=False)
 
 

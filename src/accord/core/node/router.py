@@ -6,35 +6,56 @@ predicate are kept apart, in the index: only channels that they select make an e
 
 A receiver whose subscriptions overlap gets one copy, at the highest QoS among them. A shared
 subscription gives each message to one member of its group.
+
+A way is what one publisher has of a route: what policies grant its messages. Both are remembered
+together, so a message without conditions of its own costs policies nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 from accord.core.errors import EventError
 from accord.core.model.channels import ChannelMap
+from accord.core.model.document import Document
+from accord.core.monitoring.channels import ChannelCounts, ChannelTable
 from accord.core.node.message import Message
 from accord.core.predicates.index import Index
 from accord.core.predicates.predicate import Predicate
+from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, View
 from accord.core.scheduling.outbox import Run
 
+REQUESTS: Final = "$accord/"  # what is published there is for the node itself
 _REMEMBERED_ROUTES: Final = 10_000
 _REMEMBERED_LENGTH: Final = 1_024
+
+
+class HeavyMatchError(Exception):
+    """Conditions that `document` defers have to be evaluated before a message can be matched."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        super().__init__(f"{len(document.deferred)} conditions to be evaluated elsewhere")
 
 
 class Receiver:
     """Where messages go: a client's session, later also a neighbouring node."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, entity: Entity) -> None:
         self.name = name
+        self.entity = entity
         self.is_connected = False
         # Which publisher's frames it takes as they are; 0 means none, each is made for it.
         self.dialect = 0
 
     def deliver(
-        self, message: Message, qos: int, is_retained: bool, identifiers: tuple[int, ...]
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
     ) -> None:
         raise NotImplementedError
 
@@ -70,6 +91,7 @@ class Subscription:
         self.predicate = predicate
         self.where = where  # the predicate as its client wrote it
         self.xpath = xpath
+        self.importance = 0  # of its predicate, as the index has it
 
     def is_plain(self) -> bool:
         """Whether an unacknowledged message reaches the receiver just as it was published."""
@@ -79,8 +101,9 @@ class Subscription:
 class Target:
     """One copy of a message for a receiver, on behalf of one or more of its subscriptions."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, view: View) -> None:
         self.receiver = subscription.receiver
+        self.side = view.receiver(subscription.receiver.entity)
         self.qos = -1
         self.keeps_retained_flag = False
         self.identifiers: tuple[int, ...] = ()
@@ -99,7 +122,8 @@ class Target:
         """All that makes it another target."""
         own = None if self.own is None else self.own.facts()
         kept = self.keeps_retained_flag
-        return self.receiver, self.qos, kept, self.identifiers, self.is_local_excluded, own
+        identifiers = self.identifiers
+        return self.receiver, self.side, self.qos, kept, identifiers, self.is_local_excluded, own
 
 
 class Group:
@@ -123,23 +147,57 @@ class Group:
 class Route:
     """Where the messages of one channel go."""
 
-    def __init__(self, channel: str) -> None:
+    def __init__(self, channel: str, view: View, counts: ChannelCounts) -> None:
         self.channel = channel
+        self.view = view
+        self.counts = counts
         self.targets: list[Target] = []
         self.subscriptions: list[Subscription] = []
         self.groups: list[tuple[str, str]] = []
         self.has_predicates = False
         self.is_kept = False
+        self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
         # Whether unacknowledged messages can be forwarded as they are to all of `plain`.
         self.is_plain = False
         self.plain: list[Receiver] = []
 
 
+class Way:
+    """A route as one publisher uses it.
+
+    `pending` are its messages that wait for their turn on the CPU: no later one may overtake them.
+    """
+
+    def __init__(self, entity: Entity, route: Route) -> None:
+        self.entity = entity
+        self.pending = 0
+        self.renew(route)
+
+    def renew(self, route: Route) -> None:
+        """Take another route, because the one before is not valid any more."""
+        view = route.view
+        self.route = route
+        self.side = view.publisher(self.entity)
+        self.grant = view.publish_grant(self.side)
+        # What each of `route.plain` is granted; None where nobody is granted anything special.
+        self.grants: list[Grant] | None = None
+        self.is_plain = route.is_plain and self.side.mask == 0
+        if self.is_plain and not view.is_plain:
+            grants = [view.grant(self.side, target.side) for target in route.targets]
+            if any(grant is not DEFAULT_GRANT for grant in grants):
+                self.grants = grants
+                self.is_plain = not any(grant.shaping for grant in grants)
+
+
 class Router:
     """All subscriptions of a node."""
 
-    def __init__(self, kept: list[str]) -> None:
+    def __init__(self, kept: list[str], policies: Policies, *, match_limit: int = 0) -> None:
+        self.policies = policies
+        self.placed_for = policies  # those by which all predicates have their place in the index
+        self.channels = ChannelTable()
+        self.match_limit: int | None = match_limit or None
         self._plain: ChannelMap[dict[Receiver, Subscription]] = ChannelMap()
         self._shared: ChannelMap[dict[str, Group]] = ChannelMap()
         self._conditional: ChannelMap[dict[Subscription, bool]] = ChannelMap()
@@ -151,6 +209,7 @@ class Router:
             self._kept.set(pattern, True)
         self.size = 0
         self.unreadable = 0  # messages that predicates could not look into
+        self.unmatched_work = 0  # messages whose matching was given up for the unimportant
 
     @property
     def predicates(self) -> int:
@@ -174,7 +233,13 @@ class Router:
                 conditional = {}
                 self._conditional.set(pattern, conditional)
             conditional[subscription] = True
-            self._index.add(subscription, subscription.predicate, channel=pattern)
+            subscription.importance = self._importance(subscription)
+            self._index.add(
+                subscription,
+                subscription.predicate,
+                channel=pattern,
+                importance=subscription.importance,
+            )
         elif not subscription.group:
             receivers = self._plain.get(pattern)
             if receivers is None:
@@ -236,11 +301,17 @@ class Router:
                 route.is_valid = False  # for one message only: nobody would tell it of changes
         return route
 
-    def publish(self, message: Message, route: Route) -> int:
-        """Deliver `message` along `route`; gives the number of receivers."""
+    def publish(self, message: Message, way: Way) -> int:
+        """Deliver `message` along `way`; gives the number of receivers.
+
+        HeavyMatchError where its document defers conditions; then nothing has happened.
+        """
+        route = way.route
+        view = route.view
         targets = route.targets
         if route.has_predicates or route.groups:
             targets = self._choose(message, route)
+        matching = self.matching_policies(message, view) if view.has_conditions else 0
         reached = 0
         for target in targets:
             if target.is_local_excluded and target.receiver.name == message.publisher:
@@ -253,8 +324,44 @@ class Router:
                 target.qos if target.qos < message.qos else message.qos,
                 message.is_retained and target.keeps_retained_flag,
                 target.identifiers,
+                DEFAULT_GRANT if view.is_plain else view.grant(way.side, target.side, matching),
             )
         return reached
+
+    def grant(self, message: Message, publisher: Entity, receiver: Entity) -> Grant:
+        """What policies grant one message to one receiver, for whoever has no way at hand."""
+        view = self.policies.view(message.channel)
+        if view.is_plain:
+            return DEFAULT_GRANT
+        sides = (view.publisher(publisher), view.receiver(receiver))
+        matching = self.matching_policies(message, view) if view.has_conditions else 0
+        return view.grant(sides[0], sides[1], matching)
+
+    def switch(self, policies: Policies) -> None:
+        """Let other policies hold from now on, for all that is open too."""
+        self.policies = policies
+        self.invalidate("#")
+
+    def place(self, subscription: Subscription) -> bool:
+        """Move a predicate to where its importance belongs now; False where it is there."""
+        predicate = subscription.predicate
+        if predicate is None:
+            return False
+        importance = self._importance(subscription)
+        if importance == subscription.importance:
+            return False
+        subscription.importance = importance
+        self._index.remove(subscription)
+        self._index.add(
+            subscription, predicate, channel=subscription.pattern, importance=importance
+        )
+        return True
+
+    def deliveries(self) -> Iterator[tuple[str, Receiver]]:
+        """Who gets what of the channels that are known."""
+        for channel, route in list(self._routes.items()):
+            for target in route.targets:
+                yield channel, target.receiver
 
     def check_invariants(self) -> None:
         for channel, route in self._routes.items():
@@ -284,13 +391,13 @@ class Router:
                     wanting[key.pattern, key.group].append(key)
                 else:
                     chosen.append(key)
-        targets = _merge(chosen)
+        targets = _merge(chosen, route.view)
         for (pattern, name), candidates in wanting.items():
             if candidates:
                 groups = self._shared.get(pattern)
                 assert groups is not None
                 # A copy of its own: the receiver has it on behalf of the group.
-                targets.append(Target(groups[name].choose(candidates)))
+                targets.append(Target(groups[name].choose(candidates), route.view))
         return targets
 
     def _matching(self, message: Message) -> list[Hashable]:
@@ -304,7 +411,28 @@ class Router:
         except EventError:
             self.unreadable += 1
             return []
-        return self._index.match_values(message.channel, values, document).keys
+        limit = self.match_limit
+        found = self._index.match_values(message.channel, values, document, limit=limit)
+        if document is not None and document.deferred:
+            raise HeavyMatchError(document)
+        if limit is not None and found.work > limit:
+            self.unmatched_work += 1
+        return found.keys
+
+    def matching_policies(self, message: Message, view: View) -> int:
+        """Which policies' conditions hold for `message`: those on its attributes not, if bad."""
+        size = len(message.payload)
+        if view.needs_attributes:
+            try:
+                return view.matching(message.values(), size, message.document())
+            except EventError:
+                pass
+        return view.matching({}, size)
+
+    def _importance(self, subscription: Subscription) -> int:
+        """The part of the index for a predicate: those of one importance are matched together."""
+        view = self.policies.view(subscription.pattern)
+        return view.grant(NO_SIDE, view.receiver(subscription.receiver.entity)).importance
 
     def _members(self, group_key: tuple[str, str]) -> list[Subscription]:
         groups = self._shared.get(group_key[0])
@@ -318,13 +446,13 @@ class Router:
         return self._audiences.setdefault(tuple(receivers), receivers)
 
     def _work_out(self, channel: str) -> Route:
-        route = Route(channel)
+        route = Route(channel, self.policies.view(channel), self.channels.get(channel))
         for receivers in self._plain.select(channel):
             route.subscriptions += receivers.values()
         for groups in self._shared.select(channel):
             for name, group in groups.items():
                 route.groups.append((group.members[0].pattern, name))
-        route.targets = _merge(route.subscriptions)
+        route.targets = _merge(route.subscriptions, route.view)
         route.has_predicates = bool(self._conditional.select(channel))
         route.is_kept = bool(self._kept.select(channel))
         route.plain = self._audience([target.receiver for target in route.targets])
@@ -333,17 +461,18 @@ class Router:
             or route.has_predicates
             or route.groups
             or route.is_kept
+            or any(target.side.mask for target in route.targets)
             or any(not subscription.is_plain() for subscription in route.subscriptions)
         )
         return route
 
 
-def _merge(subscriptions: list[Subscription]) -> list[Target]:
+def _merge(subscriptions: list[Subscription], view: View) -> list[Target]:
     """One target for each receiver."""
-    targets = _by_receiver(subscriptions)
+    targets = _by_receiver(subscriptions, view)
     excluding = [each for each in subscriptions if each.is_local_excluded]
     if excluding:
-        own = _by_receiver([each for each in subscriptions if not each.is_local_excluded])
+        own = _by_receiver([each for each in subscriptions if not each.is_local_excluded], view)
         for each in excluding:
             target = targets[each.receiver]
             target.is_local_excluded = True
@@ -351,12 +480,12 @@ def _merge(subscriptions: list[Subscription]) -> list[Target]:
     return list(targets.values())
 
 
-def _by_receiver(subscriptions: list[Subscription]) -> dict[Receiver, Target]:
+def _by_receiver(subscriptions: list[Subscription], view: View) -> dict[Receiver, Target]:
     targets: dict[Receiver, Target] = {}
     for subscription in subscriptions:
         known = targets.get(subscription.receiver)
         if known is None:
-            targets[subscription.receiver] = Target(subscription)
+            targets[subscription.receiver] = Target(subscription, view)
         else:
             known.add(subscription)
     return targets

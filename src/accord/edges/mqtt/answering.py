@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.scheduling.parcels import Parcel
 from accord.edges.mqtt.broker import Broker, Client
 from accord.edges.mqtt.codes import V311
 from accord.edges.mqtt.hub import HeldAnswer
@@ -45,7 +46,7 @@ class Answering(Client):
         self._explains = True
 
     def take(self, bytes_wanted: int) -> list[bytes]:
-        """The next frames to send: answers first, then what the session has."""
+        """The next frames to send: answers first, then what the session has; those only for 0."""
         if self.connect is not None and self.waits_for == NOTHING:
             return []  # nothing before the CONNACK
         frames = self._control
@@ -55,9 +56,15 @@ class Answering(Client):
         else:
             frames = []
         session = self.session
-        if session is not None and self.waits_for == NOTHING:
+        if bytes_wanted > 0 and session is not None and self.waits_for == NOTHING:
             session.pull(bytes_wanted, frames)
         return frames
+
+    def peek(self) -> Parcel | None:
+        """What the session would have sent first, if anything may be now."""
+        if self.waits_for != NOTHING or self.connect is not None or self.session is None:
+            return None
+        return self.session.peek()
 
     def has_waiting(self) -> bool:
         if self._control:

@@ -15,15 +15,18 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.retained import Retained
-from accord.core.node.router import Route, Router, Subscription
+from accord.core.node.router import Router, Subscription, Way
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.core.qos.book import Book
+from accord.core.qos.policies import Entity, Policies
+from accord.core.scheduling.strategies import strategy_of
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.hub import Hub, Line
-from accord.edges.mqtt.mapping import DEADLINE
+from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Filter, Will
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, encode_properties
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, passed_on
 from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.timers import Timer, Timers
 from accord.edges.mqtt.wire import read_varint, string_bytes
@@ -80,13 +83,17 @@ class Broker:
         now_ms: int,
         kept: list[str] | None = None,
         is_durable: bool = False,
+        node: str = "",
+        groups_of: Callable[[str], tuple[str, ...]] | None = None,
         new_client_id: Callable[[], str],
     ) -> None:
         self.limits = limits
-        self.router = Router(kept or [])
-        self.hub = Hub(limits, self.router, is_durable=is_durable, now_ms=now_ms)
+        self.router = Router(kept or [], Policies(Book()), match_limit=limits.match_work)
+        self.hub = Hub(limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms)
+        self.groups_of = groups_of
         self.timers = Timers()
         self.new_client_id = new_client_id
+        self.node = Entity("", node=node)
         self.sessions: dict[str, Session] = {}
         self._conditions: dict[tuple[str, str], Condition] = {}
         self.retained = Retained(
@@ -97,6 +104,33 @@ class Broker:
         """Do what is due."""
         self.hub.now_ms = now_ms
         self.timers.advance(now_ms=now_ms)
+
+    def work(self) -> bool:
+        """Run the task whose turn it is; False where none waits."""
+        task = self.hub.tasks.take()
+        if task is None:
+            return False
+        task.run()
+        return True
+
+    def switch(self, book: Book, policies: Policies) -> None:
+        """Let `book` hold from now on, for all that is open too."""
+        discipline = self.hub.discipline
+        discipline.change(strategy_of(book.strategy), list(book.weights))
+        self.hub.is_shaping = book.shaping
+        self.router.switch(policies)
+
+    def owned(self, session: Session, user: str) -> None:
+        """`user` is whose client it is: policies look at that."""
+        session.owner = user
+        groups = () if self.groups_of is None else self.groups_of(user)
+        entity = session.entity
+        if (entity.user, entity.groups) != (user, groups):
+            session.entity = Entity(session.name, user, groups, self.hub.node)
+            session.forget_routes()
+
+    def way(self, publisher: Entity, channel: str) -> Way:
+        return Way(publisher, self.router.route(channel))
 
     def open_session(self, client_id: str, *, is_clean: bool) -> tuple[Session, bool] | None:
         """The client's session, and whether it is one from before; None where there are too many.
@@ -117,7 +151,11 @@ class Broker:
             self.end_session(session)
         if len(self.sessions) >= self.limits.sessions:
             return None
+        ended = 0
+        if session is not None:
+            ended = self.hub.appended if session.is_durable else session.follows
         session = Session(client_id, self.hub)
+        session.follows = ended
         self.sessions[client_id] = session
         return session, False
 
@@ -184,15 +222,16 @@ class Broker:
         if session.is_durable:
             self.hub.record(self.left(session))
 
-    def publish(self, message: MqttMessage, route: Route) -> int:
+    def publish(self, message: MqttMessage, way: Way) -> int:
         """Deliver, retain and keep `message`; gives the number of receivers.
 
         EventError where its attributes are asked for and bad; then nothing has happened.
         """
+        route = way.route
         if route.is_kept:
             message.event()
         counters = self.hub.counters
-        reached = self.router.publish(message, route)
+        reached = self.router.publish(message, way)
         if route.is_kept:
             self.hub.keep(message)
         if message.is_retained:
@@ -220,7 +259,15 @@ class Broker:
         """Publish on the node's own behalf, retained while the node runs."""
         message = make_message(channel, payload, 0, False, "", self.hub.now_ms, NO_PROPERTIES)
         self.retained.set(message)
-        self.router.publish(message, self.router.route(channel))
+        self.send(message)
+
+    def send(self, message: MqttMessage) -> None:
+        """Deliver a message of the node itself."""
+        way = self.way(self.node, message.channel)
+        message.counts = way.route.counts
+        self.hub.number += 1
+        message.number = self.hub.number
+        self.router.publish(message, way)
 
     def subscribe(
         self, session: Session, wish: Filter, identifier: int, condition: Condition
@@ -343,7 +390,10 @@ class Broker:
                 continue
             if subscription.predicate is not None and not _matches(subscription.predicate, message):
                 continue
-            session.deliver(message, min(subscription.qos, message.qos), True, identifiers)
+            publisher = Entity(message.publisher, node=self.hub.node)
+            grant = self.router.grant(message, publisher, session.entity)
+            qos = min(subscription.qos, message.qos)
+            session.deliver(message, qos, True, identifiers, grant)
             sent += 1
         return sent
 
@@ -359,7 +409,11 @@ class Broker:
             message = make_message(
                 will.topic, will.payload, will.qos, will.retain, session.name, now_ms, properties
             )
-            self.publish(message, self.router.route(will.topic))
+            self.hub.number += 1
+            message.number = self.hub.number
+            way = self.way(session.entity, will.topic)
+            message.counts = way.route.counts
+            self.publish(message, way)
         except EventError:
             self.hub.counters.shed("bad attributes", session.name)
 
@@ -424,7 +478,7 @@ def make_message(
         encoded = encode_properties(passed_on(properties))
         _, start = read_varint(encoded, 0, len(encoded))
         block = encoded[start:]
-    return MqttMessage(
+    message = MqttMessage(
         channel,
         string_bytes(channel),
         payload,
@@ -434,23 +488,16 @@ def make_message(
         received_ms,
         properties,
         block,
-        expires_ms(properties, received_ms),
+        0,
     )
+    read_special(message)
+    return message
 
 
-def passed_on(properties: Properties) -> Properties:
-    """What of a PUBLISH goes to its receivers unchanged; its expiry is told apart."""
-    return Properties(
-        payload_format=properties.payload_format,
-        content_type=properties.content_type,
-        response_topic=properties.response_topic,
-        correlation_data=properties.correlation_data,
-        user=properties.user,
-    )
-
-
-def expires_ms(properties: Properties, received_ms: int) -> int:
-    """When the message is of no use any more, 0 for never; EventError for a bad deadline."""
+def read_special(message: MqttMessage) -> None:
+    """Until when a message is of use, and its key; EventError for a bad deadline."""
+    properties = message.properties
+    received_ms = message.received_ms
     due_ms = 0
     if properties.message_expiry_s is not None:
         due_ms = received_ms + properties.message_expiry_s * 1000
@@ -460,7 +507,9 @@ def expires_ms(properties: Properties, received_ms: int) -> int:
                 raise EventError(DEADLINE, f"expected whole milliseconds, got {text[:40]!r}")
             deadline_ms = received_ms + int(text)
             due_ms = min(due_ms, deadline_ms) if due_ms else deadline_ms
-    return due_ms
+        elif name == KEY and not message.key:
+            message.key = text
+    message.expires_ms = due_ms
 
 
 def _no_condition(problem: str) -> Condition:

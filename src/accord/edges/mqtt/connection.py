@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from accord.core.node.router import Route
+from accord.core.node.router import Way
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import Broker
@@ -22,6 +22,7 @@ from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.edges.mqtt.hub import HeldAnswer
+from accord.edges.mqtt.message import Parts
 from accord.edges.mqtt.packets import (
     Auth,
     Connect,
@@ -82,8 +83,8 @@ class Connection(Handshake):
         self._go_through(data, now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Go on with what was left for later."""
-        if self.has_rest:
+        """Go on with what was left for later, unless the client has to wait for its tasks."""
+        if self.has_rest and not self.is_stalled:
             self.hub.now_ms = now_ms
             self.has_rest = False
             self._go_on(now_ms)
@@ -123,7 +124,10 @@ class Connection(Handshake):
         run_start = 0
         run_count = 0
         run_topic = b""
-        run_route: Route | None = None
+        run_way: Way | None = None  # the first one's; the others have the same receivers
+        last_way: Way | None = None
+        last_count = 0  # of the run, when `last_way` began
+        parts: Parts | None = None
         is_v5 = self.version == V5
         mistake: ProtocolError | None = None
         self._wanted = 0
@@ -164,7 +168,7 @@ class Connection(Handshake):
                 self._wanted = end - at
                 break
             if first == 0x30 and length > 2:
-                if run_route is not None and data.startswith(run_topic, body):
+                if run_way is not None and data.startswith(run_topic, body):
                     topic_end = body + len(run_topic)
                     if topic_end < end and (not is_v5 or data[topic_end] == 0):
                         run_count += 1
@@ -173,29 +177,51 @@ class Connection(Handshake):
                 topic_end = body + 2 + (data[body] << 8 | data[body + 1])
                 if topic_end < end and (not is_v5 or data[topic_end] == 0):
                     topic = data[body:topic_end]
-                    route = self._routes.get(topic)
-                    if route is not None and route.is_valid and route.is_plain:
-                        if run_route is not None and run_route.plain is route.plain:
+                    way = self._ways.get(topic)
+                    if way is not None and way.is_plain and way.pending == 0 and way.route.is_valid:
+                        if (
+                            run_way is not None
+                            and run_way.route.plain is way.route.plain
+                            and run_way.grants is None
+                            and way.grants is None
+                        ):
+                            assert last_way is not None
+                            if parts is None:
+                                parts = Parts()
+                            parts.add(last_way.route.counts, run_count - last_count)
+                            last_way = way
+                            last_count = run_count
                             run_topic = topic
                             run_count += 1
                             at = end
                             continue
-                        if run_route is not None:
-                            self._forward(data, run_start, at, run_count, run_route)
+                        if run_way is not None:
+                            if parts is not None and last_way is not None:
+                                parts.add(last_way.route.counts, run_count - last_count)
+                            self._forward(data, run_start, at, run_count, run_way, parts)
                             packets += run_count
-                        run_route = route
+                            parts = None
+                        run_way = last_way = way
+                        last_count = 0
                         run_topic = topic
                         run_start = at
                         run_count = 1
                         at = end
                         continue
-            if run_route is not None:
-                self._forward(data, run_start, at, run_count, run_route)
+            if run_way is not None:
+                if parts is not None and last_way is not None:
+                    parts.add(last_way.route.counts, run_count - last_count)
+                self._forward(data, run_start, at, run_count, run_way, parts)
                 packets += run_count
-                run_route = None
+                parts = None
+                run_way = None
             packets += 1
             if 0x30 <= first < 0x40 and self.waits_for == NOTHING:
                 self._on_publish(data, at, body, end, now_ms)
+                if self.is_stalled:
+                    at = end
+                    self.has_rest = at < size
+                    break
             elif first == 0x40 and length == 2 and self.waits_for == NOTHING:
                 session = self.session
                 assert session is not None
@@ -221,8 +247,10 @@ class Connection(Handshake):
             at = end
             if self.waits_for == GONE:
                 return size
-        if run_route is not None:
-            self._forward(data, run_start, at, run_count, run_route)
+        if run_way is not None:
+            if parts is not None and last_way is not None:
+                parts.add(last_way.route.counts, run_count - last_count)
+            self._forward(data, run_start, at, run_count, run_way, parts)
             packets += run_count
         self.hub.counters.packets_received += packets
         if mistake is not None:

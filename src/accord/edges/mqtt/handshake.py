@@ -16,6 +16,7 @@ from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
 from accord.edges.mqtt.exchange import Exchange
 from accord.edges.mqtt.hub import HeldAnswer
+from accord.edges.mqtt.mapping import EVENT_IDS
 from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import Publishing
@@ -122,7 +123,7 @@ class Handshake(Publishing):
         self._exchange = None
         self.user = step.user
         self._rights = step.rights.bound(user=self.user, client=self.client_id)
-        self._routes = {}
+        self._ways = {}
         if self.waits_for == NOTHING:
             self.reply(encode(Auth(Reason.SUCCESS, properties), V5))
         else:
@@ -181,8 +182,9 @@ class Handshake(Publishing):
             self._refuse(Reason.QUOTA_EXCEEDED, "too many sessions")
             return
         session, is_present = opened
-        session.owner = self.user
+        self.broker.owned(session, self.user)
         self._drop_forbidden(session)
+        self._tells_events = self.version == V5 and EVENT_IDS in asked.user
         self.session = session
         self.waits_for = NOTHING
         self.connected_ms = self.hub.now_ms
@@ -224,7 +226,7 @@ class Handshake(Publishing):
             self._close("packet too large: the client takes no CONNACK", is_will_wanted=False)
             return
         # Nothing may overtake the CONNACK: only then is the session told of this connection.
-        if self.hub.appended != appended:
+        if self.hub.appended != appended or session.follows > self.hub.committed:
             self.hub.hold(HeldWelcome(self, frame))
         else:
             self.welcome(frame)
@@ -296,7 +298,7 @@ class Handshake(Publishing):
         self.waits_for = GONE
         self.reason = why
         self.is_closing = True
-        self._routes = {}
+        self._ways = {}
         self._aliases = {}
         self.broker.timers.cancel(self._timer)
         session = self.session
@@ -317,7 +319,8 @@ class Handshake(Publishing):
             self.broker.timers.cancel(self._timer)
 
     def is_silent(self, now_ms: int) -> bool:
-        return self.keep_alive_ms > 0 and now_ms >= self._silent_from_ms()
+        # Not while we do not listen.
+        return self.keep_alive_ms > 0 and now_ms >= self._silent_from_ms() and self.wants_data()
 
     def _silent_from_ms(self) -> int:
         return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2

@@ -1,8 +1,9 @@
 """What all connections and sessions of one node share, and what its driver collects from them.
 
-The driver sets the time, hands bytes to connections, and afterwards looks here: lines that have
-something to send (`dirty`), records for the two logs, logins to check. An answer that promises
-durability is held until the driver says that what was appended before it is on disk.
+The driver sets the time, hands bytes to connections, and afterwards looks here: tasks to run, lines
+that have something to send (`dirty`), records for the two logs, requests to the node itself, work
+for other processes (`orders`). An answer that promises durability is held until the driver says
+that what was appended before it is on disk.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from collections import deque
 from typing import Final
 
 from accord.core.monitoring.counters import Counters
+from accord.core.monitoring.ledger import Ledger
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.router import Router
+from accord.core.scheduling.link import Link
+from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.strategies import Discipline
+from accord.core.scheduling.tasks import Tasks
 from accord.edges.mqtt.durable import Record, Together, encode_record, stored
 from accord.edges.mqtt.message import MqttMessage
 
@@ -26,6 +32,7 @@ class Line:
 
     def __init__(self) -> None:
         self.is_dirty = False
+        self.link = Link()
 
     def reply(self, frame: bytes) -> None:
         raise NotImplementedError
@@ -59,13 +66,58 @@ class HeldAnswer(Held):
         self.line.released(self.frame)
 
 
+class HeldShape(Held):
+    """Something that waits until a message is shaped."""
+
+    def is_shaped(self, message: MqttMessage | None) -> None:
+        """The message is there as its receiver wants it, or (None) has to do as it is."""
+        raise NotImplementedError
+
+
+class Order:
+    """Work on a message that another process does, because it takes long."""
+
+    def __init__(self, message: MqttMessage, importance: int, due_ms: int) -> None:
+        self.message = message
+        self.importance = importance
+        self.due_ms = due_ms
+
+    def fail(self) -> None:
+        """Nobody could do it: go on without."""
+        raise NotImplementedError
+
+
+class Request:
+    """A message to the node itself, and where its answer goes."""
+
+    def __init__(self, message: MqttMessage, client: str, user: str, is_trusted: bool) -> None:
+        self.message = message
+        self.client = client
+        self.user = user
+        self.is_trusted = is_trusted  # whether it may see and change policies
+
+
 class Hub:
-    def __init__(self, limits: Limits, router: Router, *, is_durable: bool, now_ms: int) -> None:
+    def __init__(
+        self, limits: Limits, router: Router, *, is_durable: bool, now_ms: int, node: str = ""
+    ) -> None:
         self.limits = limits
+        self.node = node
         self.router = router
         self.is_durable = is_durable
         self.now_ms = now_ms
+        self.number = now_ms * 1_000_000  # of the last message: unique across restarts
         self.counters = Counters(started_ms=now_ms)
+        self.ledger = Ledger()
+        self.discipline = Discipline()
+        self.tasks = Tasks(
+            count_limit=limits.tasks, bytes_limit=limits.task_bytes, discipline=self.discipline
+        )
+        self.is_shaping = True
+        self.has_workers = False  # whether somebody takes orders
+        self.orders: list[Order] = []
+        self.shapings: dict[tuple[int, Shape], Order] = {}  # those under way
+        self.requests: list[Request] = []
         self.dirty: list[Line] = []
         # Positions count what was recorded in both logs together.
         self.appended = 0

@@ -25,6 +25,10 @@ KEY: Final = "key"
 DEADLINE: Final = "deadline-ms"
 RESERVED: Final = frozenset({METADATA, KEY, DEADLINE})
 
+# A user property of CONNECT that asks for the other in acknowledgements: an event's name here.
+EVENT_IDS: Final = ("event-ids", "yes")
+EVENT: Final = "event"
+
 MAX_EXPIRY_S: Final = 2**32 - 1
 
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")

@@ -12,9 +12,12 @@ from typing import Final
 
 from accord.core.model.document import Document
 from accord.core.model.event import Event
-from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
+from accord.core.monitoring.channels import ChannelCounts
 from accord.core.node.message import Message
+from accord.core.qos.policies import Grant
+from accord.core.scheduling.outbox import Run
+from accord.core.scheduling.shaping import Shape
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
@@ -47,8 +50,11 @@ class MqttMessage(Message):
         "_tail",
         "_values",
         "block",
+        "counts",
         "expiry_s",
         "properties",
+        "shaped",
+        "shaped_from",
         "stored_as",
         "topic",
     )
@@ -74,14 +80,18 @@ class MqttMessage(Message):
         self.publisher = publisher
         self.received_ms = received_ms
         self.expires_ms = expires_ms
-        self.importance = DEFAULT_IMPORTANCE
+        self.key = ""
+        self.number = 0
         self.topic = topic
         self.properties = properties
         self.block = block
         self.expiry_s = -1
         if properties is not NO_PROPERTIES and properties.message_expiry_s is not None:
             self.expiry_s = properties.message_expiry_s
+        self.counts: ChannelCounts | None = None  # of its channel
         self.stored_as = 0  # its number in the state log, 0 while it has none
+        self.shaped_from = 0  # the size of its payload before it was shaped, 0 where it was not
+        self.shaped: dict[Shape, MqttMessage] | None = None  # as some receivers get it
         self._values: Mapping[str, Value] | None = None
         self._document: Document | None = None
         self._head_kind = -1
@@ -167,6 +177,145 @@ class MqttMessage(Message):
         if alias:
             block += _ALIAS + alias.to_bytes(2, "big")
         return varint_bytes(len(block)) + block
+
+
+class Parts:
+    """How many messages of which channel follow each other in a run; shared between copies."""
+
+    def __init__(self) -> None:
+        self.counts: list[ChannelCounts] = []
+        self.sizes: list[int] = []
+
+    def add(self, counts: ChannelCounts, size: int) -> None:
+        self.counts.append(counts)
+        self.sizes.append(size)
+
+    def published(self, mean_bytes: int) -> None:
+        for position, counts in enumerate(self.counts):
+            counts.published += self.sizes[position]
+            counts.published_bytes += mean_bytes * self.sizes[position]
+
+    def delivered(self, mean_bytes: int, wait_ms: int) -> None:
+        for position, counts in enumerate(self.counts):
+            size = self.sizes[position]
+            counts.is_delivered(size, mean_bytes * size, wait_ms)
+
+    def lost(self, is_expired: bool) -> None:
+        for position, counts in enumerate(self.counts):
+            counts.is_lost(self.sizes[position], is_expired)
+
+    def first(self, count: int) -> Parts:
+        """The parts of the first `count` messages."""
+        found = Parts()
+        for position, counts in enumerate(self.counts):
+            if count <= 0:
+                break
+            found.add(counts, min(self.sizes[position], count))
+            count -= self.sizes[position]
+        return found
+
+    def rest(self, count: int) -> Parts:
+        """The parts of all but the first `count` messages."""
+        found = Parts()
+        for position, counts in enumerate(self.counts):
+            left = self.sizes[position] - max(count, 0)
+            if left > 0:
+                found.add(counts, left)
+            count -= self.sizes[position]
+        return found
+
+
+class MessageRun(Run):
+    """Frames of one publisher, with what is counted and noted of them when they are sent.
+
+    A run of several channels has an empty `channel`; its `parts` say what follows what.
+    """
+
+    __slots__ = ("channel", "counts", "grant", "parts", "publisher")
+
+    def __init__(
+        self,
+        frames: bytes,
+        count: int,
+        grant: Grant,
+        queued_ms: int,
+        number: int,
+        channel: str,
+        publisher: str,
+        counts: ChannelCounts,
+    ) -> None:
+        # Not by way of Run.__init__: a call is a good part of what a message may cost.
+        importance = grant.importance
+        self.size = len(frames)
+        self.count = count
+        self.importance = importance
+        self.bin = 2 * importance + counts.is_light()
+        self.queued_ms = queued_ms
+        self.expires_ms = queued_ms + grant.deadline_ms if grant.deadline_ms else 0
+        self.number = number
+        self.frames = frames
+        self.channel = channel
+        self.publisher = publisher
+        self.grant = grant
+        self.counts = counts
+        self.parts: Parts | None = None
+
+    def split(self, bytes_wanted: int) -> tuple[Run, Run] | None:
+        """The first messages, of at least `bytes_wanted` bytes, and the others."""
+        frames = self.frames
+        at = 0
+        count = 0
+        while at < bytes_wanted:
+            length = 0
+            shift = 0
+            at += 1
+            while frames[at] >= 0x80:
+                length |= (frames[at] & 0x7F) << shift
+                shift += 7
+                at += 1
+            at += 1 + (length | frames[at] << shift)
+            count += 1
+            if count == self.count:
+                return None
+        if count == 0:
+            return None
+        first = self.copy(frames[:at], count)
+        rest = self.copy(frames[at:], self.count - count)
+        rest.number += count
+        if self.parts is not None:
+            first.parts = self.parts.first(count)
+            rest.parts = self.parts.rest(count)
+        return first, rest
+
+    def copy(self, frames: bytes, count: int) -> MessageRun:
+        """The same, or the first of it, as other frames."""
+        other = MessageRun(
+            frames,
+            count,
+            self.grant,
+            self.queued_ms,
+            self.number,
+            self.channel,
+            self.publisher,
+            self.counts,
+        )
+        other.bin = self.bin
+        other.parts = self.parts
+        return other
+
+    def count_delivered(self, wait_ms: int) -> None:
+        """All of it is on its way to one receiver."""
+        if self.parts is None:
+            self.counts.is_delivered(self.count, self.size, wait_ms)
+        else:
+            self.parts.delivered(self.size // self.count, wait_ms)
+
+    def count_lost(self, is_expired: bool) -> None:
+        """All of it does not reach one receiver."""
+        if self.parts is None:
+            self.counts.is_lost(self.count, is_expired)
+        else:
+            self.parts.lost(is_expired)
 
 
 def convert_run(frames: bytes, version: int) -> bytes:

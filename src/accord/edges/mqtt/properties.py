@@ -260,3 +260,14 @@ def _value_bytes(kind: int, value: Any) -> bytes:
         return binary_bytes(value)
     size = {_TWO_BYTES: 2, _FOUR_BYTES: 4}.get(kind, 1)
     return int(value).to_bytes(size, "big")
+
+
+def passed_on(properties: Properties) -> Properties:
+    """What of a PUBLISH goes to its receivers unchanged; its expiry is told apart."""
+    return Properties(
+        payload_format=properties.payload_format,
+        content_type=properties.content_type,
+        response_topic=properties.response_topic,
+        correlation_data=properties.correlation_data,
+        user=properties.user,
+    )

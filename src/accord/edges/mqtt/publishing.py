@@ -1,8 +1,12 @@
 """What a client publishes: the hot path, from a PUBLISH's bytes to the sessions that want it.
 
-A client's channels are checked once, for form and rights, and remembered with their routes. Then a
-QoS 0 message that needs nothing but forwarding is part of a run, which `forward` passes on as the
-publisher's own bytes; `on_publish` takes apart all others.
+A client's channels are checked once, for form and rights, and remembered with the ways its messages
+go. Then a QoS 0 message that needs nothing but forwarding is part of a run, which `forward` passes
+on as the publisher's own bytes; `on_publish` takes apart all others.
+
+Those that take time, because predicates have to be matched, become tasks: whose turn it is on the
+CPU is decided by importance, like whose turn it is on a link. A client whose tasks pile up is not
+read from until they are done, the unimportant ones first.
 """
 
 from __future__ import annotations
@@ -11,26 +15,43 @@ from typing import Final
 
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
-from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.model.document import Condition, Document
+from accord.core.monitoring.ledger import REFUSED, SHED, event_id
 from accord.core.node.rights import Rights
-from accord.core.node.router import Route
-from accord.core.scheduling.outbox import Run
+from accord.core.node.router import HeavyMatchError, Way
+from accord.core.predicates.xpath import INLINE_COST
+from accord.core.qos.policies import DEFAULT_GRANT, Grant
+from accord.core.scheduling.tasks import UNKNOWN_US, Task
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.answering import Answering
-from accord.edges.mqtt.broker import Broker, expires_ms, passed_on
+from accord.edges.mqtt.answering import NOTHING, Answering
+from accord.edges.mqtt.broker import Broker, read_special
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
-from accord.edges.mqtt.message import DUPLICATE, RETAINED, MqttMessage, convert_run
+from accord.edges.mqtt.hub import Order, Request
+from accord.edges.mqtt.mapping import EVENT
+from accord.edges.mqtt.message import (
+    DUPLICATE,
+    RETAINED,
+    MessageRun,
+    MqttMessage,
+    Parts,
+    convert_run,
+)
 from accord.edges.mqtt.packets import Puback, Pubrec
 from accord.edges.mqtt.properties import (
     NO_PROPERTIES,
     Properties,
     decode_properties,
     encode_properties,
+    passed_on,
 )
+from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.wire import read_varint, string_bytes
 
 _REMEMBERED_TOPICS: Final = 1_000
+_TASKS: Final = 64  # of one client that wait: no more is read from it
+_REQUESTS_WAITING: Final = 1_000
+_OVERLOAD: Final = "cpu overload"
 
 
 class Publishing(Answering):
@@ -39,11 +60,27 @@ class Publishing(Answering):
     def __init__(self, broker: Broker, address: str) -> None:
         super().__init__(broker, address)
         self._rights: Rights | None = None
-        self._routes: dict[bytes, Route] = {}
+        self._ways: dict[bytes, Way] = {}
         self._aliases: dict[int, str] = {}
+        self._tasks = 0  # that wait
+        self._importance = 0  # of the last of them
+        # Whether no more is taken from the client until its tasks are done, most of them at least.
+        self.is_stalled = False
+        self._tells_events = False  # whether acknowledgements say how events are called here
 
-    def _forward(self, data: bytes, start: int, end: int, count: int, route: Route) -> None:
-        """Pass on `count` QoS 0 frames as they are."""
+    def wants_data(self) -> bool:
+        return not self.is_stalled and super().wants_data()
+
+    def _forward(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        count: int,
+        way: Way,
+        parts: Parts | None,
+    ) -> None:
+        """Pass on `count` QoS 0 frames as they are; of several channels where there are parts."""
         hub = self.hub
         counters = hub.counters
         counters.publishes_received[0] += count
@@ -51,21 +88,66 @@ class Publishing(Answering):
         session = self.session
         if session is not None:
             session.published += count
+        number = hub.number + 1
+        hub.number += count
+        route = way.route
+        counts = route.counts
+        if parts is None:
+            counts.published += count
+            counts.published_bytes += end - start
+        else:
+            parts.published((end - start) // count)
         if not route.plain:
             counters.unmatched += count
             return
         counters.matched += count
-        run = Run(data[start:end], count, DEFAULT_IMPORTANCE, hub.now_ms)
-        converted: Run | None = None
+        frames = data[start:end]
+        grants = way.grants
+        if grants is not None:
+            self._forward_granted(frames, count, number, way, grants)
+            return
+        channel = route.channel if parts is None else ""
+        now_ms = hub.now_ms
+        publisher = self.client_id
+        run = MessageRun(frames, count, DEFAULT_GRANT, now_ms, number, channel, publisher, counts)
+        run.parts = parts
+        converted: MessageRun | None = None
         version = self.version
         for receiver in route.plain:
             if receiver.dialect == version:
                 receiver.forward(run)
             else:
                 if converted is None:
-                    frames = convert_run(run.frames, receiver.dialect)
-                    converted = Run(frames, count, DEFAULT_IMPORTANCE, hub.now_ms)
+                    converted = run.copy(convert_run(frames, receiver.dialect), count)
                 receiver.forward(converted)
+
+    def _forward_granted(
+        self, frames: bytes, count: int, number: int, way: Way, grants: list[Grant]
+    ) -> None:
+        """As policies want it for each receiver; those granted the same share a run."""
+        hub = self.hub
+        route = way.route
+        runs: dict[tuple[int, Grant], MessageRun] = {}
+        for position, receiver in enumerate(route.plain):
+            grant = grants[position]
+            key = (receiver.dialect, grant)
+            run = runs.get(key)
+            if run is None:
+                same = frames
+                if receiver.dialect != self.version:
+                    same = convert_run(frames, receiver.dialect)
+                run = MessageRun(
+                    same,
+                    count,
+                    grant,
+                    hub.now_ms,
+                    number,
+                    route.channel,
+                    self.client_id,
+                    route.counts,
+                )
+                runs[key] = run
+            receiver.forward(run)
 
     def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
         """A PUBLISH from `start` to `end`; its fixed header ends at `body`."""
@@ -105,33 +187,29 @@ class Publishing(Answering):
         counters = hub.counters
         counters.publishes_received[qos] += 1
         counters.publish_bytes_received += end - start
-        route = self._routes.get(topic)
-        if route is None or has_alias or not route.is_valid:
+        session = self.session
+        assert session is not None
+        way = self._ways.get(topic)
+        if way is None or has_alias or not way.route.is_valid:
             channel = self._channel(topic, properties)
-            route = self.broker.router.route(channel)
             if not self._may_publish(channel):
                 self._answer(qos, packet_id, Reason.NOT_AUTHORIZED, f"publishing to {channel}")
                 counters.shed("not authorized", self.client_id)
                 return
             topic = string_bytes(channel)
-            if route.is_valid:
-                if len(self._routes) >= _REMEMBERED_TOPICS:
-                    self._routes.clear()
-                self._routes[topic] = route
-        session = self.session
-        assert session is not None
+            way = self._way(topic, channel)
+        route = way.route
         session.published += 1
         if qos == 2 and packet_id in session.received:
-            self._answer(qos, packet_id, Reason.SUCCESS, "")
-            return
+            if session.received[packet_id]:
+                self._answer(qos, packet_id, Reason.SUCCESS, "")
+            return  # otherwise it is answered when its turn has come
         if qos and self._unanswered + len(session.received) >= self.broker.limits.receive_maximum:
             self._check_flood()
         if hub.overloaded and (qos or route.is_kept or first & RETAINED):
             counters.shed("journal overloaded", self.client_id)
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overloaded)
             return
-        appended = hub.appended
-        recorded = len(hub.state_records)
         try:
             message = MqttMessage(
                 route.channel,
@@ -143,16 +221,92 @@ class Publishing(Answering):
                 now_ms,
                 properties,
                 block,
-                0 if properties is NO_PROPERTIES else expires_ms(properties, now_ms),
+                0,
             )
-            if qos and properties is NO_PROPERTIES and not first & DUPLICATE:
-                # Receivers at the same QoS get the publisher's frame with another identifier.
-                head = data[start : body + len(topic)]
-                message.has_frame(version, first, head, data[tail:end])
-            reached = self.broker.publish(message, route)
+            if properties is not NO_PROPERTIES:
+                read_special(message)
         except EventError as error:
-            counters.shed("bad attributes", self.client_id)
-            self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+            self._refuse_event(qos, packet_id, error)
+            return
+        hub.number += 1
+        message.number = hub.number
+        message.counts = route.counts
+        route.counts.published += 1
+        route.counts.published_bytes += end - start
+        if qos and properties is NO_PROPERTIES and not first & DUPLICATE:
+            # Receivers at the same QoS get the publisher's frame with another identifier.
+            head = data[start : body + len(topic)]
+            message.has_frame(version, first, head, data[tail:end])
+        if route.is_request:
+            self._request(message, qos, packet_id)
+        elif route.has_predicates or way.pending:
+            self._defer(message, way, qos, packet_id, end - start)
+        else:
+            self.finish(message, way, session, qos, packet_id)
+
+    def published(self) -> list[str]:
+        """The channels this client publishes to, as far as remembered."""
+        return [way.route.channel for way in self._ways.values()]
+
+    def _way(self, topic: bytes, channel: str) -> Way:
+        """The way of this client's messages to `channel`, remembered under `topic`."""
+        session = self.session
+        assert session is not None
+        route = self.broker.router.route(channel)
+        way = self._ways.get(topic)
+        if way is not None:
+            way.renew(route)
+            return way
+        way = Way(session.entity, route)
+        if route.is_valid:
+            if len(self._ways) >= _REMEMBERED_TOPICS:
+                self._ways.clear()
+            self._ways[topic] = way
+        return way
+
+    def _defer(self, message: MqttMessage, way: Way, qos: int, packet_id: int, size: int) -> None:
+        """Let a message wait for its turn on the CPU."""
+        hub = self.hub
+        session = self.session
+        assert session is not None
+        task = PublishTask(self, session, message, way, qos, packet_id, size)
+        way.pending += 1
+        self._tasks += 1
+        self._importance = task.importance
+        if self._tasks >= _TASKS or hub.tasks.is_pressed(task.importance):
+            self.is_stalled = True
+        if qos == 1:
+            self._unanswered += 1
+        elif qos == 2:
+            session.received[packet_id] = False
+        shed = hub.tasks.put(task)
+        if shed is not None:
+            for each in shed:
+                each.shed()
+
+    def task_ended(self, qos: int) -> None:
+        self._tasks -= 1
+        if qos == 1:
+            self._unanswered -= 1
+        if self.is_stalled:
+            is_low = self._tasks <= _TASKS // 2 and self.hub.tasks.may_resume(self._importance)
+            if is_low or self._tasks == 0:
+                self.is_stalled = False
+                self.hub.wake(self)  # to be read from again
+
+    def finish(
+        self, message: MqttMessage, way: Way, session: Session, qos: int, packet_id: int
+    ) -> None:
+        """Publish a message, and acknowledge it where its client is still there to hear it."""
+        hub = self.hub
+        appended = hub.appended
+        recorded = len(hub.state_records)
+        try:
+            reached = self.broker.publish(message, way)
+        except EventError as error:
+            if qos == 2:
+                session.received.pop(packet_id, None)
+            self._refuse_event(qos, packet_id, error)
             return
         if qos == 0:
             return
@@ -160,18 +314,79 @@ class Publishing(Answering):
             session.received[packet_id] = True
             if session.is_durable:
                 # Neither may be lost without the other: the client would repeat it or not.
-                hub.record(durable.Received(self.client_id, packet_id))
+                hub.record(durable.Received(session.name, packet_id))
                 hub.join(recorded)
-        if reached or version != V5:
-            frame = (b"\x40\x02" if qos == 1 else b"\x50\x02") + data[tail - 2 : tail]
+        line = session.line
+        if self.waits_for == NOTHING:
+            self.acknowledge(message, qos, packet_id, reached, appended)
+        elif qos == 2 and isinstance(line, Publishing):
+            # The client came back and repeats it until it hears that it was taken.
+            line.acknowledge(message, qos, packet_id, reached, appended)
+
+    def acknowledge(
+        self, message: MqttMessage, qos: int, packet_id: int, reached: int, appended: int
+    ) -> None:
+        """Tell the client that its message was taken, as soon as that is safe to say."""
+        if self._tells_events:
+            reason = Reason.SUCCESS if reached else Reason.NO_MATCHING_SUBSCRIBERS
+            frame = self._named_acknowledgement(qos, packet_id, reason, message.number)
+        elif reached or self.version != V5:
+            frame = (b"\x40\x02" if qos == 1 else b"\x50\x02") + packet_id.to_bytes(2, "big")
         else:
             frame = self._acknowledgement(qos, packet_id, Reason.NO_MATCHING_SUBSCRIBERS)
+        hub = self.hub
         if self._held or hub.appended != appended:
             self.hold(frame)
         else:
             self._control.append(frame)
             if not self.is_dirty:
                 hub.wake(self)
+
+    def shed(self, message: MqttMessage, session: Session, qos: int, packet_id: int) -> None:
+        """A message had to go because the node has more to do than it can."""
+        hub = self.hub
+        hub.counters.shed(_OVERLOAD, session.name)
+        if message.counts is not None:
+            message.counts.shed += 1
+        if hub.ledger.is_on:
+            hub.ledger.add(
+                message.number,
+                1,
+                message.channel,
+                message.publisher,
+                "",
+                SHED if qos == 0 else REFUSED,
+                message.received_ms,
+                message.received_ms,
+                hub.now_ms,
+                len(message.payload),
+                0,
+                "",
+                _OVERLOAD,
+                0,
+            )
+        if qos == 2:
+            session.received.pop(packet_id, None)
+        if self.waits_for == NOTHING:
+            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
+
+    def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
+        """A message to the node itself: the driver answers it."""
+        hub = self.hub
+        if len(hub.requests) >= _REQUESTS_WAITING:
+            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
+            return
+        rights = self._rights
+        is_trusted = rights is None or rights.policies
+        session = self.session
+        assert session is not None
+        hub.requests.append(Request(message, self.client_id, session.owner, is_trusted))
+        self._answer(qos, packet_id, Reason.SUCCESS, "")
+
+    def _refuse_event(self, qos: int, packet_id: int, error: EventError) -> None:
+        self.hub.counters.shed("bad attributes", self.client_id)
+        if self.waits_for == NOTHING:
+            self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 
     def _check_flood(self) -> None:
         if self.version == V5:
@@ -223,6 +438,16 @@ class Publishing(Answering):
         frame = self._acknowledgement(qos, packet_id, reason, problem)
         self._settle(frame, self.hub.appended)
 
+    def _named_acknowledgement(
+        self, qos: int, packet_id: int, reason: Reason, number: int
+    ) -> bytes:
+        """Says how the event is called here, so that its publisher can ask what became of it."""
+        make = Puback if qos == 1 else Pubrec
+        named = Properties(user=((EVENT, event_id(number)),))
+        return self._fitting(
+            encode(make(packet_id, reason, named), V5), encode(make(packet_id, reason), V5)
+        )
+
     def _acknowledgement(
         self, qos: int, packet_id: int, reason: Reason, problem: str = ""
     ) -> bytes:
@@ -236,6 +461,107 @@ class Publishing(Answering):
             encode(make(packet_id, reason, self._explained(problem)), V5),
             encode(make(packet_id, reason), V5),
         )
+
+
+class PublishTask(Task):
+    """A message that waits to be matched and passed on."""
+
+    def __init__(
+        self,
+        publishing: Publishing,
+        session: Session,
+        message: MqttMessage,
+        way: Way,
+        qos: int,
+        packet_id: int,
+        size: int,
+    ) -> None:
+        grant = way.grant
+        view = way.route.view
+        if way.side.mask:
+            matching = publishing.broker.router.matching_policies(message, view)
+            grant = view.publish_grant(way.side, matching)
+        hub = publishing.hub
+        learned = hub.tasks.learned(message.channel)
+        super().__init__(
+            size,
+            int(learned.mean) if learned.is_known else UNKNOWN_US,
+            grant.importance,
+            hub.now_ms,
+            message.expires_ms,
+            learned.bin(grant.importance),
+            # 3.1.1 can't be told that a message was not taken.
+            is_promised=qos > 0 and publishing.version != V5,
+            number=message.number,
+        )
+        self.learned = learned
+        self.publishing = publishing
+        self.session = session
+        self.message = message
+        self.way = way
+        self.qos = qos
+        self.packet_id = packet_id
+
+    def run(self) -> None:
+        publishing = self.publishing
+        way = self.way
+        if not way.route.is_valid:
+            way.renew(publishing.broker.router.route(way.route.channel))
+        if publishing.hub.has_workers:
+            self._defer_conditions()
+        try:
+            publishing.finish(self.message, way, self.session, self.qos, self.packet_id)
+        except HeavyMatchError as heavy:
+            publishing.hub.orders.append(ConditionsOrder(self, heavy.document))
+            return
+        self._end()
+
+    def run_again(self) -> None:
+        """What could not be matched at once can be now."""
+        hub = self.publishing.hub
+        shed = hub.tasks.put(self)
+        if shed is not None:
+            for each in shed:
+                each.shed()
+
+    def _defer_conditions(self) -> None:
+        """Let other processes evaluate what would keep this one busy."""
+        try:
+            document = self.message.document()
+        except EventError:
+            return
+        if document is not None:
+            document.defer(INLINE_COST)
+
+    def took(self, spent_us: int) -> None:
+        self.learned.add(spent_us)
+
+    def shed(self) -> None:
+        self._end()
+        self.publishing.shed(self.message, self.session, self.qos, self.packet_id)
+
+    def _end(self) -> None:
+        self.way.pending -= 1
+        self.publishing.task_ended(self.qos)
+
+
+class ConditionsOrder(Order):
+    """Costly conditions on a message's metadata, which have to be known to match it."""
+
+    def __init__(self, task: PublishTask, document: Document) -> None:
+        super().__init__(task.message, task.importance, task.expires_ms)
+        self.task = task
+        self.document = document
+
+    def finished(self, conditions: list[Condition], values: list[bool | None]) -> None:
+        """Go on with what was found out; None where it was not."""
+        for condition, value in zip(conditions, values, strict=True):
+            self.document.remember(condition, value)
+        self.task.run_again()
+
+    def fail(self) -> None:
+        conditions = self.document.deferred
+        self.finished(conditions, [None] * len(conditions))
 
 
 def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes, int]:

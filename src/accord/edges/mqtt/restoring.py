@@ -13,10 +13,12 @@ import msgspec
 
 from accord.core.errors import AccordError
 from accord.core.node.router import Subscription
+from accord.core.qos.policies import Entity
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.broker import FOREVER, Broker, Condition, split_shared
+from accord.edges.mqtt.delivery import RELEASED, Delivery
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.session import RELEASED, Delivery, Session
+from accord.edges.mqtt.session import Session
 
 
 class Restored(msgspec.Struct):
@@ -114,7 +116,7 @@ class _Restoring:
         session.expiry_s = record.expiry_s
         session.is_durable = True
         session.will = record.will
-        session.owner = record.owner
+        self._broker.owned(session, record.owner)
         session.will_due_ms = 0
         session.ends_ms = 0
         self._present.add(record.client)
@@ -157,6 +159,7 @@ class _Restoring:
         message = self._messages.get(record.number)
         if message is None:
             raise AccordError(f"message {record.number} is missing")
+        publisher = Entity(message.publisher, node=self._broker.hub.node)
         delivery = Delivery(
             message,
             record.qos,
@@ -164,6 +167,7 @@ class _Restoring:
             record.identifiers,
             record.packet_id,
             message.received_ms,
+            self._broker.router.grant(message, publisher, session.entity),
         )
         delivery.was_sent = record.was_sent or session.name in self._present
         session.unacknowledged[record.packet_id] = delivery

@@ -7,80 +7,63 @@ sent goes back to the queue in its old place, to be sent again as a duplicate.
 A durable session has every step on disk before the client can draw a conclusion from it: QoS 2
 messages are sent, and PUBREL answers given, only once recorded. So a crash repeats QoS 1 messages
 at most, and QoS 2 messages not at all.
+
+What policies grant a message decides its place in the queue. A message with a key takes the place
+of an older one that still waits; one that would arrive behind its deadline is not sent at all; and
+one that its link could not carry in time is shaped first, if its receiver is content with that.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from accord.core.monitoring.ledger import (
+    DELIVERED,
+    LATE,
+    SHAPED,
+    SHED,
+    deadline_detail,
+    replacement_detail,
+    shape_detail,
+)
+from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
+from accord.core.monitoring.ledger import REFUSED as REFUSED_OUTCOME
+from accord.core.monitoring.ledger import REPLACED as REPLACED_OUTCOME
 from accord.core.node.message import Message
 from accord.core.node.router import Receiver, Subscription
+from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
 from accord.edges.mqtt.codes import V5, V311
+from accord.edges.mqtt.delivery import (
+    EXPIRED,
+    OFFLINE,
+    PACKET_TOO_LARGE,
+    QUEUE_FULL,
+    QUEUED,
+    REFUSED,
+    RELEASED,
+    REPLACED,
+    SENT,
+    SESSION_ENDED,
+    SLOW_READER,
+    WAITING,
+    Delivery,
+    expires_ms,
+)
 from accord.edges.mqtt.durable import Done, Queued, Released
-from accord.edges.mqtt.hub import Held, Hub, Line
-from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
+from accord.edges.mqtt.hub import HeldShape, Hub, Line
+from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MessageRun, MqttMessage
 from accord.edges.mqtt.packets import Will
+from accord.edges.mqtt.shaping import join_shaping, shape_for
 from accord.edges.mqtt.timers import Timer
-
-RECORDING: Final = 0
-QUEUED: Final = 1
-SENT: Final = 2
-RELEASED: Final = 3
 
 _LAST_PACKET_ID: Final = 65_535
 _PUBREL: Final = b"\x62\x02"
 
-# Why a message did not reach a client.
-OFFLINE: Final = "offline"
-EXPIRED: Final = "expired"
-QUEUE_FULL: Final = "queue full"
-SLOW_READER: Final = "slow reader"
-PACKET_TOO_LARGE: Final = "packet too large"
-SESSION_ENDED: Final = "session ended"
-REFUSED: Final = "refused by the client"
-
-
-class Delivery(Parcel):
-    """A message for one client that is encoded when it is sent."""
-
-    __slots__ = (
-        "identifiers",
-        "is_retained",
-        "message",
-        "packet_id",
-        "qos",
-        "stage",
-        "was_sent",
-    )
-
-    def __init__(
-        self,
-        message: MqttMessage,
-        qos: int,
-        is_retained: bool,
-        identifiers: tuple[int, ...],
-        packet_id: int,
-        queued_ms: int,
-    ) -> None:
-        # Not by way of Parcel.__init__: a call is a good part of what a message may cost.
-        self.size = len(message.payload) + len(message.block) + len(message.topic) + 8
-        self.count = 1
-        self.importance = message.importance
-        self.queued_ms = queued_ms
-        self.expires_ms = message.expires_ms
-        self.message = message
-        self.qos = qos
-        self.is_retained = is_retained
-        self.identifiers = identifiers
-        self.packet_id = packet_id
-        self.stage = QUEUED
-        self.was_sent = False
-
 
 class Session(Receiver):
     def __init__(self, client: str, hub: Hub) -> None:
-        super().__init__(client)
+        super().__init__(client, Entity(client, "", (), hub.node))
         limits = hub.limits
         self.hub = hub
         self.line: Line | None = None
@@ -90,6 +73,7 @@ class Session(Receiver):
         self.will: Will | None = None
         self.will_due_ms = 0
         self.ends_ms = 0  # when it is forgotten, 0 while connected
+        self.follows = 0  # where it is recorded that the one before it ended
         self.timer: Timer | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.predicates = 0
@@ -97,7 +81,10 @@ class Session(Receiver):
             bytes_limit=limits.outbox_bytes,
             tracked_limit=limits.queue_messages,
             tracked_bytes_limit=limits.queue_bytes,
+            discipline=hub.discipline,
         )
+        # Those that wait and would give way to a later message of the same channel and key.
+        self.replaceable: dict[tuple[str, str], Delivery] = {}
         self.unacknowledged: dict[int, Delivery] = {}
         self.received: dict[int, bool] = {}  # QoS 2 messages of the client, until released
         self.in_flight = 0
@@ -106,6 +93,7 @@ class Session(Receiver):
         # Messages, for those who watch.
         self.published = 0
         self.sent = 0
+        self.sent_bytes = 0
         self.shed = 0
         # What the present connection takes.
         self.version = V311
@@ -140,11 +128,11 @@ class Session(Receiver):
         self.is_connected = False
         self.dialect = 0
         self.forget_routes()
-        lost = 0
         for parcel in self.outbox.drop_untracked():
-            lost += parcel.count
-        if lost:
-            self._count_shed(OFFLINE, lost)
+            self._shed(parcel, OFFLINE)
+        self.replaceable = {
+            key: each for key, each in self.replaceable.items() if each.qos and each.stage == QUEUED
+        }
         if self.unacknowledged:
             self.requeue()
 
@@ -157,7 +145,7 @@ class Session(Receiver):
             if delivery.stage == RELEASED:
                 self.in_flight += 1
                 self.in_flight_bytes += delivery.size
-            elif delivery.stage != RECORDING:
+            elif delivery.stage != WAITING:
                 delivery.stage = QUEUED
                 self.outbox.put_tracked(delivery, is_promised=True)
 
@@ -169,37 +157,129 @@ class Session(Receiver):
     def forward(self, run: Run) -> None:
         line = self.line
         if line is None:
-            self._count_shed(OFFLINE, run.count)
+            self._shed(run, OFFLINE)
             return
         shed = self.outbox.put(run)
         if shed is not None:
-            for each in shed:
-                self._count_shed(SLOW_READER, each.count)
+            self._give_way(shed)
         if not line.is_dirty:
             self.hub.wake(line)
 
     def deliver(
-        self, message: Message, qos: int, is_retained: bool, identifiers: tuple[int, ...]
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
     ) -> None:
         assert isinstance(message, MqttMessage)
         if qos > 0:
-            self._deliver_tracked(message, qos, is_retained, identifiers)
+            self._deliver_tracked(message, qos, is_retained, identifiers, grant)
             return
-        line = self.line
         hub = self.hub
-        if line is None:
-            self._count_shed(OFFLINE, 1)
+        counts = message.counts
+        if (
+            self.dialect
+            and counts is not None
+            and not (is_retained or identifiers or message.key or grant.shaping)
+            and message.expiry_s < 0
+        ):
+            run = MessageRun(
+                message.frame(self.version),
+                1,
+                grant,
+                hub.now_ms,
+                message.number,
+                message.channel,
+                message.publisher,
+                counts,
+            )
+            if message.expires_ms:
+                run.expires_ms = expires_ms(message, grant)
+            self.forward(run)
             return
-        parcel: Parcel
-        if self.dialect and not (is_retained or identifiers or message.expires_ms):
-            parcel = Run(message.frame(self.version), 1, message.importance, hub.now_ms)
+        delivery = Delivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
+        if self.line is None:
+            self._shed(delivery, OFFLINE)
+        elif not self._starts_shaping(delivery):
+            self._queue(delivery)
+
+    def _queue(self, delivery: Delivery) -> None:
+        """Let a message wait for its turn, or for its client to come back."""
+        if delivery.message.key and delivery.grant.is_replacing and self._replaces(delivery):
+            pass
+        elif delivery.qos:
+            refused = self.outbox.put_tracked(delivery)
+            if refused is not None:
+                self._give_way(refused)
         else:
-            parcel = Delivery(message, 0, is_retained, identifiers, 0, hub.now_ms)
-        shed = self.outbox.put(parcel)
-        if shed is not None:
-            for each in shed:
-                self._count_shed(SLOW_READER, each.count)
-        hub.wake(line)
+            shed = self.outbox.put(delivery)
+            if shed is not None:
+                self._give_way(shed)
+        line = self.line
+        if line is not None and not line.is_dirty:
+            self.hub.wake(line)
+
+    def _replaces(self, delivery: Delivery) -> bool:
+        """Whether `delivery` took the place of an older one with its key."""
+        key = (delivery.message.channel, delivery.message.key)
+        older = self.replaceable.get(key)
+        self.replaceable[key] = delivery
+        if older is None or older.stage != QUEUED or older.was_sent:
+            return False
+        is_tracked = older.qos > 0
+        self._is_replaced(older, delivery)
+        if is_tracked != (delivery.qos > 0) or older.bin != delivery.bin:
+            self.outbox.void(older, is_tracked)
+            return False
+        older.takes_over(delivery)
+        self.replaceable[key] = older
+        if is_tracked:
+            self.unacknowledged[older.packet_id] = older
+        given_way = self.outbox.resize(older, delivery.size, is_tracked, delivery.expires_ms)
+        if given_way is not None:
+            self._give_way(given_way)
+        return True
+
+    def _give_way(self, parcels: list[Parcel]) -> None:
+        """These had to go because the queue is full."""
+        for each in parcels:
+            if isinstance(each, Delivery) and each.qos:
+                self._forget(each)
+                self._count(QUEUE_FULL, 1)
+                self._note(each, REFUSED_OUTCOME, QUEUE_FULL)
+            else:
+                self._shed(each, SLOW_READER)
+
+    def _is_replaced(self, older: Delivery, delivery: Delivery) -> None:
+        if older.qos:
+            self._forget(older)
+        self._count(REPLACED, 1)
+        counts = older.message.counts
+        if counts is not None:
+            counts.replaced += 1
+        if self.hub.ledger.is_on:
+            self._note(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
+
+    def _starts_shaping(self, delivery: Delivery) -> bool:
+        """Whether `delivery` has to wait until its message is shaped."""
+        hub = self.hub
+        line = self.line
+        if not delivery.grant.shaping or not hub.is_shaping or not hub.has_workers or line is None:
+            return False
+        shape = shape_for(delivery, line.link, self.outbox, hub.now_ms)
+        if shape is None:
+            return False
+        shaped = delivery.message.shaped
+        if shaped is not None and shape in shaped:
+            delivery.becomes(shaped[shape])
+            return False
+        if not join_shaping(hub, delivery, shape, HeldDelivery(self, delivery)):
+            return False
+        delivery.stage = WAITING
+        delivery.waits += 1
+        return True
 
     def pull(self, bytes_wanted: int, frames: list[bytes]) -> None:
         """Add to `frames` what is to be sent next."""
@@ -218,10 +298,15 @@ class Session(Receiver):
         waited_ms = 0
         importance = 0
         waited = 0
+        line = self.line
+        assert line is not None
+        link = line.link
         for parcel in self.outbox.take(bytes_wanted, self._free_window()):
-            if 0 < parcel.expires_ms <= now_ms and not _has_begun(parcel):
-                self._shed_parcel(parcel, EXPIRED)
-                continue
+            if parcel.expires_ms > 0:
+                sending_ms = link.sending_ms(sent_bytes + parcel.size)
+                if parcel.expires_ms <= now_ms + sending_ms:
+                    self._expire(parcel)
+                    continue
             if isinstance(parcel, Run):
                 frame = parcel.frames
                 sent[0] += parcel.count
@@ -229,17 +314,19 @@ class Session(Receiver):
                 assert isinstance(parcel, Delivery)
                 frame = self._encode(parcel)
                 if 0 < self.packet_limit < len(frame):
-                    self._shed_parcel(parcel, PACKET_TOO_LARGE)
+                    self._shed(parcel, PACKET_TOO_LARGE)
                     continue
                 sent[parcel.qos] += 1
                 if parcel.qos:
                     parcel.stage = SENT
                     parcel.was_sent = True
+                    parcel.expires_ms = 0  # the client may have it: it must be brought to an end
                     self.in_flight += 1
                     self.in_flight_bytes += parcel.size
             frames.append(frame)
             sent_bytes += len(frame)
             wait_ms = now_ms - parcel.queued_ms
+            self._sent(parcel, len(frame), wait_ms)
             if wait_ms != waited_ms or parcel.importance != importance:
                 if waited:
                     counters.waited(importance, waited_ms, waited)
@@ -252,9 +339,19 @@ class Session(Receiver):
             counters.publish_bytes_sent += sent_bytes
             counters.packets_sent += sent[0] + sent[1] + sent[2]
             self.sent += sent[0] + sent[1] + sent[2]
+            self.sent_bytes += sent_bytes
             for qos in range(3):
                 counters.publishes_sent[qos] += sent[qos]
         return waited > 0
+
+    def peek(self) -> Parcel | None:
+        """What `pull` would begin with."""
+        return self.outbox.peek(self._free_window())
+
+    def expire(self) -> None:
+        """Drop what waits and is of no use any more."""
+        for parcel in self.outbox.expire(self.hub.now_ms):
+            self._expire(parcel)
 
     def has_waiting(self) -> bool:
         """Whether `pull` would find something now."""
@@ -287,7 +384,8 @@ class Session(Receiver):
         if delivery is None or delivery.qos != 2 or delivery.stage < SENT:
             return False
         if is_refused:
-            self._count_shed(REFUSED, 1)
+            self._count(REFUSED, 1)
+            self._note(delivery, REFUSED_OUTCOME, REFUSED)
             self._finish(delivery)
             return True
         line = self.line
@@ -312,20 +410,26 @@ class Session(Receiver):
         return True
 
     def admit(self, delivery: Delivery) -> None:
-        """Queue what is recorded by now."""
+        """One thing less to wait for: queue what is recorded and shaped by now."""
+        delivery.waits -= 1
+        if delivery.waits > 0:
+            return
+        if delivery.qos:
+            if self.unacknowledged.get(delivery.packet_id) is not delivery:
+                return
+        elif self.line is None:
+            self._shed(delivery, OFFLINE)
+            return
         delivery.stage = QUEUED
-        refused = self.outbox.put_tracked(delivery)
-        if refused is not None:
-            for each in refused:
-                self._refuse(each)
-        if self.line is not None:
-            self.hub.wake(self.line)
+        self._queue(delivery)
 
     def abandon(self) -> None:
         """The session ends: whatever waits in it is shed."""
-        if self.unacknowledged:
-            self._count_shed(SESSION_ENDED, len(self.unacknowledged))
+        for delivery in self.unacknowledged.values():
+            self._count(SESSION_ENDED, 1)
+            self._note(delivery, SHED, SESSION_ENDED)
         self.unacknowledged = {}
+        self.replaceable = {}
         self.outbox.drop_tracked()
         for subscription in self.subscriptions.values():
             self.hub.router.remove(subscription)
@@ -342,29 +446,30 @@ class Session(Receiver):
         assert self.outbox.tracked <= len(self.unacknowledged)
 
     def _deliver_tracked(
-        self, message: MqttMessage, qos: int, is_retained: bool, identifiers: tuple[int, ...]
+        self,
+        message: MqttMessage,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
     ) -> None:
         hub = self.hub
         packet_id = self._new_packet_id()
+        delivery = Delivery(message, qos, is_retained, identifiers, packet_id, hub.now_ms, grant)
         if packet_id == 0:
-            self._count_shed(QUEUE_FULL, 1)
+            self._count(QUEUE_FULL, 1)
+            self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
             return
-        delivery = Delivery(message, qos, is_retained, identifiers, packet_id, hub.now_ms)
         self.unacknowledged[packet_id] = delivery
         if self.is_durable and hub.is_durable:
             number = hub.store(message)
             hub.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
             if qos == 2:
-                delivery.stage = RECORDING
+                delivery.stage = WAITING
+                delivery.waits += 1
                 hub.hold(HeldDelivery(self, delivery))
-                return
-        refused = self.outbox.put_tracked(delivery)
-        if refused is not None:
-            for each in refused:
-                self._refuse(each)
-        line = self.line
-        if line is not None and not line.is_dirty:
-            hub.wake(line)
+        if not self._starts_shaping(delivery) and delivery.waits == 0:
+            self._queue(delivery)
 
     def _new_packet_id(self) -> int:
         if len(self.unacknowledged) == _LAST_PACKET_ID:
@@ -421,28 +526,107 @@ class Session(Receiver):
         if self.is_durable:
             self.hub.record(Done(self.name, delivery.packet_id))
 
-    def _refuse(self, parcel: Parcel) -> None:
-        assert isinstance(parcel, Delivery)
-        self._forget(parcel)
-        self._count_shed(QUEUE_FULL, 1)
+    def _sent(self, parcel: Parcel, size: int, wait_ms: int) -> None:
+        """Count and note what is on its way."""
+        hub = self.hub
+        now_ms = hub.now_ms
+        is_late = 0 < parcel.expires_ms <= now_ms
+        if isinstance(parcel, MessageRun):
+            parcel.count_delivered(wait_ms)
+            detail = ""
+            outcome = LATE if is_late else DELIVERED
+        else:
+            assert isinstance(parcel, Delivery)
+            message = parcel.message
+            counts = message.counts
+            detail = ""
+            outcome = LATE if is_late else DELIVERED
+            if message.shaped_from:
+                outcome = SHAPED
+                detail = shape_detail(message.shaped_from, "")
+            if counts is not None:
+                counts.is_delivered(1, size, wait_ms)
+                counts.late += is_late
+                counts.shaped += message.shaped_from > 0
+            if message.key:
+                self._is_unreplaceable(parcel)
+        if hub.ledger.is_on:
+            self._note_sent(parcel, outcome, size, detail)
 
-    def _shed_parcel(self, parcel: Parcel, cause: str) -> None:
-        self._count_shed(cause, parcel.count)
-        if isinstance(parcel, Delivery) and parcel.qos:
-            self._forget(parcel)
+    def _is_unreplaceable(self, delivery: Delivery) -> None:
+        key = (delivery.message.channel, delivery.message.key)
+        if self.replaceable.get(key) is delivery:
+            del self.replaceable[key]
 
-    def _count_shed(self, cause: str, count: int) -> None:
+    def _expire(self, parcel: Parcel) -> None:
+        """Not send what could not arrive in time."""
+        detail = deadline_detail(parcel.expires_ms - _received_ms(parcel))
+        self._drop(parcel, EXPIRED, EXPIRED_OUTCOME, detail)
+
+    def _shed(self, parcel: Parcel, cause: str) -> None:
+        self._drop(parcel, cause, SHED, cause)
+
+    def _drop(self, parcel: Parcel, cause: str, outcome: int, detail: str) -> None:
+        self._count(cause, parcel.count)
+        if isinstance(parcel, MessageRun):
+            parcel.count_lost(outcome == EXPIRED_OUTCOME)
+        elif isinstance(parcel, Delivery):
+            counts = parcel.message.counts
+            if counts is not None:
+                counts.is_lost(1, outcome == EXPIRED_OUTCOME)
+            if parcel.message.key:
+                self._is_unreplaceable(parcel)
+            if parcel.qos and parcel.packet_id:
+                self._forget(parcel)
+        self._note(parcel, outcome, detail)
+
+    def _note(self, parcel: Parcel, outcome: int, detail: str) -> None:
+        if self.hub.ledger.is_on:
+            self._note_sent(parcel, outcome, parcel.size, detail)
+
+    def _note_sent(self, parcel: Parcel, outcome: int, size: int, detail: str) -> None:
+        hub = self.hub
+        if isinstance(parcel, MessageRun):
+            channel = parcel.channel
+            publisher = parcel.publisher
+            received_ms = parcel.queued_ms
+            policy = parcel.grant.policy
+        else:
+            assert isinstance(parcel, Delivery)
+            channel = parcel.message.channel
+            publisher = parcel.message.publisher
+            received_ms = parcel.message.received_ms
+            policy = parcel.grant.policy
+        line = self.line
+        rate_bps = 0 if line is None else line.link.carries_bps()
+        hub.ledger.add(
+            parcel.number,
+            parcel.count,
+            channel,
+            publisher,
+            self.name,
+            outcome,
+            received_ms,
+            parcel.queued_ms,
+            hub.now_ms,
+            size,
+            parcel.importance,
+            policy,
+            detail,
+            size * 8_000_000 // rate_bps if rate_bps else 0,
+        )
+
+    def _count(self, cause: str, count: int) -> None:
         self.shed += count
         self.hub.counters.shed(cause, self.name, count)
 
 
-def _has_begun(parcel: Parcel) -> bool:
-    """Whether the client may have it already: then its delivery must be brought to an end."""
-    return isinstance(parcel, Delivery) and parcel.was_sent
+def _received_ms(parcel: Parcel) -> int:
+    return parcel.message.received_ms if isinstance(parcel, Delivery) else parcel.queued_ms
 
 
-class HeldDelivery(Held):
-    """A QoS 2 message that may be sent once a crash can't forget that it was."""
+class HeldDelivery(HeldShape):
+    """A message that may be queued once it is recorded, or shaped."""
 
     def __init__(self, session: Session, delivery: Delivery) -> None:
         super().__init__()
@@ -450,5 +634,9 @@ class HeldDelivery(Held):
         self.delivery = delivery
 
     def release(self) -> None:
-        if self.session.unacknowledged.get(self.delivery.packet_id) is self.delivery:
-            self.session.admit(self.delivery)
+        self.session.admit(self.delivery)
+
+    def is_shaped(self, message: MqttMessage | None) -> None:
+        if message is not None:
+            self.delivery.becomes(message)
+        self.release()

@@ -1,0 +1,271 @@
+"""Policies over HTTP: see them, change them, ask what they decide.
+
+What is sent is JSON or TOML, as its content type says: a form of some web page is neither. The
+version is the entity tag, so that `If-Match` keeps two administrators from overwriting each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response
+from msgspec import Struct
+
+from accord.api.described import returns
+from accord.api.guard import asker_of
+from accord.api.policy_answers import JSON, POLICIES, TOML, Changed, History, Problem
+from accord.core.errors import AccordError, PolicyError
+from accord.core.qos.book import Book, read_book, write_book, write_json
+from accord.core.qos.decoding import decode
+from accord.core.qos.explanation import Explanation
+from accord.core.qos.reading import policy_from
+from accord.live.administration import (
+    MAX_TEXT,
+    Administration,
+    BusyAdministrationError,
+    ConflictError,
+    DryRun,
+    Question,
+    UnknownPolicyError,
+)
+from accord.live.policy_requests import mistake
+from accord.live.policy_store import PolicyStoreError, UnknownVersionError
+
+PATIENCE_S: Final = 30.0
+
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_TAG: Final = re.compile(r'(?:W/)?"(\d{1,18})"')
+_CODES: Final[dict[type[AccordError], int]] = {
+    PolicyError: 400,
+    UnknownPolicyError: 404,
+    UnknownVersionError: 404,
+    ConflictError: 412,
+    BusyAdministrationError: 503,
+    PolicyStoreError: 503,
+}
+
+_BOOK: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The book", "content": {JSON: {}, TOML: {}}}
+}
+_CHANGED: Final = returns(Changed, _400=Problem, _404=Problem, _412=Problem)
+_TRIED: Final = returns(DryRun, _400=Problem)
+_EXPLAINED: Final = returns(Explanation, _400=Problem)
+_TAKING: Final[dict[str, Any]] = {
+    "response_class": Response,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {JSON: {"schema": {"type": "object"}}, TOML: {"schema": {"type": "string"}}},
+        }
+    },
+}
+
+Handler = Callable[..., Awaitable[Response]]
+
+
+class _Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+
+
+class _Refusal(Exception):  # noqa: N818 - an answer, not a mistake of ours
+    def __init__(self, code: int, problem: str) -> None:
+        self.code = code
+        self.problem = problem
+
+
+def add_policies(app: FastAPI, administration: Administration) -> list[type[Struct]]:
+    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    _add_reading(app, administration)
+    _add_changes(app, administration)
+    return [Problem, Changed, History, DryRun, Explanation]
+
+
+def _add_reading(app: FastAPI, administration: Administration) -> None:
+    @app.get(POLICIES, response_class=Response, responses=_BOOK)
+    @_answering
+    async def policies(request: Request) -> Response:
+        """All that is decided now: strategy, limits, policies. As TOML if that is accepted."""
+        book = administration.book
+        if TOML in request.headers.get("accept", ""):
+            return _answer(write_book(book), TOML, book.version)
+        return _answer(write_json(book), JSON, book.version)
+
+    @app.get(f"{POLICIES}/history", response_class=Response, responses=returns(History))
+    @_answering
+    async def history() -> Response:
+        """Which versions are kept, and who made them."""
+        return _json(History(tuple(administration.history())))
+
+    @app.get(f"{POLICIES}/explain", response_class=Response, responses=_EXPLAINED)
+    @_answering
+    async def explain_(  # noqa: PLR0913 (a parameter per parameter)
+        *,
+        operation: str,
+        channel: str,
+        client: str = "",
+        user: str | None = None,
+        group: Annotated[list[str] | None, Query()] = None,
+        publisher: str = "",
+        attribute: Annotated[list[str] | None, Query(description="NAME=VALUE")] = None,
+        payload_bytes: Annotated[int | None, Query(ge=0, le=1 << 40)] = None,
+    ) -> Response:
+        """Which policies decide about an operation, and why; user and groups if not connected."""
+        question = Question(
+            operation=operation,
+            channel=channel,
+            client=client,
+            user=user,
+            groups=None if group is None else tuple(group),
+            publisher=publisher,
+            attributes=None if attribute is None else dict(map(_pair, attribute)),
+            payload_bytes=payload_bytes,
+        )
+        return _json(administration.explain(question))
+
+    @app.post(f"{POLICIES}/dry-run", responses=_TRIED, **_TAKING)
+    @_answering
+    async def dry_run(request: Request) -> Response:
+        """Whom policies would affect, if they were put."""
+        return _json(await administration.dry_run(await _read_book(request)))
+
+
+def _add_changes(app: FastAPI, administration: Administration) -> None:
+    @app.put(POLICIES, responses=_CHANGED, **_TAKING)
+    @_answering
+    async def put_policies(request: Request) -> Response:
+        """Decide everything anew."""
+        book = await _read_book(request)
+        return _changed(await administration.replace(book, **_who(request)))
+
+    @app.patch(POLICIES, responses=_CHANGED, **_TAKING)
+    @_answering
+    async def patch_policies(request: Request) -> Response:
+        """Set some of strategy, shaping, bandwidth, client_bandwidth, weights, limits."""
+        settings = await _read_table(request)
+        return _changed(await administration.patch(settings, **_who(request)))
+
+    @app.post(f"{POLICIES}/rollback", responses=_CHANGED, **_TAKING)
+    @_answering
+    async def rollback(request: Request) -> Response:
+        """Let an earlier version count again."""
+        try:
+            wanted = msgspec.convert(await _read_table(request), _Wanted)
+        except msgspec.ValidationError as error:
+            raise mistake(error) from None
+        return _changed(await administration.rollback(wanted.version, **_who(request)))
+
+    @app.put(f"{POLICIES}/{{name:path}}", responses=_CHANGED, **_TAKING)
+    @_answering
+    async def put_policy(request: Request, name: str) -> Response:
+        """Add a policy, or replace the one of this name."""
+        policy = policy_from(await _read_table(request), name=name)
+        return _changed(await administration.put_policy(policy, **_who(request)))
+
+    @app.delete(f"{POLICIES}/{{name:path}}", response_class=Response, responses=_CHANGED)
+    @_answering
+    async def remove_policy(request: Request, name: str) -> Response:
+        """Remove a policy."""
+        return _changed(await administration.remove_policy(name, **_who(request)))
+
+
+def _answering(handler: Handler) -> Handler:
+    """Errors become answers that say what was expected, and where."""
+
+    @wraps(handler)
+    async def answer(*args: Any, **options: Any) -> Response:
+        try:
+            return await handler(*args, **options)
+        except _Refusal as refusal:
+            return _json(Problem(refusal.problem), refusal.code)
+        except PolicyError as error:
+            return _json(Problem(error.problem, error.place), 400)
+        except AccordError as error:
+            code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), 500)
+            return _json(Problem(str(error)), code)
+
+    return answer
+
+
+async def _read_book(request: Request) -> Book:
+    """In a thread: there may be thousands of policies."""
+    text, is_json = await _read(request)
+    return await asyncio.to_thread(read_book, text, is_json=is_json)
+
+
+async def _read_table(request: Request) -> dict[str, Any]:
+    text, is_json = await _read(request)
+    return await asyncio.to_thread(_parse, text, is_json=is_json)
+
+
+def _parse(text: str, *, is_json: bool) -> dict[str, Any]:
+    table = decode(text, is_json=is_json)
+    if not isinstance(table, dict):
+        raise PolicyError("request", "expected an object")
+    return table
+
+
+async def _read(request: Request) -> tuple[str, bool]:
+    """The text that is sent, and whether it is JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in (JSON, TOML):
+        raise _Refusal(415, f"expected {JSON} or {TOML} as content type, got {kind or 'none'}")
+    data = bytearray()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async for part in request.stream():
+                data += part
+                if len(data) > MAX_TEXT:
+                    raise _Refusal(413, f"expected at most {MAX_TEXT} bytes")
+    except TimeoutError:
+        raise _Refusal(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
+    try:
+        return data.decode(), kind == JSON
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"line {line}", "expected UTF-8 text") from None
+
+
+def _who(request: Request) -> dict[str, Any]:
+    """Who changes something, and which version it is meant for."""
+    asker = asker_of(request.scope)
+    client = request.client
+    wanted = request.headers.get("if-match", "*").strip()
+    found = _TAG.fullmatch(wanted)
+    if wanted != "*" and found is None:
+        raise _Refusal(412, f'expected a version such as "7" in If-Match, got {wanted[:40]}')
+    return {
+        "who": asker.name or (f"HTTP from {client.host}" if client else "HTTP"),
+        "if_version": int(found[1]) if found else None,
+    }
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise PolicyError("attribute", f"expected NAME=VALUE, got {text[:40]!r}")
+    return name, value
+
+
+def _changed(book: Book) -> Response:
+    return _json(Changed(book.version), version=book.version)
+
+
+def _json(value: Struct, code: int = 200, *, version: int | None = None) -> Response:
+    return _answer(msgspec.json.encode(value), JSON, version, code)
+
+
+def _answer(
+    content: str | bytes, media_type: str, version: int | None = None, code: int = 200
+) -> Response:
+    headers = dict(_HEADERS)
+    if version is not None:
+        headers["ETag"] = f'"{version}"'
+    if code == 503:
+        headers["Retry-After"] = "1"
+    return Response(content, code, headers=headers, media_type=media_type)

@@ -1,0 +1,1 @@
+"""Time-critical targeting: the scenario of the paper on managed information, as real clients."""

@@ -1,0 +1,1 @@
+"""What `accord policy …` is made of."""

@@ -1,0 +1,118 @@
+"""Outcomes of events on a screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from accord.api.outcomes import EventOutcomes, Outcome, Outcomes, size_text, time_text
+from accord.cli.quantities import count_text
+from accord.cli.screen import safe
+
+MAX_DESTINATIONS: Final = 50
+
+_STYLES: Final = {
+    "delivered": "green",
+    "shaped": "green",
+    "late": "yellow",
+    "replaced": "cyan",
+}
+_SEVERAL: Final = "(several)"
+_WIDE: Final = 100
+
+
+def draw_event(found: EventOutcomes) -> Group:
+    """A paragraph per destination."""
+    channel = safe(found.channel) or _SEVERAL
+    publisher = f" from {safe(found.publisher)}" if found.publisher else ""
+    parts: list[RenderableType] = [
+        Text.assemble((found.event, "bold"), f"  {channel}{publisher}"),
+        Text(f"received {_moment(found.received_ms)}", "dim"),
+    ]
+    for outcome in found.outcomes[:MAX_DESTINATIONS]:
+        parts += [Text(), _verdict(outcome)]
+        parts += [Padding(line, (0, 0, 0, 2)) for line in _lines(outcome)]
+    if rest := found.outcomes[MAX_DESTINATIONS:]:
+        kinds = Counter(each.outcome for each in rest)
+        counts = ", ".join(f"{count:,} {safe(name)}" for name, count in kinds.most_common())
+        parts += [Text(), Text(f"and {len(rest):,} more: {counts} (--json has all)", "dim")]
+    if not found.is_complete:
+        parts += [Text(), Text("older parts of the ledger were not searched", "dim")]
+    return Group(*parts)
+
+
+def draw_outcomes(found: Outcomes, *, width: int) -> RenderableType:
+    """A table; why each came about only where there is room."""
+    if not found.outcomes:
+        if found.reaches_back_ms is None:
+            return Text("the ledger is empty")
+        return Text(f"nothing found; searched back to {_moment(found.reaches_back_ms)}")
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
+    table.pad_edge, table.collapse_padding = False, True
+    is_wide = width >= _WIDE
+    for name in ("event", "at", "channel", "to", "outcome", "took", *(["why"] if is_wide else [])):
+        # Only the others may be cut short.
+        is_whole = name not in ("channel", "to", "why")
+        table.add_column(name, no_wrap=is_whole, justify="right" if name == "took" else "left")
+    for each in found.outcomes:
+        table.add_row(
+            each.event + (f" +{each.count - 1}" if each.count > 1 else ""),
+            f"{datetime.fromtimestamp(each.done_ms / 1_000).astimezone():%H:%M:%S}",
+            _short(each.channel or _SEVERAL),
+            _short(each.destination),
+            Text(safe(each.outcome), _STYLES.get(each.outcome, "red")),
+            time_text(_total_ms(each)),
+            *([_short(each.reason)] if is_wide else []),
+        )
+    return table
+
+
+def _short(text: str) -> Text:
+    return Text(safe(text), no_wrap=True, overflow="ellipsis")
+
+
+def _verdict(outcome: Outcome) -> Text:
+    after = f"{time_text(_total_ms(outcome))} after it came"
+    name = safe(outcome.destination) or "nobody"
+    return Text.assemble(
+        (name, "bold"),
+        "  ",
+        (safe(outcome.outcome), _STYLES.get(outcome.outcome, "bold red")),
+        (f"  {after}, at {_moment(outcome.done_ms)}", "dim"),
+    )
+
+
+def _lines(outcome: Outcome) -> Iterator[Text]:
+    if outcome.reason:
+        yield Text(safe(outcome.reason))
+    sending = ""
+    if outcome.sending_ms is not None:
+        sending = f", sending {time_text(outcome.sending_ms)}"
+    size = size_text(outcome.size)
+    if outcome.from_size is not None:
+        size = f"{size_text(outcome.from_size)} → {size}"
+    before_ms = outcome.queued_ms - outcome.received_ms
+    before = f"handling {time_text(before_ms)}, " if before_ms > 0 else ""
+    yield Text(f"{before}queued {time_text(outcome.queueing_ms)}{sending}; {size}")
+    policy = f"by policy {safe(outcome.policy)}" if outcome.policy else "by no policy"
+    several = ""
+    if outcome.count > 1:
+        several = f"; together with {count_text(outcome.count - 1, 'other event')}"
+    yield Text(f"importance {outcome.importance} {policy}{several}")
+
+
+def _total_ms(outcome: Outcome) -> int:
+    return max(outcome.done_ms - outcome.received_ms, 0)
+
+
+def _moment(time_ms: int) -> str:
+    local = datetime.fromtimestamp(time_ms / 1_000).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S}.{time_ms % 1_000:03d}"

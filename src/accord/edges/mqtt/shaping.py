@@ -1,0 +1,105 @@
+"""Messages that receivers get in another shape, each made once for all of them.
+
+The conversion takes long, so other processes do it: a `ShapingOrder` goes to the driver, and those
+who wait for it are told when it is done. If nobody can do it, they get the message as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from accord.core.scheduling.link import Link
+from accord.core.scheduling.outbox import Outbox
+from accord.core.scheduling.shaping import Shape, choose_shape
+from accord.edges.mqtt.delivery import Delivery
+from accord.edges.mqtt.hub import HeldShape, Hub, Order
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.properties import encode_properties, passed_on
+from accord.edges.mqtt.wire import read_varint
+
+SHAPED_FROM: Final = "shaped-from"
+_MOST: Final = 1_000  # conversions under way
+
+
+def shape_for(delivery: Delivery, link: Link, outbox: Outbox, now_ms: int) -> Shape | None:
+    """How `delivery` has to be shaped to be what its receiver wants, in time; None: not at all."""
+    grant = delivery.grant
+    left_ms = max(delivery.expires_ms - now_ms, 1) if delivery.expires_ms else 0
+    return choose_shape(
+        grant.shaping,
+        grant.max_bytes,
+        grant.max_pixels,
+        len(delivery.message.payload),
+        left_ms,
+        link.carries_bps(),
+        link.outstanding_bytes + sum(outbox.bytes_waiting()[delivery.importance :]),
+    )
+
+
+class ShapingOrder(Order):
+    """One conversion, and the deliveries that wait for it."""
+
+    def __init__(self, hub: Hub, shape: Shape, delivery: Delivery) -> None:
+        super().__init__(delivery.message, delivery.importance, delivery.expires_ms)
+        self.hub = hub
+        self.shape = shape
+        self.waiting: list[HeldShape] = []
+
+    def finished(self, message: MqttMessage | None) -> None:
+        """The conversion is done; None where it could not be."""
+        self.hub.shapings.pop((self.message.number, self.shape), None)
+        if message is not None:
+            if self.message.shaped is None:
+                self.message.shaped = {}
+            self.message.shaped[self.shape] = message
+        for held in self.waiting:
+            held.is_shaped(message)
+
+    def fail(self) -> None:
+        self.finished(None)
+
+
+def shaped_message(
+    message: MqttMessage, payload: bytes, user: tuple[tuple[str, str], ...]
+) -> MqttMessage:
+    """`message` with another payload or other attributes; receivers can see that it is so."""
+    properties = replace(
+        passed_on(message.properties),
+        user=(*user, (SHAPED_FROM, str(len(message.payload)))),
+        message_expiry_s=message.properties.message_expiry_s,
+    )
+    block = encode_properties(passed_on(properties))
+    shaped = MqttMessage(
+        message.channel,
+        message.topic,
+        payload,
+        message.qos,
+        message.is_retained,
+        message.publisher,
+        message.received_ms,
+        properties,
+        block[read_varint(block, 0, len(block))[1] :],
+        message.expires_ms,
+    )
+    shaped.key = message.key
+    shaped.number = message.number
+    shaped.counts = message.counts
+    shaped.shaped_from = len(message.payload)
+    return shaped
+
+
+def join_shaping(hub: Hub, delivery: Delivery, shape: Shape, held: HeldShape) -> bool:
+    """Let `held` wait for a conversion; False where too many are under way."""
+    key = (delivery.message.number, shape)
+    order = hub.shapings.get(key)
+    if order is None:
+        if len(hub.shapings) >= _MOST:
+            return False
+        order = ShapingOrder(hub, shape, delivery)
+        hub.shapings[key] = order
+        hub.orders.append(order)
+    assert isinstance(order, ShapingOrder)
+    order.waiting.append(held)
+    return True

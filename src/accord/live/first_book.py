@@ -1,0 +1,70 @@
+"""What a node starts with: the newest version of its policies, or a file that is newer."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from accord.core.errors import PolicyError
+from accord.core.qos.book import Book, read_book, with_version, write_book
+from accord.live.administration import MAX_TEXT, wall_ms
+from accord.live.logs import get_log
+from accord.live.policy_store import PolicyStore, Version
+
+log = get_log(__name__)
+
+
+def first_book(
+    store: PolicyStore, file: Path | None = None, *, changed_ms: int | None = None
+) -> Book:
+    """What a node starts with: the newest version, or the configured file where it is newer.
+
+    A file counts as newer when its content is not what was last taken from it, so that changes at
+    run time survive a restart until somebody edits the file.
+    """
+    stored = _newest_book(store)
+    if file is None:
+        return stored or Book()
+    data = _read_file(file)
+    digest = hashlib.sha256(data).hexdigest()
+    if stored is not None and digest == store.source:
+        return stored
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"{file}, line {line}", "expected UTF-8 text") from None
+    try:
+        book = read_book(text, is_json=file.suffix == ".json")
+    except PolicyError as error:
+        raise PolicyError(f"{file}, {error.place}", error.problem) from None
+    book = with_version(book, store.last_number + 1)
+    version = Version(
+        version=book.version,
+        changed_ms=wall_ms() if changed_ms is None else changed_ms,
+        what=f"taken from {file.name}",
+    )
+    store.write(version, write_book(book), source=digest)
+    log.info("policies taken from file", file=str(file), version=book.version)
+    return book
+
+
+def _newest_book(store: PolicyStore) -> Book | None:
+    while (found := store.newest()) is not None:
+        version, text = found
+        try:
+            return with_version(read_book(text), version.version)
+        except PolicyError as error:
+            store.forget(version.version, str(error))
+    return None
+
+
+def _read_file(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_TEXT + 1)
+    except OSError as error:
+        raise PolicyError(str(file), (error.strerror or str(error)).lower()) from None
+    if len(data) > MAX_TEXT:
+        raise PolicyError(str(file), f"expected at most {MAX_TEXT} bytes")
+    return data

@@ -1,0 +1,352 @@
+"""What keeps a running node to its policies.
+
+Administrators change them here, while traffic flows: all that is open is looked at anew, a slice at
+a time, and then switched over at once. Once a second the resources are measured that policies name,
+and those who are concerned get what their policies say now. Requests from MQTT clients are
+answered, conversions handed to worker processes, and the ledger is put away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from accord.core.errors import AccordError
+from accord.core.model.values import Value
+from accord.core.monitoring.statistics import Statistics
+from accord.core.monitoring.top import ClientReading, Management
+from accord.core.qos.book import Book
+from accord.core.qos.dry_run import Open
+from accord.core.qos.policies import Entity, Policies
+from accord.core.scheduling.tasks import Tasks
+from accord.edges.mqtt.broker import Broker, make_message
+from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.hub import Order, Request
+from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.publishing import ConditionsOrder
+from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
+from accord.journal.disk import OsDisk
+from accord.live.administration import Administration, Around
+from accord.live.clock import Clock
+from accord.live.durability import EVENTS, Durability
+from accord.live.first_book import first_book
+from accord.live.ledger import LedgerStore
+from accord.live.logs import get_log
+from accord.live.monitor import Monitor
+from accord.live.policy_requests import TOPIC, answer
+from accord.live.policy_store import PolicyStore
+from accord.live.server import Server
+from accord.live.worker_jobs import Failure, Terms, Values, shape_job, xpath_job
+from accord.live.workers import WorkerLimits, Workers
+from accord.shaping.content import Content
+from accord.shaping.registry import accepts
+
+log = get_log(__name__)
+
+POLICIES: Final = "policies"
+_LOOK_S: Final = 1.0
+_SLICE: Final = 200
+_SNIFFED_BYTES: Final = 64
+
+
+class Manager:
+    """Also what the monitor watches: the node as far as it can be measured."""
+
+    def __init__(  # noqa: PLR0913 (the parts of a node)
+        self,
+        name: str,
+        version: str,
+        broker: Broker,
+        server: Server,
+        clock: Clock,
+        *,
+        statistics: Callable[[], Statistics],
+        durability: Durability | None,
+        folder: Path | None,
+        file: Path | None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self._broker = broker
+        self._server = server
+        self._clock = clock
+        self.statistics = statistics
+        self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
+        try:
+            book = first_book(self._store, file)
+            around = Around(
+                apply=self._apply,
+                open_=self._open,
+                find_entity=self._entity,
+                resources=self._resources,
+                node=name,
+            )
+            self.administration = Administration(book, self._store, around)
+        except BaseException:
+            self._store.close()
+            raise
+        hub = broker.hub
+        limits = WorkerLimits()
+        waiting = Tasks(
+            count_limit=limits.waiting_jobs,
+            bytes_limit=limits.waiting_bytes,
+            discipline=hub.discipline,
+        )
+        self.workers = Workers(limits, waiting, now_ms=clock.now_ms)
+        hub.has_workers = True
+        ledger = LedgerStore(
+            hub.ledger,
+            append=None if durability is None else durability.append_ledger,
+            journal=None if folder is None else folder / EVENTS,
+        )
+        self.monitor = Monitor(self, broker.router.channels, ledger, now_ms=clock.now_ms())
+        self._apply(book, self.administration.policies)
+        self._answers: set[asyncio.Task[None]] = set()
+        self._looking = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
+        await self.workers.close()
+        self.monitor.store.drain(now_ms=self._clock.now_ms())
+        self._store.close()
+
+    def turn(self) -> None:
+        """What came of the last turn of the event loop."""
+        hub = self._broker.hub
+        if hub.orders:
+            orders, hub.orders = hub.orders, []
+            for order in orders:
+                if isinstance(order, ShapingOrder):
+                    self._shape(order)
+                else:
+                    assert isinstance(order, ConditionsOrder)
+                    self._evaluate(order)
+        if hub.requests:
+            requests, hub.requests = hub.requests, []
+            for request in requests:
+                task = asyncio.create_task(self._answer(request))
+                self._answers.add(task)
+                task.add_done_callback(self._answers.discard)
+        if hub.ledger.is_due():
+            self.monitor.store.drain(now_ms=hub.now_ms)
+
+    # What the monitor watches.
+
+    def backlog(self) -> Sequence[int]:
+        return self._broker.hub.tasks.depth()
+
+    def readings(self) -> Iterable[ClientReading]:
+        for session in list(self._broker.sessions.values()):
+            yield _reading(session)
+
+    def management(self) -> Management:
+        book = self.administration.book
+        return Management(
+            strategy=book.strategy,
+            is_shaping=book.shaping,
+            bandwidth_bps=book.bandwidth_bps,
+            client_bandwidth_bps=book.client_bandwidth_bps,
+            limited_clients=len(book.limits),
+            policies=len(book.policies),
+            version=book.version,
+        )
+
+    # What the administration asks of the node.
+
+    def _apply(self, book: Book, policies: Policies) -> None:
+        old = self._broker.router.policies
+        for session in self._broker.sessions.values():
+            session.entity.holding = policies.carry(old, session.entity.holding)
+        self._broker.switch(book, policies)
+        self._server.set_limits(
+            book.bandwidth_bps or 0,
+            book.client_bandwidth_bps or 0,
+            {limit.client: limit.bandwidth_bps for limit in book.limits},
+        )
+        self._server.due()
+
+    def _open(self) -> Iterator[Open]:
+        """Everything that is open, by channels that are known."""
+        for channel, receiver in self._broker.router.deliveries():
+            yield Open("subscribe", channel, receiver.entity)
+        for session in list(self._broker.sessions.values()):
+            line = session.line
+            if isinstance(line, Connection):
+                for channel in line.published():
+                    yield Open("publish", channel, session.entity)
+
+    def _entity(self, client: str) -> Entity | None:
+        session = self._broker.sessions.get(client)
+        return None if session is None else session.entity
+
+    def _resources(self, client: str) -> dict[str, Value]:
+        resources: dict[str, Value] = dict(self.monitor.resources())
+        session = self._broker.sessions.get(client)
+        if session is not None:
+            resources |= _client_resources(session)
+        return resources
+
+    # What is done once a second.
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                self.monitor.look(now_ms=self._clock.now_ms())
+                await self._follow_resources()
+                await self._expire()
+                await self._place_predicates()
+            except AccordError as error:
+                log.failure("looking at the node failed", error)
+
+    async def _follow_resources(self) -> None:
+        """Let those policies hold whose conditions on resources do now."""
+        router = self._broker.router
+        policies = router.policies
+        if not (policies.node_resources or policies.client_resources):
+            return
+        node = self.monitor.resources()
+        has_changed = False
+        for number, session in enumerate(list(self._broker.sessions.values())):
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+                if router.policies is not policies:
+                    return
+            entity = session.entity
+            resources: dict[str, Value] = {**node, **_client_resources(session)}
+            holding = policies.holding(resources, entity)
+            if holding != entity.holding:
+                entity.holding = holding
+                has_changed = True
+        if has_changed:
+            router.invalidate("#")
+
+    async def _expire(self) -> None:
+        """Give back the room of what nobody can be sent in time any more."""
+        for number, session in enumerate(list(self._broker.sessions.values())):
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            if not session.outbox.is_empty():
+                self._broker.hub.now_ms = self._clock.now_ms()
+                session.expire()
+
+    async def _place_predicates(self) -> None:
+        """Let predicates be matched in the order of the importance they have now."""
+        router = self._broker.router
+        if router.placed_for is router.policies:
+            return
+        policies = router.policies
+        number = 0
+        for session in list(self._broker.sessions.values()):
+            for subscription in list(session.subscriptions.values()):
+                number += router.place(subscription)
+                if number >= _SLICE:
+                    number = 0
+                    await asyncio.sleep(0)
+        if router.policies is policies:
+            router.placed_for = policies
+
+    # What clients and deliveries ask for.
+
+    async def _answer(self, request: Request) -> None:
+        message = request.message
+        properties = message.properties
+        topic = properties.response_topic
+        if message.channel == TOPIC:
+            who = request.user or request.client
+            body = await answer(
+                self.administration, message.payload, may_change=request.is_trusted, who=who
+            )
+        else:
+            body = b'{"ok":false,"error":"nobody answers here","place":""}'
+        if topic is None:
+            return
+        hub = self._broker.hub
+        hub.now_ms = self._clock.now_ms()
+        reply = Properties(
+            content_type="application/json", correlation_data=properties.correlation_data
+        )
+        self._broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
+        self._server.due()
+
+    def _shape(self, order: ShapingOrder) -> None:
+        message = order.message
+        content = Content(
+            message.payload, message.properties.content_type or "", message.properties.user
+        )
+        if not accepts(order.shape.shaper, content.content_type, content.payload[:_SNIFFED_BYTES]):
+            order.fail()
+            return
+
+        def done(result: Content | Failure, _: int) -> None:
+            if self._has_succeeded(order, result):
+                assert isinstance(result, Content)
+                order.finished(shaped_message(message, result.payload, result.properties))
+
+        self.workers.submit(shape_job(content, order.shape, self._terms(order), done))
+
+    def _evaluate(self, order: ConditionsOrder) -> None:
+        conditions = order.document.deferred
+
+        def done(result: Values | Failure, _: int) -> None:
+            if self._has_succeeded(order, result):
+                assert isinstance(result, list)
+                order.finished(conditions, result)
+
+        source = order.document.source
+        self.workers.submit(xpath_job(source, conditions, self._terms(order), done))
+
+    def _terms(self, order: Order) -> Terms:
+        message = order.message
+        return Terms(
+            queued_ms=self._clock.now_ms(),
+            importance=order.importance,
+            due_ms=order.due_ms,
+            channel=message.channel,
+            cost_us=self.workers.cost_us(message.channel),
+            number=message.number,
+        )
+
+    def _has_succeeded(self, order: Order, result: Content | Values | Failure) -> bool:
+        self._broker.hub.now_ms = self._clock.now_ms()
+        self._server.due()
+        if isinstance(result, Failure):
+            log.warning("no result from a worker", channel=order.message.channel, why=result.reason)
+            order.fail()
+        return not isinstance(result, Failure)
+
+
+def _client_resources(session: Session) -> dict[str, Value]:
+    outbox = session.outbox
+    resources: dict[str, Value] = {"client_queued_bytes": outbox.bytes + outbox.tracked_bytes}
+    line = session.line
+    if line is not None:
+        carries_bps = line.link.carries_bps()
+        if carries_bps:
+            resources["link_kbps"] = carries_bps / 1_000
+        if line.link.rtt_ms:
+            resources["link_rtt_ms"] = line.link.rtt_ms
+    return resources
+
+
+def _reading(session: Session) -> ClientReading:
+    line = session.line
+    link = None if line is None else line.link
+    outbox = session.outbox
+    return ClientReading(
+        client=session.name,
+        user=session.owner,
+        is_connected=line is not None,
+        sent=session.sent,
+        sent_bytes=session.sent_bytes,
+        shed=session.shed,
+        queued_messages=sum(outbox.depth()),
+        queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        link_kbps=link.rate_bps / 1_000 if link is not None and link.rate_bps else None,
+        limit_kbps=link.limit_bps / 1_000 if link is not None and link.limit_bps else None,
+        rtt_ms=link.rtt_ms if link is not None and link.rtt_ms else None,
+    )

@@ -1,0 +1,185 @@
+"""`$accord/policies`: what an MQTT client asks of the administration, and what it is answered.
+
+A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+The answer has `ok`, and `error` and maybe `place` where that is false. What changes something may
+say `if_version`, and is answered the new `version`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.errors import AccordError, PolicyError
+from accord.core.qos.book import Book, book_from, document, read_book
+from accord.core.qos.reading import policy_from
+from accord.core.qos.writing import policy_document
+from accord.live.administration import MAX_TEXT, Administration, Question, UnknownPolicyError
+from accord.live.logs import get_log
+
+log = get_log(__name__)
+
+TOPIC: Final = "$accord/policies"
+
+_PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
+
+
+class _Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
+    pass
+
+
+class _Change(_Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    if_version: int | None = None
+
+
+class Get(_Request, frozen=True, tag="get"):
+    """Everything, or one policy."""
+
+    name: str | None = None
+
+
+class Put(_Change, frozen=True, tag="put"):
+    """Everything anew, as JSON or as TOML text."""
+
+    book: dict[str, Any] | None = None
+    toml: str | None = None
+
+
+class Patch(_Change, frozen=True, tag="patch"):
+    """Some of strategy, shaping, bandwidth, client_bandwidth, weights, limits."""
+
+    settings: dict[str, Any]
+
+
+class PutPolicy(_Change, frozen=True, tag="put policy"):
+    policy: dict[str, Any]
+
+
+class RemovePolicy(_Change, frozen=True, tag="remove policy"):
+    name: str
+
+
+class Rollback(_Change, frozen=True, tag="rollback"):
+    version: int
+
+
+class History(_Request, frozen=True, tag="history"):
+    pass
+
+
+class TryBook(_Request, frozen=True, tag="dry run"):
+    """Whom a book would affect."""
+
+    book: dict[str, Any] | None = None
+    toml: str | None = None
+
+
+class Explain(Question, frozen=True, tag_field="do", tag="explain"):
+    pass
+
+
+Request = Get | Put | Patch | PutPolicy | RemovePolicy | Rollback | History | TryBook | Explain
+_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
+_ACTIONS: Final = tuple(
+    str(kind.__struct_config__.tag)
+    for kind in (Get, Put, Patch, PutPolicy, RemovePolicy, Rollback, History, TryBook, Explain)
+)
+
+
+async def answer(
+    administration: Administration, body: bytes, *, may_change: bool, who: str
+) -> bytes:
+    """The answer to a request of `who`; never raises."""
+    try:
+        if not may_change:
+            raise PolicyError("request", "you may not see or change policies")
+        result = await _act(administration, read_request(body), who)
+    except PolicyError as error:
+        result = {"ok": False, "error": error.problem, "place": error.place}
+    except AccordError as error:
+        result = {"ok": False, "error": str(error), "place": ""}
+    except Exception as error:
+        log.failure("request about policies failed", error, who=who)
+        result = {"ok": False, "error": "failed; the log of the node says why", "place": ""}
+    return msgspec.json.encode(result)
+
+
+def read_request(body: bytes) -> Request:
+    if len(body) > MAX_TEXT:
+        raise PolicyError("request", f"expected at most {MAX_TEXT} bytes, got {len(body)}")
+    try:
+        return _DECODER.decode(body)
+    except RecursionError:
+        raise PolicyError("request", "expected fewer brackets in one another") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise mistake(error) from None
+
+
+def mistake(error: Exception) -> PolicyError:
+    """What a decoder says, in our words."""
+    text = str(error)
+    found = _PLACE.search(text)
+    place = (found[1] if found else "") or "request"
+    if place == "do" or "missing required field `do`" in text:
+        return PolicyError("do", f"expected one of {', '.join(_ACTIONS)}")
+    problem = _PLACE.sub("", text).replace("`", "")
+    return PolicyError(place, problem[:1].lower() + problem[1:])
+
+
+async def _act(administration: Administration, request: Request, who: str) -> dict[str, object]:
+    match request:
+        case Get():
+            return {"ok": True, **_shown(administration.book, request.name)}
+        case History():
+            return {"ok": True, "history": administration.history()}
+        case TryBook():
+            book = await _read_book(request.book, request.toml)
+            return {"ok": True, "dry_run": await administration.dry_run(book)}
+        case Explain():
+            return {"ok": True, "explanation": administration.explain(request)}
+        case _:
+            book = await _change(administration, request, who)
+            return {"ok": True, "version": book.version}
+
+
+def _shown(book: Book, name: str | None) -> dict[str, object]:
+    if name is None:
+        return {"version": book.version, "book": document(book)}
+    policy = book.policy(name)
+    if policy is None:
+        raise UnknownPolicyError(name)
+    return {"version": book.version, "policy": policy_document(policy)}
+
+
+async def _change(
+    administration: Administration,
+    request: Put | Patch | PutPolicy | RemovePolicy | Rollback,
+    who: str,
+) -> Book:
+    if_version = request.if_version
+    match request:
+        case Put():
+            book = await _read_book(request.book, request.toml)
+            return await administration.replace(book, who=who, if_version=if_version)
+        case Patch(settings=settings):
+            return await administration.patch(settings, who=who, if_version=if_version)
+        case PutPolicy():
+            policy = policy_from(request.policy)
+            return await administration.put_policy(policy, who=who, if_version=if_version)
+        case RemovePolicy(name=name):
+            return await administration.remove_policy(name, who=who, if_version=if_version)
+        case Rollback(version=version):
+            return await administration.rollback(version, who=who, if_version=if_version)
+
+
+async def _read_book(book: dict[str, Any] | None, toml: str | None) -> Book:
+    """In a thread: there may be thousands of policies."""
+    if (book is None) == (toml is None):
+        raise PolicyError("book", "expected either book or toml")
+    if toml is not None:
+        return await asyncio.to_thread(read_book, toml)
+    return await asyncio.to_thread(book_from, book)

@@ -1,0 +1,23 @@
+"""What this process takes of the machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+
+
+class Process:
+    def cpu_s(self) -> float:
+        """CPU time since it was started, of all its threads."""
+        return time.process_time()
+
+    def memory_bytes(self) -> int:
+        """What it has now, or where the system does not say the most it ever had."""
+        try:
+            with open("/proc/self/statm", "rb") as statm:
+                return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            unit = 1 if sys.platform == "darwin" else 1_024
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

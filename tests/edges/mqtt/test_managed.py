@@ -1,0 +1,478 @@
+"""What policies, deadlines and keys do to messages on their way through the broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from accord.core.monitoring.ledger import OUTCOMES, event_id, read_detail
+from accord.core.node.limits import Limits
+from accord.core.qos.book import read_book
+from accord.core.qos.policies import Policies
+from accord.edges.mqtt.codec import encode
+from accord.edges.mqtt.codes import V5, V311, Reason
+from accord.edges.mqtt.packets import Connect, Filter, Puback, Publish, Pubrec, Pubrel
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.edges.mqtt.publishing import ConditionsOrder
+from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
+from tests.edges.mqtt.dialogue import Peer, Table
+
+ALARMS_FIRST: Final = """
+strategy = "strict"
+[[policies]]
+name = "alarms"
+channel = "alarm/#"
+importance = 6
+[[policies]]
+name = "bulk"
+channel = "bulk"
+importance = 1
+"""
+
+
+def decide(table: Table, text: str) -> None:
+    book = read_book(text)
+    table.broker.switch(book, Policies(book))
+
+
+def payloads(peer: Peer, bytes_wanted: int = 1_000_000) -> list[bytes]:
+    """What is sent next to a slow peer."""
+    peer.hears(b"".join(peer.connection.take(bytes_wanted)))
+    return [each.payload for each in peer.hear() if isinstance(each, Publish)]
+
+
+def outcomes(table: Table) -> list[tuple[str, str, str]]:
+    """Destination, outcome and detail of what the ledger has."""
+    batch = table.hub.ledger.take()
+    rows = [] if batch is None else batch.rows
+    return [(row[5], OUTCOMES[row[6]], row[12]) for row in rows]
+
+
+def listener(table: Table, *patterns: str, version: int = V5, qos: int = 0) -> Peer:
+    peer = table.join("ada", version).subscribe(*patterns, qos=qos)
+    peer.is_slow = True
+    return peer
+
+
+@pytest.mark.parametrize("version", [V5, V311])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_the_important_goes_first(version: int, qos: int) -> None:
+    table = Table()
+    decide(table, ALARMS_FIRST)
+    ada = listener(table, "#", version=version, qos=qos)
+    bob = table.join("bob", V311)
+    for channel in ("bulk", "other", "alarm/fire", "bulk", "alarm/flood"):
+        bob.publish(channel, channel.encode(), qos)
+    assert payloads(ada) == [b"alarm/fire", b"alarm/flood", b"other", b"bulk", b"bulk"]
+
+
+def test_a_client_may_matter_more_than_others() -> None:
+    table = Table()
+    decide(
+        table,
+        """
+        strategy = "strict"
+        [[policies]]
+        name = "patrol"
+        client = "patrol-1"
+        importance = 7
+        """,
+    )
+    ada = listener(table, "report")
+    for name in ("bob", "patrol-1"):
+        table.join(name).publish("report", name.encode())
+    assert payloads(ada) == [b"patrol-1", b"bob"]
+
+
+def test_importance_cannot_be_claimed() -> None:
+    table = Table()
+    decide(table, 'strategy = "strict"')
+    ada = listener(table, "#")
+    bob = table.join("bob")
+    bob.publish("a", b"first")
+    bob.publish("a", b"second", properties=Properties(user=(("importance", "7"),)))
+    assert payloads(ada) == [b"first", b"second"]
+
+
+def test_a_change_counts_for_what_is_open() -> None:
+    table = Table()
+    ada = listener(table, "#")
+    bob = table.join("bob", V311)
+    bob.publish("bulk", b"bulk")
+    bob.publish("alarm/fire", b"alarm")
+    assert payloads(ada) == [b"bulk", b"alarm"]
+    decide(table, ALARMS_FIRST)
+    bob.publish("bulk", b"bulk")
+    bob.publish("alarm/fire", b"alarm")
+    assert payloads(ada) == [b"alarm", b"bulk"]
+
+
+def test_what_an_event_says_may_decide() -> None:
+    table = Table()
+    decide(
+        table,
+        """
+        strategy = "strict"
+        [[policies]]
+        name = "low"
+        where = "altitude_m < 100"
+        importance = 7
+        [[policies]]
+        name = "large"
+        where = "payload_bytes > 10"
+        importance = 0
+        """,
+    )
+    ada = listener(table, "uav")
+    bob = table.join("bob")
+    bob.publish("uav", b"large enough")
+    bob.publish("uav", b"plain")
+    bob.publish("uav", b"low", properties=Properties(user=(("altitude_m", "80"),)))
+    bob.publish("uav", b"high", properties=Properties(user=(("altitude_m", "800"),)))
+    assert payloads(ada) == [b"low", b"plain", b"high", b"large enough"]
+
+
+def test_nobody_starves_under_weighted_fair() -> None:
+    table = Table()
+    decide(table, ALARMS_FIRST.replace("strict", "weighted fair"))
+    ada = listener(table, "#")
+    bob = table.join("bob", V311)
+    for _ in range(100):
+        bob.publish("alarm/fire", b"x" * 100)
+        bob.publish("other", b"y" * 100)
+    got = payloads(ada, 10_000)
+    assert 80 < len(got) < 110
+    # Weights are 64 and 8.
+    assert 8 <= sum(each.startswith(b"y") for each in got) <= 13
+
+
+def test_a_policy_sets_a_deadline() -> None:
+    table = Table()
+    decide(
+        table,
+        """
+        [[policies]]
+        name = "tracks"
+        channel = "track"
+        preferences = "BFTrack"
+        """,
+    )
+    ada = listener(table, "#")
+    bob = table.join("bob", V311)
+    bob.publish("track", b"old")
+    bob.publish("other", b"old too")
+    table.now_ms += 14_000
+    bob.publish("track", b"young")
+    table.now_ms += 1_000
+    table.hub.now_ms = table.now_ms
+    assert payloads(ada) == [b"old too", b"young"]
+    found = outcomes(table)
+    assert ("ada", "expired", "deadline_ms=15000") in found
+    assert sorted(outcome for _, outcome, _ in found) == ["delivered", "delivered", "expired"]
+    assert table.hub.counters.shed_causes.counts == {"expired": 1}
+    assert table.broker.router.channels.get("track").expired == 1
+
+
+def test_what_could_not_arrive_in_time_is_not_sent() -> None:
+    table = Table()
+    ada = listener(table, "#")
+    ada.connection.link.limit_bps = 8_000
+    bob = table.join("bob")
+    soon = Properties(user=(("deadline-ms", "1000"),))
+    bob.publish("a", b"x" * 1_100, properties=soon)
+    bob.publish("a", b"y" * 100, properties=soon)
+    assert payloads(ada) == [b"y" * 100]
+
+
+def test_the_sweep_takes_out_what_expired() -> None:
+    table = Table()
+    ada = listener(table, "#", qos=1)
+    bob = table.join("bob")
+    soon = Properties(user=(("deadline-ms", "1000"),))
+    bob.publish("a", b"x", 1, properties=soon)
+    bob.publish("a", b"y", 1)
+    table.hub.now_ms += 1_000
+    session = table.session("ada")
+    session.expire()
+    session.check_invariants()
+    assert session.outbox.depth()[3] == 1
+    assert payloads(ada) == [b"y"]
+
+
+def keyed(key: str) -> Properties:
+    return Properties(user=(("key", key),))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_later_event_replaces_one_that_waits(qos: int, is_durable: bool) -> None:
+    table = Table(is_durable=is_durable)
+    ada = table.join("ada", expiry_s=60 if is_durable else 0).subscribe("#", qos=qos)
+    ada.is_slow = True
+    bob = table.join("bob")
+    for key, payload in (("1", b"a"), ("2", b"b"), ("1", b"c"), ("1", b"dd"), ("", b"e")):
+        properties = keyed(key) if key else NO_PROPERTIES
+        bob.publish("position", payload, qos, properties=properties)
+    bob.publish("other", b"f", qos, properties=keyed("1"))
+    table.commit()
+    table.session("ada").check_invariants()
+    # In the place of the one it replaces, and not on other channels.
+    assert payloads(ada) == [b"dd", b"b", b"e", b"f"]
+    found = [
+        read_detail(detail)[0] for _, outcome, detail in outcomes(table) if outcome == "replaced"
+    ]
+    first = table.hub.number - 5
+    assert found == [{"by": event_id(first + 2)}, {"by": event_id(first + 3)}]
+    bob.publish("position", b"g", qos, properties=keyed("1"))
+    table.commit()
+    assert payloads(ada) == [b"g"], "what is on its way is not replaced"
+
+
+def test_what_was_replaced_stays_so_after_a_crash() -> None:
+    table = Table(is_durable=True)
+    table.join("ada", expiry_s=60).subscribe("#", qos=1).drop()
+    bob = table.join("bob")
+    bob.publish("position", b"old", 1, properties=keyed("1"))
+    bob.publish("position", b"new", 1, properties=keyed("1"))
+    table.commit()
+    after, _ = table.after_crash(table.log)
+    waiting = after.session("ada").unacknowledged.values()
+    assert [each.message.payload for each in waiting] == [b"new"]
+
+
+def test_a_policy_may_forbid_replacement() -> None:
+    table = Table()
+    decide(
+        table,
+        """
+        [[policies]]
+        name = "all of it"
+        preferences = { replacement = false }
+        """,
+    )
+    ada = listener(table, "#")
+    bob = table.join("bob")
+    for payload in (b"a", b"b"):
+        bob.publish("position", payload, properties=keyed("1"))
+    assert payloads(ada) == [b"a", b"b"]
+
+
+def test_a_run_is_cut_where_little_is_wanted() -> None:
+    table = Table()
+    decide(table, ALARMS_FIRST)
+    ada = listener(table, "#")
+    bob = table.join("bob", V311)
+    bob.publish("bulk", b"0")  # so that the way is known, and the others are a run
+    bob.send(*(Publish("bulk", bytes([number])) for number in range(1, 6)))
+    assert payloads(ada, 1) == [b"0"]
+    assert payloads(ada, 15) == [b"\1", b"\2"]
+    bob.publish("alarm/fire", b"!")
+    assert payloads(ada, 1) == [b"!"]
+    assert payloads(ada) == [b"\3", b"\4", b"\5"]
+    batch = table.hub.ledger.take()
+    assert batch is not None
+    noted = {number for row in batch.rows for number in range(row[0], row[0] + row[2])}
+    assert len(noted) == 7, "each event is noted once"
+
+
+def test_runs_of_several_channels_are_counted_by_channel() -> None:
+    table = Table()
+    ada = listener(table, "#")
+    bob = table.join("bob", V311)
+    bob.send(*(Publish(f"t/{number % 3}", b"x") for number in range(3)))
+    bob.send(*(Publish(f"t/{number % 3}", b"x") for number in range(10)))
+    payloads(ada, 30)
+    payloads(ada)
+    counts = [table.broker.router.channels.get(f"t/{number}") for number in range(3)]
+    assert [each.published for each in counts] == [5, 4, 4]
+    assert [each.delivered for each in counts] == [5, 4, 4]
+
+
+# Tasks.
+
+
+def conditional(table: Table, name: str, where: str, qos: int = 1) -> Peer:
+    return table.join(name).subscribe("#", qos=qos, properties=Properties(user=(("where", where),)))
+
+
+def offer(peer: Peer, channel: str, payload: bytes, qos: int, packet_id: int) -> None:
+    """A message that is read, with no turn yet."""
+    peer.receive(encode(Publish(channel, payload, qos, packet_id=packet_id), peer.version))
+
+
+def test_the_important_is_matched_first_and_acknowledged_when_done() -> None:
+    table = Table()
+    decide(table, ALARMS_FIRST)
+    ada = conditional(table, "ada", "a IS NULL")
+    bob = table.join("bob")
+    for number, channel in enumerate(("bulk", "other", "alarm/fire"), 1):
+        offer(bob, channel, channel.encode(), 1, number)
+    assert bob.hear() == []
+    assert table.hub.tasks.waiting == 3
+    table.turn()
+    assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [
+        b"alarm/fire",
+        b"other",
+        b"bulk",
+    ]
+    assert bob.hear() == [Puback(3), Puback(2), Puback(1)]
+
+
+def test_a_client_whose_tasks_pile_up_is_not_read_from() -> None:
+    table = Table(Limits(tasks=9))
+    decide(table, ALARMS_FIRST)
+    conditional(table, "ada", "a IS NULL")
+    bob, cyn = table.join("bob"), table.join("cyn")
+    offer(cyn, "alarm/fire", b"", 1, 1)
+    for number in range(1, 4):
+        offer(bob, "bulk", b"", 1, number)
+    assert not bob.connection.wants_data()
+    assert cyn.connection.wants_data()
+    table.turn()
+    assert bob.connection.wants_data()
+
+
+def test_too_much_is_shed_from_the_unimportant_and_said_so() -> None:
+    table = Table(Limits(tasks=2))
+    decide(table, ALARMS_FIRST)
+    ada = conditional(table, "ada", "a IS NULL")
+    bob, old = table.join("bob"), table.join("old", V311)
+    offer(bob, "bulk", b"1", 1, 1)
+    offer(old, "bulk", b"2", 1, 1)
+    offer(bob, "alarm/fire", b"3", 1, 2)
+    table.turn()
+    assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [b"3", b"2"]
+    refused, taken = bob.hear()
+    assert isinstance(refused, Puback)
+    assert (refused.packet_id, refused.reason) == (1, Reason.QUOTA_EXCEEDED)
+    assert taken == Puback(2)
+    assert table.hub.counters.shed_causes.counts == {"cpu overload": 1}
+    assert ("", "refused", "cpu overload") in outcomes(table)
+
+
+def test_a_message_does_not_overtake_one_that_waits_to_be_matched() -> None:
+    table = Table()
+    ada = table.join("ada").subscribe("a")
+    cyn = conditional(table, "cyn", "b IS NULL")
+    bob = table.join("bob", V311)
+    offer(bob, "a", b"1", 0, 0)
+    cyn.drop()  # from now on the channel needs no matching
+    offer(bob, "a", b"2", 0, 0)
+    table.turn()
+    assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [b"1", b"2"]
+
+
+def test_qos_2_repeated_while_it_waits_is_taken_once() -> None:
+    table = Table()
+    ada = conditional(table, "ada", "a IS NULL", qos=2)
+    bob = table.join("bob", expiry_s=60)
+    offer(bob, "t", b"x", 2, 7)
+    bob.connection.lost(now_ms=table.now_ms)
+    again = table.open(V5)
+    back = Connect("bob", V5, False, 0, properties=Properties(session_expiry_s=60))
+    again.receive(encode(back, V5))
+    offer(again, "t", b"x", 2, 7)
+    table.turn()
+    assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [b"x"]
+    assert again.hear()[1:] == [Pubrec(7)]
+    again.send(Pubrel(7))
+    assert table.session("bob").received == {}
+
+
+# Names of events, requests, shaping.
+
+
+def test_publishers_that_ask_are_told_how_their_events_are_called() -> None:
+    table = Table()
+    bob = table.join("bob", properties=Properties(user=(("event-ids", "yes"),)))
+    table.join("ada").subscribe("a")
+    bob.publish("a", b"", 1)
+    bob.publish("b", b"", 1)
+    number = table.hub.number
+    first, second = bob.hear()
+    assert isinstance(first, Puback)
+    assert first.properties.user == (("event", event_id(number - 1)),)
+    assert isinstance(second, Puback)
+    assert second.properties.user == (("event", event_id(number)),)
+    assert second.reason == Reason.NO_MATCHING_SUBSCRIBERS
+
+
+def test_requests_are_for_the_node_and_nobody_else() -> None:
+    table = Table()
+    curious = table.join("ada").subscribe("$accord/#")
+    bob = table.join("bob")
+    bob.publish("$accord/policies", b"{}", 1)
+    (request,) = table.hub.requests
+    assert (request.message.payload, request.client, request.is_trusted) == (b"{}", "bob", True)
+    assert bob.hear() == [Puback(1)]
+    assert curious.hear() == []
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_ten_receivers_cost_one_conversion(qos: int) -> None:
+    table = Table()
+    decide(
+        table,
+        """
+        [[policies]]
+        name = "small"
+        channel = "image"
+        operation = "subscribe"
+        preferences = { shaping = "scaling", max_bytes = 5000 }
+        """,
+    )
+    table.hub.has_workers = True
+    some = [table.join(f"c{number}").subscribe("image", qos=qos) for number in range(10)]
+    table.join("bob").publish("image", b"x" * 10_000, qos)
+    (order,) = table.hub.orders
+    assert isinstance(order, ShapingOrder)
+    assert (order.shape.shaper, order.shape.max_bytes) == ("scaling", 5_000)
+    assert all(each.hear() == [] for each in some)
+    order.finished(shaped_message(order.message, b"small", ()))
+    table.turn()
+    for each in some:
+        (packet,) = each.hear()
+        assert isinstance(packet, Publish)
+        assert packet.payload == b"small"
+        assert packet.properties.user == (("shaped-from", "10000"),)
+    assert {outcome for _, outcome, _ in outcomes(table)} == {"shaped"}
+
+
+def test_what_cannot_be_shaped_goes_as_it_is() -> None:
+    table = Table()
+    decide(
+        table,
+        """
+        [[policies]]
+        name = "small"
+        preferences = { shaping = "scaling", max_bytes = 5000 }
+        """,
+    )
+    table.hub.has_workers = True
+    ada = table.join("ada").subscribe(Filter("image", 1))
+    table.join("bob").publish("image", b"x" * 10_000, 1)
+    (order,) = table.hub.orders
+    order.fail()
+    table.turn()
+    (packet,) = ada.hear()
+    assert isinstance(packet, Publish)
+    assert len(packet.payload) == 10_000
+
+
+def test_costly_conditions_are_evaluated_elsewhere() -> None:
+    table = Table()
+    table.hub.has_workers = True
+    costly = "count(//a[count(//b[. = 'x']) > count(//a)]) = 0"
+    ada = table.join("ada").subscribe("t", properties=Properties(user=(("xpath", costly),)))
+    xml = "<r>" + "<a/><b>x</b>" * 1_000 + "</r>"
+    bob = table.join("bob")
+    bob.publish("t", b"1", 1, properties=Properties(user=(("metadata", xml),)))
+    (order,) = table.hub.orders
+    assert isinstance(order, ConditionsOrder)
+    assert (ada.hear(), bob.hear()) == ([], [])
+    conditions = order.document.deferred
+    order.finished(conditions, [True] * len(conditions))
+    table.turn()
+    assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [b"1"]
+    assert bob.hear() == [Puback(1)]

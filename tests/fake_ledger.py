@@ -1,0 +1,163 @@
+"""What is watched of a node, for tests of the API and of commands that ask it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accord.core.monitoring.ledger import (
+    DELIVERED,
+    EXPIRED,
+    LATE,
+    REFUSED,
+    REPLACED,
+    SHAPED,
+    SHED,
+    Ledger,
+    deadline_detail,
+    replacement_detail,
+    shape_detail,
+)
+from accord.core.monitoring.series import Registry, Summary
+from accord.core.monitoring.top import (
+    BinLine,
+    ChannelLine,
+    ClientLine,
+    LedgerStatus,
+    Load,
+    Management,
+    Top,
+)
+from accord.journal.ledger import Wanted
+from accord.journal.ledger_search import Answer
+from accord.live.ledger import LedgerStore
+
+START_MS = 1_763_000_000_000
+FIRST = START_MS * 1_000_000
+
+# number, destination, outcome, size, queued for ms, sending us, policy, detail
+HAPPENED: tuple[tuple[int, str, int, int, int, int, str, str], ...] = (
+    (0, "alpha-1", DELIVERED, 12_000, 3, 2_000, "", ""),
+    (1, "alpha-1", DELIVERED, 12_000, 3, 0, "Reports", ""),
+    (1, "bravo", EXPIRED, 12_000, 3_200, 320_000, "Reports", deadline_detail(5_000)),
+    (1, "charlie", SHAPED, 9_500, 40, 253_333, "", shape_detail(70_300, "scaled to 640x480")),
+    (1, "delta", REPLACED, 12_000, 900, 0, "", replacement_detail(FIRST + 2)),
+    (1, "echo", SHED, 12_000, 10, 0, "", "queue full"),
+    (1, "fox", LATE, 12_000, 5_100, 1_500, "", f"{deadline_detail(5_000)}; link was away"),
+    (1, "golf", REFUSED, 12_000, 0, 0, "", "packet too large"),
+)
+
+
+class FakeLedger:
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.store = LedgerStore(self.ledger)
+        self.asked: list[tuple[Wanted, int]] = []
+        self.series = Registry()
+        self.now = busy_node(channels=3, clients=3)
+
+    def fill(self) -> FakeLedger:
+        for number, to, outcome, size, queued_ms, sending_us, policy, detail in HAPPENED:
+            self.ledger.add(
+                FIRST + number,
+                1,
+                "patrol/report",
+                "patrol-7",
+                to,
+                outcome,
+                START_MS,
+                START_MS + 1,
+                START_MS + 1 + queued_ms,
+                size,
+                5,
+                policy,
+                detail,
+                sending_us,
+            )
+        now_ms = START_MS
+        self.ledger.add(
+            FIRST + 2, 5, "", "x", "bravo", DELIVERED, now_ms, now_ms, now_ms, 50, 3, "", "", 0
+        )
+        return self
+
+    def top(self, most: int) -> Top:
+        return msgspec.structs.replace(self.now, channels=self.now.channels[:most])
+
+    def summaries(self, prefix: str, most: int) -> list[Summary]:
+        found = [self.summary(name) for name in self.series.names(prefix)[:most]]
+        return [each for each in found if each is not None]
+
+    def summary(self, name: str) -> Summary | None:
+        series = self.series.get(name)
+        return None if series is None else series.summary(name, now_ms=3_000)
+
+    def points(self, name: str) -> list[tuple[int, float]]:
+        series = self.series.get(name)
+        return [] if series is None else series.points()
+
+    async def search(self, wanted: Wanted, most: int) -> Answer:
+        self.asked.append((wanted, most))
+        return await self.store.search(wanted, most, now_ms=START_MS + 9_000)
+
+
+def busy_node(*, channels: int, clients: int) -> Top:
+    return Top(
+        name="alpha",
+        version="1.2",
+        taken_ms=START_MS,
+        uptime_ms=12_300_000,
+        load=Load(
+            cpu_percent=43.2,
+            memory_mb=81.5,
+            backlog=12,
+            connections=40,
+            sessions=44,
+            received_hz=1_234,
+            received_kbps=1_800,
+            sent_hz=5_678.2,
+            sent_kbps=799,
+            shed_hz=3.2,
+            queued_bytes=3_000_000,
+        ),
+        management=Management(
+            strategy="weighted fair",
+            is_shaping=True,
+            bandwidth_bps=800_000,
+            client_bandwidth_bps=2_000_000,
+            policies=12,
+            version=7,
+        ),
+        bins=(
+            BinLine(importance=3, messages=30, bytes=3_700, wait_p50_ms=21.6, wait_p95_ms=180),
+            BinLine(importance=6, tasks=2),
+        ),
+        channels=tuple(
+            ChannelLine(
+                channel=f"region/{number}/report\x1b[31m",
+                published_hz=10,
+                delivered_hz=1_234.5,
+                delivered_kbps=80,
+                latency_ms=12.3,
+                latency_p95_ms=812,
+                shaped_hz=2,
+                expired_hz=0.5,
+            )
+            for number in range(channels)
+        ),
+        channels_total=channels + 2,
+        clients=tuple(
+            ClientLine(
+                client=f"patrol-{number}",
+                user="ann",
+                sent_hz=3,
+                sent_kbps=299.3,
+                link_kbps=300,
+                limit_kbps=2_000,
+                rtt_ms=41,
+                queued_messages=7,
+                queued_bytes=100_000,
+            )
+            for number in range(clients)
+        ),
+        clients_total=44,
+        ledger=LedgerStatus(entries=10, missed=3),
+    )
