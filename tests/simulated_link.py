@@ -27,6 +27,7 @@ class SimulatedLink:
     delay_us: int = 0
     loss: float = 0.0
     seed: int = 0
+    bunch_us: int = 0  # acknowledgements come in bunches, so far apart
     reads: Callable[[int], bool] = lambda _: True
     segment: int = SEGMENT
     now_us: int = 0
@@ -110,7 +111,10 @@ class SimulatedLink:
             self._unacknowledged = 0
             upto = self._received
             early = sum(end - start for start, end in self._early)
-            self._at(self.now_us + self.delay_us, lambda: self._acknowledged(upto, early))
+            at_us = self.now_us + self.delay_us
+            if self.bunch_us:
+                at_us += -at_us % self.bunch_us
+            self._at(at_us, lambda: self._acknowledged(upto, early))
 
     def _acknowledged(self, upto: int, early: int) -> None:
         if upto >= self.acked:

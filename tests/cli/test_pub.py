@@ -29,7 +29,8 @@ class TestOutcome:
     def test_nobody_listens(self, accord: Accord, channel: str) -> None:
         heard = accord("pub", channel, "hello")
         assert heard.exit_code == 0
-        assert heard.stdout == f"acknowledged, but no one listens  {channel}  5 B\n"
+        words = f"acknowledged, but no one listens  {channel}  5 B  event "
+        assert heard.stdout.startswith(words)
 
     def test_of_quality_0_nothing_is_known(self, accord: Accord, channel: str) -> None:
         assert accord("pub", channel, "día", "--qos", "0").stdout == f"sent  {channel}  4 B\n"
@@ -39,7 +40,7 @@ class TestOutcome:
         with subprocess.Popen(command, stdout=subprocess.PIPE) as subscriber:
             while "no one" in (heard := accord("pub", channel, "hello").stdout):
                 assert subscriber.poll() is None
-            assert heard == f"acknowledged  {channel}  5 B\n"
+            assert heard.startswith(f"acknowledged  {channel}  5 B  event ")
             assert subscriber.stdout is not None
             assert subscriber.stdout.read() == b"hello"
 
@@ -130,7 +131,8 @@ class TestPayload:
     def test_again_and_again(self, accord: Accord, channel: str) -> None:
         heard = accord("pub", channel, "x", "--count", "3", "--every", "1ms")
         *each, summary = heard.stdout.splitlines()
-        assert each == [f"acknowledged, but no one listens  {channel}  1 B"] * 3
+        words = f"acknowledged, but no one listens  {channel}  1 B  event "
+        assert [line.startswith(words) for line in each] == [True] * 3
         assert summary.startswith("3 events acknowledged in")
 
     def test_many(self, accord: Accord, channel: str) -> None:

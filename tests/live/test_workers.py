@@ -237,9 +237,9 @@ def test_what_was_found_before_time_ran_out_counts() -> None:
         assert await outcomes.next() == [True, None, None]
         assert workers.pids == []
         workers.submit(outcomes.xpath(b"<r/>", ("/r", ())))
-        assert await outcomes.next() == [False] or outcomes.told[-1][0] == [True]
+        assert await outcomes.next() == [True]
 
-    counts = conversation(talk).counts
+    counts = conversation(talk, WorkerLimits(processes=1, xpath_time_limit_s=2.0)).counts
     assert (counts.too_long, counts.done) == (1, 1)
 
 
@@ -251,12 +251,12 @@ def test_a_job_that_takes_too_long_has_failed_and_its_process_is_replaced(tmp_pa
         workers.submit(outcomes.shape(TEXT, Shape("halving", 1)))
         await _until(lambda: bool(workers.pids))
         pid = workers.pids[0]
-        assert await outcomes.next() == Failure("too long", "not done in 1 s")
+        assert await outcomes.next() == Failure("too long", "not done in 2 s")
         assert _has_ended(pid)
         assert (await outcomes.next()).payload == TEXT.payload[:50]
         assert workers.pids != [pid]
 
-    assert conversation(talk, WorkerLimits(processes=1, time_limit_s=1.0)).counts.too_long == 1
+    assert conversation(talk, WorkerLimits(processes=1, time_limit_s=2.0)).counts.too_long == 1
 
 
 @pytest.mark.usefixtures("_plug_ins")
@@ -337,7 +337,7 @@ def test_a_process_that_talks_nonsense_is_given_up(
 
     script = tmp_path / "nonsense"
     for said in (r"\000\000\000\003abc", r"\377\377\377\377", r"\000\000\000\002\222\243"):
-        script.write_text(f"#!/bin/sh\nprintf '{said}'\nsleep 600\n")
+        script.write_text(f"#!/bin/sh\nprintf '{said}'\nsleep 60\n")
         script.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(script))
         conversation(talk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -61,8 +62,7 @@ class WorkerLine(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        assert self._transport is not None
-        return self._transport.get_pid()
+        return self._process().get_pid()
 
     @property
     def is_open(self) -> bool:
@@ -84,10 +84,9 @@ class WorkerLine(asyncio.SubprocessProtocol):
 
     async def end(self) -> None:
         """Kill the process, whatever it does, and wait until nothing is left of it."""
-        with suppress(ProcessLookupError):
-            self._process().kill()
+        self._kill()
+        self._process().close()  # the pipes too, which what it has started may hold open
         await asyncio.shield(self._closed)
-        self._process().close()
 
     async def _last_words(self) -> str:
         await self.end()
@@ -96,6 +95,15 @@ class WorkerLine(asyncio.SubprocessProtocol):
             return f"a worker process ended with code {code}"
         name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
         return f"a worker process was ended by {name}"
+
+    def _kill(self) -> None:
+        """The process, and whatever a plug-in may have started in it."""
+        if self._process().get_returncode() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                if hasattr(os, "killpg"):
+                    os.killpg(self.pid, signal.SIGKILL)
+                else:
+                    self._process().kill()
 
     def _process(self) -> asyncio.SubprocessTransport:
         assert self._transport is not None
@@ -129,12 +137,14 @@ class WorkerLine(asyncio.SubprocessProtocol):
         """It was taken over, or is out of its mind: nothing it says counts any more."""
         self._received.clear()
         self.replies.put_nowait(None)
-        with suppress(ProcessLookupError):
-            self._process().kill()
+        self._kill()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         if fd == _STDOUT:
             self.replies.put_nowait(None)
+
+    def process_exited(self) -> None:
+        self.replies.put_nowait(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The process has ended and all pipes are closed."""

@@ -4,7 +4,7 @@ It bounds itself, in case nobody is left who would: its memory, and the time of 
 alarm that ends it even inside a library. It ends when the node ends, even in the middle of an
 order, because a thread watches the pipe to it.
 
-Nothing is imported that an order does not need: no asyncio, no web framework.
+Nothing is imported that orders don't need: no asyncio, no web framework.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, Final
 
+from accord.core.errors import AccordError
+from accord.core.model.document import parse_xml
+from accord.core.predicates.xpath import run_xpath
+from accord.core.scheduling.shaping import Shape
 from accord.live.worker_messages import (
     LENGTH,
     Evaluated,
@@ -33,6 +37,7 @@ from accord.live.worker_messages import (
     frame,
     read_work,
 )
+from accord.shaping import registry
 from accord.shaping.content import Content
 
 _GRACE_S: Final = 5.0  # the node's own time limit comes first
@@ -78,25 +83,17 @@ def answer(work: Work, say: Say) -> None:
 
 
 def _shape(work: ShapeWork) -> Content:
-    from accord.core.scheduling.shaping import Shape  # noqa: PLC0415
-    from accord.shaping import registry  # noqa: PLC0415
-
     shape = Shape(work.shaper, work.max_bytes, work.max_pixels, work.argument)
     return registry.shape(work.content, shape)
 
 
 def _evaluate(work: XPathWork, say: Say) -> None:
-    from accord.core.model.document import parse_xml  # noqa: PLC0415
-    from accord.core.predicates.xpath import run_xpath  # noqa: PLC0415
-
     root = parse_xml(work.source)
     for condition in work.conditions:
         say(Noted(run_xpath(root, condition)))
 
 
 def _problem(error: Exception) -> str:
-    from accord.core.errors import AccordError  # noqa: PLC0415
-
     if isinstance(error, MemoryError):
         return "it needs more memory than a worker may use"
     return (str(error) if isinstance(error, AccordError) else repr(error))[:500]
@@ -123,6 +120,8 @@ def _read_frame(orders: BinaryIO) -> bytes | None:
 
 def _end_with_node(pipe: int) -> None:
     """Ends the process when the other end of `pipe` is gone."""
+    if not hasattr(select, "poll"):
+        return  # it ends after its order then, or by its alarm
     watch = select.poll()
     watch.register(pipe, 0)  # asks for nothing but the end
     while not watch.poll():

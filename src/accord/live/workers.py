@@ -185,12 +185,12 @@ class _Worker:
 
     @property
     def pid(self) -> int:
-        return 0 if self._line is None else self._line.pid
+        return self._line.pid if self._line is not None and self._line.is_open else 0
 
     async def end(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            await line.end()
+        if self._line is not None:
+            await self._line.end()
+            self._line = None
 
     async def do(self, work: Work) -> _Finished:
         """What becomes of `work`; never raises but when cancelled."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.model.document import Document, parse_xml
+from accord.core.model.document import MAX_REMEMBERED, Document, parse_xml
 from accord.core.predicates.heavy import heavy_conditions
 from accord.core.predicates.index import Index
 from accord.core.predicates.predicate import parse_xpath
@@ -92,3 +92,14 @@ def test_without_bounds_every_condition_has_an_answer() -> None:
     assert run_xpath(root, ("/a", ())) is False
     assert run_xpath(root, ("/a[", ())) is None
     assert run_xpath(root, ("//x:a", ())) is None
+
+
+def test_what_a_document_remembers_is_bounded_but_for_what_was_deferred() -> None:
+    document = Document(SOURCE)
+    (waiting,) = heavy_conditions(_index(QUADRATIC), "c", {}, document)
+    for number in range(MAX_REMEMBERED + 10):
+        document.remember((f"{number} = 1", ()), False)
+    document.remember(waiting, True)
+    assert document.knows(waiting)
+    assert document.knows((f"{MAX_REMEMBERED - 1} = 1", ()))
+    assert not document.knows((f"{MAX_REMEMBERED} = 1", ()))

@@ -2,22 +2,69 @@ from __future__ import annotations
 
 from typing import Final
 
-from hypothesis import given
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+)
 
 from accord.core.model.importance import IMPORTANCES
+from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.core.scheduling.parcels import cost_in_parts, due_ms
+from accord.core.scheduling.strategies import FAIR, FIRST_COME, LAXITY, STRICT, Discipline
 
 ALL: Final = 1 << 40
 
 
-def parcel(size: int = 1, importance: int = 3, count: int = 1) -> Parcel:
-    return Parcel(size, count, importance, queued_ms=0, expires_ms=0)
+def parcel(size: int = 1, importance: int = 3, queued_ms: int = 0, expires_ms: int = 0) -> Parcel:
+    return Parcel(size, 1, importance, queued_ms, expires_ms)
 
 
-def outbox(bytes_limit: int = 100, tracked_limit: int = 100, tracked_bytes: int = 100) -> Outbox:
+class Letters(Run):
+    """A run of events that all have the same size."""
+
+    def split(self, bytes_wanted: int) -> tuple[Run, Run] | None:
+        each = self.size // self.count
+        count = -(-bytes_wanted // each)
+        if not 0 < count < self.count:
+            return None
+        first, rest = self.frames[: count * each], self.frames[count * each :]
+        return (
+            Letters(first, count, self.importance, self.queued_ms, self.expires_ms, self.number),
+            Letters(
+                rest,
+                self.count - count,
+                self.importance,
+                self.queued_ms,
+                self.expires_ms,
+                self.number + count,
+            ),
+        )
+
+    def cost(self, wanted: int) -> int:
+        return cost_in_parts(self, wanted)
+
+
+def outbox(
+    bytes_limit: int = 100,
+    tracked_limit: int = 100,
+    tracked_bytes: int = 100,
+    discipline: Discipline | None = None,
+) -> Outbox:
     return Outbox(
-        bytes_limit=bytes_limit, tracked_limit=tracked_limit, tracked_bytes_limit=tracked_bytes
+        bytes_limit=bytes_limit,
+        tracked_limit=tracked_limit,
+        tracked_bytes_limit=tracked_bytes,
+        discipline=discipline,
     )
 
 
@@ -141,53 +188,327 @@ def test_a_long_queue_in_small_pieces() -> None:
     assert taken == some
 
 
+def test_light_before_heavy_and_heavy_gives_way_first() -> None:
+    box = outbox(bytes_limit=3)
+    heavy, light = Parcel(1, 1, 3, 0, bin_=6), Parcel(1, 1, 3, 0)
+    assert light.bin == 7
+    box.put(light)
+    box.put(heavy)
+    assert box.put(more := Parcel(2, 1, 3, 0)) == [heavy]
+    assert box.take(ALL, 0) == [light, more]
+
+
+def test_in_a_bin_the_older_goes_first() -> None:
+    box = outbox()
+    late, early, plain = parcel(queued_ms=9), parcel(queued_ms=4), parcel(queued_ms=7)
+    box.put_tracked(early)
+    box.put(plain)
+    box.put_tracked(late)
+    assert box.take(ALL, 9) == [early, plain, late]
+
+
+def test_a_run_is_split_so_that_no_more_than_an_event_is_too_much() -> None:
+    box = outbox()
+    run = Letters(b"aabbccddee", 5, 3, 0, number=70)
+    box.put(run)
+    first = box.take(3, 0)
+    assert [(each.size, each.count, each.number) for each in first] == [(4, 2, 70)]
+    assert (box.bytes, sum(box.depth())) == (6, 3)
+    box.put(urgent := parcel(importance=7))
+    assert box.take(1, 0) == [urgent], "what is more important goes in between"
+    rest = box.take(6, 0)
+    assert [(each.size, each.count, each.number) for each in rest] == [(6, 3, 72)]
+    assert box.is_empty()
+    assert (run.size, run.count) == (10, 5), "others may have it in their outboxes too"
+
+
+def test_a_run_that_can_not_be_split_goes_whole() -> None:
+    box = outbox()
+    run = Run(b"aabbcc", 3, 3, 0)
+    box.put(run)
+    assert box.take(1, 0) == [run]
+
+
+def test_who_knows_no_bin_is_light() -> None:
+    class Old(Parcel):
+        def __init__(self) -> None:
+            self.size = self.count = 1
+            self.importance = 4
+            self.queued_ms = self.expires_ms = 0
+
+    box = outbox()
+    old = Old()
+    box.put(old)
+    assert (old.bin, old.number) == (9, 0)
+    assert box.take(ALL, 0) == [old]
+
+
+def test_what_is_void_is_neither_sent_nor_counted() -> None:
+    box = outbox()
+    some = [parcel(2) for _ in range(5)]
+    for each in some:
+        box.put(each)
+    for position in (2, 0, 1):
+        box.void(some[position], is_tracked=False)
+        box.check_invariants()
+    assert (box.bytes, sum(box.depth())) == (4, 2)
+    assert box.take(ALL, 0) == some[3:]
+    tracked = [parcel() for _ in range(3)]
+    for each in tracked:
+        box.put_tracked(each)
+    box.void(tracked[1], is_tracked=True)
+    box.void(tracked[2], is_tracked=True)
+    assert (box.tracked, box.tracked_bytes) == (1, 1)
+    assert box.take(ALL, 9) == tracked[:1]
+
+
+def test_a_run_void_here_is_sent_elsewhere() -> None:
+    here, there = outbox(), outbox()
+    run, other = Run(b"aa", 1, 3, 0), Run(b"bb", 1, 3, 0)
+    for box in (here, there):
+        for each in (parcel(), run, other):
+            box.put(each)
+    here.void(run, is_tracked=False)
+    assert here.take(ALL, 0)[1:] == [other]
+    assert there.take(ALL, 0)[1:] == [run, other]
+
+
+def test_replacing_for_ever_takes_no_more_room() -> None:
+    box = outbox(bytes_limit=10)
+    first, last = parcel(), parcel()
+    box.put(first)
+    value = parcel()
+    box.put(value)
+    box.put(last)
+    for _ in range(1_000):
+        box.void(value, is_tracked=False)
+        value = parcel()
+        box.put(value)
+    assert (box.bytes, sum(box.depth())) == (3, 3)
+    assert max(len(each.untracked.items) for each in box._bins) < 200
+    assert box.take(ALL, 0) == [first, last, value]
+
+
+def test_what_is_replaced_keeps_its_place() -> None:
+    box = outbox(bytes_limit=20, tracked_bytes=20)
+    first, second = parcel(5), parcel(5)
+    box.put(first)
+    box.put(second)
+    assert box.resize(first, 9, is_tracked=False) is None
+    assert (first.size, box.bytes) == (9, 14)
+    assert box.resize(second, 12, is_tracked=False) == [first], "the oldest gives way"
+    assert box.resize(second, 21, is_tracked=False) == [second], "it could never be queued"
+    assert box.is_empty()
+
+
+def test_what_was_promised_gives_way_to_a_replacement_if_it_is_less_important() -> None:
+    box = outbox(tracked_bytes=20)
+    lesser, value, equal = parcel(5, importance=1), parcel(5), parcel(5)
+    for each in (lesser, value, equal):
+        box.put_tracked(each)
+    assert box.resize(value, 10, is_tracked=True) is None
+    assert box.resize(value, 14, is_tracked=True) == [lesser]
+    assert box.resize(value, 17, is_tracked=True) == [value]
+    assert box.take(ALL, 9) == [equal]
+
+
+def test_what_has_expired_makes_room() -> None:
+    box = outbox()
+    some = [parcel(expires_ms=expires_ms) for expires_ms in (10, 0, 30, 20)]
+    for each in some[:2]:
+        box.put(each)
+    for each in some[2:]:
+        box.put_tracked(each)
+    assert box.expire(9) == []
+    assert box.expire(20) == [some[0], some[3]]
+    assert (box.bytes, box.tracked) == (1, 1)
+    assert box.take(ALL, 9) == [some[2], some[1]]
+
+
+def test_looking_at_what_comes_next() -> None:
+    box = outbox()
+    assert (box.peek(1), box.head_bin(1), box.peek_size(1)) == (None, -1, 0)
+    box.put(plain := parcel(3, importance=2))
+    box.put_tracked(tracked := parcel(2, importance=6))
+    assert (box.peek(1), box.head_bin(1), box.peek_size(1)) == (tracked, 13, 2)
+    assert (box.peek(0), box.head_bin(0), box.peek_size(0)) == (plain, 5, 3)
+    assert box.take(ALL, 1) == [tracked, plain]
+
+
+def test_laxity_finds_the_first_due_wherever_it_is() -> None:
+    box = outbox(discipline=Discipline(LAXITY))
+    some = [
+        parcel(importance=importance, expires_ms=expires_ms)
+        for importance, expires_ms in ((7, 0), (3, 50), (3, 20), (5, 30), (3, 0), (3, 10))
+    ]
+    for each in some:
+        box.put(each)
+    box.put_tracked(tracked := parcel(expires_ms=15))
+    assert box.peek(0) is some[5]
+    order = [some[5], tracked, some[2], some[3], some[1], some[0], some[4]]
+    assert [box.take(1, 1)[0] for _ in order] == order
+
+
+def test_under_laxity_what_has_no_deadline_gives_way() -> None:
+    box = outbox(bytes_limit=3, discipline=Discipline(LAXITY))
+    never, soon, later = parcel(), parcel(expires_ms=10), parcel(expires_ms=20)
+    for each in (never, later, soon):
+        box.put(each)
+    assert box.put(latest := parcel(expires_ms=30)) == [never]
+    assert box.put(parcel(expires_ms=40)) == [soon]
+    assert box.resize(latest, 1, is_tracked=False, expires_ms=5) is None
+    assert box.take(1, 0) == [latest]
+
+
+def test_first_come_is_one_queue() -> None:
+    box = outbox(discipline=Discipline(FIRST_COME))
+    some = [parcel(importance=time * 5 % 8, queued_ms=time) for time in range(20)]
+    for each in some:
+        box.put(each)
+    assert box.take(12, 0) + box.take(ALL, 0) == some
+
+
+def test_a_new_strategy_takes_all_that_waits_along() -> None:
+    discipline = Discipline(STRICT)
+    box = outbox(discipline=discipline)
+    some = [
+        Parcel(1, 1, time % 3, time, expires_ms=100 - time, number=time) for time in range(1, 13)
+    ]
+    for each in some:
+        box.put(each)
+    assert box.take(1, 0) == [some[1]], "the first of importance 2"
+    discipline.change(LAXITY)
+    assert box.take(1, 0) == [some[11]]
+    discipline.change(FAIR)
+    assert len(box.take(2, 0)) == 2
+    box.check_invariants()
+    discipline.change(FIRST_COME)
+    left = box.take(ALL, 0)
+    assert [each.queued_ms for each in left] == sorted(each.queued_ms for each in left)
+    assert len(left) == 8
+
+
+@pytest.mark.parametrize("wanted", [1, 1_400, 65_536])
+def test_shares_follow_weights_whatever_is_asked_for(wanted: int) -> None:
+    """Small events in long runs against large ones, refilled as they go."""
+    weights = [1, 1, 1, 2, 1, 4, 1, 1]
+    box = outbox(bytes_limit=1 << 30, discipline=Discipline(FAIR, weights))
+    sent = [0] * IMPORTANCES
+    while sum(sent) < 4_000_000:
+        waiting = box.bytes_waiting()
+        if waiting[3] < 100_000:
+            box.put(Letters(bytes(60_000), 600, 3, 0))
+        if waiting[5] < 100_000:
+            box.put(parcel(70_000, importance=5))
+        if waiting[2] < 100_000:
+            for _ in range(100):
+                box.put(parcel(1_000, importance=2))
+        for each in box.take(wanted, 0):
+            sent[each.importance] += each.size
+    whole = sum(sent)
+    assert sent[2] / whole == pytest.approx(1 / 7, rel=0.05)
+    assert sent[3] / whole == pytest.approx(2 / 7, rel=0.05)
+    assert sent[5] / whole == pytest.approx(4 / 7, rel=0.05)
+
+
 class Plain:
-    """What an outbox is to do, in one list and without any hurry."""
+    """What an outbox is to do, in two lists and without any hurry."""
 
     def __init__(self, bytes_limit: int, tracked_limit: int, tracked_bytes_limit: int) -> None:
         self.bytes_limit = bytes_limit
         self.tracked_limit = tracked_limit
         self.tracked_bytes_limit = tracked_bytes_limit
+        self.strategy = STRICT
         self.untracked: list[Parcel] = []
         self.tracked: list[Parcel] = []
+        self.order: dict[Parcel, int] = {}  # among equals
+
+    def change(self, strategy: int) -> None:
+        if self.strategy == LAXITY != strategy:
+            self.order = {each: each.number for each in [*self.untracked, *self.tracked]}
+        self.strategy = strategy
+
+    def queue(self, parcels: list[Parcel], number: int) -> list[Parcel]:
+        """The parcels of a bin in the order of their lane."""
+        by_due = self.strategy == LAXITY
+        return sorted(
+            (each for each in parcels if each.bin == number),
+            key=lambda each: (due_ms(each) if by_due else 0, self.order[each]),
+        )
 
     def put(self, newcomer: Parcel) -> list[Parcel]:
         if newcomer.size > self.bytes_limit:
             return [newcomer]
+        self.order[newcomer] = newcomer.number
         self.untracked.append(newcomer)
+        return self.shed()
+
+    def shed(self) -> list[Parcel]:
         shed: list[Parcel] = []
         while size_of(self.untracked) > self.bytes_limit:
-            shed.append(min(self.untracked, key=lambda each: each.importance))
+            lane = self.queue(self.untracked, min(each.bin for each in self.untracked))
+            is_idle = self.strategy == LAXITY and not lane[-1].expires_ms
+            shed.append(lane[-1] if is_idle else lane[0])
             self.untracked.remove(shed[-1])
         return shed
 
     def put_tracked(self, newcomer: Parcel, *, is_promised: bool) -> list[Parcel]:
+        self.order[newcomer] = newcomer.number
         most = max(self.tracked_limit, len(self.tracked))
         most_bytes = max(self.tracked_bytes_limit, size_of(self.tracked))
-        left = [*self.tracked, newcomer]
-        refused: list[Parcel] = []
-        while not is_promised and (len(left) > most or size_of(left) > most_bytes):
-            lesser = [each for each in reversed(left) if each.importance < newcomer.importance]
-            if not lesser:
-                return [newcomer]
-            refused.append(min(lesser, key=lambda each: each.importance))
-            left.remove(refused[-1])
-        self.tracked = left
+        refused = self.refuse(newcomer, [*self.tracked, newcomer], most, most_bytes, is_promised)
+        self.tracked = [each for each in [*self.tracked, newcomer] if each not in refused]
         return refused
 
-    def take(self, bytes_wanted: int, window: int) -> list[Parcel]:
-        taken: list[Parcel] = []
-        for importance in reversed(range(IMPORTANCES)):
-            for each in [each for each in self.tracked if each.importance == importance]:
-                if size_of(taken) < bytes_wanted and window > 0:
-                    taken.append(each)
-                    self.tracked.remove(each)
-                    window -= 1
-            for each in [each for each in self.untracked if each.importance == importance]:
-                if size_of(taken) < bytes_wanted:
-                    taken.append(each)
-                    self.untracked.remove(each)
-        return taken
+    def refuse(
+        self, newcomer: Parcel, left: list[Parcel], most: int, most_bytes: int, is_promised: bool
+    ) -> list[Parcel]:
+        refused: list[Parcel] = []
+        while not is_promised and (len(left) > most or size_of(left) > most_bytes):
+            lesser = [each for each in left if each.importance < newcomer.importance]
+            if not lesser:
+                return [newcomer]
+            refused.append(self.queue(lesser, min(each.bin for each in lesser))[-1])
+            left = [each for each in left if each is not refused[-1]]
+        return refused
+
+    def resize(
+        self, parcel: Parcel, old_size: int, is_tracked: bool, is_moved: bool, latest: int
+    ) -> list[Parcel]:
+        """The parcel itself has its new size and due time already."""
+        if is_moved and self.strategy == LAXITY:
+            self.order[parcel] = latest
+        if not is_tracked:
+            if parcel.size <= self.bytes_limit:
+                return self.shed()
+            self.untracked.remove(parcel)
+            return [parcel]
+        before = size_of(self.tracked) - parcel.size + old_size
+        most_bytes = max(self.tracked_bytes_limit, before)
+        refused = self.refuse(parcel, self.tracked, len(self.tracked), most_bytes, False)
+        self.tracked = [each for each in self.tracked if each not in refused]
+        return refused
+
+    def nexts(self, window: int) -> list[Parcel]:
+        """What may go next: one parcel, or one of each lane where shares decide."""
+        heads: list[tuple[Parcel, bool]] = []
+        for number in reversed(range(BINS)):
+            lanes = [(self.queue(self.untracked, number)[:1], False)]
+            if window > 0:
+                lanes.insert(0, (self.queue(self.tracked, number)[:1], True))
+            both = [(lane[0], is_tracked) for lane, is_tracked in lanes if lane]
+            if both:
+                heads.append(min(both, key=lambda each: self.rank(each[0])))
+        if self.strategy == FAIR or not heads:
+            return [each for each, _ in heads]
+        if self.strategy == STRICT:
+            return [heads[0][0]]
+        if self.strategy == LAXITY:
+            return [min(heads, key=lambda each: due_ms(each[0]))[0]]
+        return [min(heads, key=lambda each: each[0].queued_ms)[0]]
+
+    def rank(self, parcel: Parcel) -> tuple[int, int]:
+        return (due_ms(parcel) if self.strategy == LAXITY else 0, parcel.queued_ms)
 
 
 def size_of(parcels: list[Parcel]) -> int:
@@ -195,51 +516,162 @@ def size_of(parcels: list[Parcel]) -> int:
 
 
 SIZES: Final = st.integers(1, 12)
-STEPS: Final = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), SIZES, st.integers(0, IMPORTANCES - 1)),
-        st.tuples(st.just("track"), SIZES, st.integers(0, IMPORTANCES - 1)),
-        st.tuples(st.just("promise"), SIZES, st.integers(0, IMPORTANCES - 1)),
-        st.tuples(st.just("take"), st.integers(0, 40), st.integers(-1, 5)),
-        st.tuples(st.just("drop"), st.just(0), st.just(0)),
-    ),
-    max_size=60,
-)
+BIN_NUMBERS: Final = st.integers(0, BINS - 1)
+WAITS: Final = st.sampled_from([0, 0, 1, 3, 9])
 
 
-@given(
-    steps=STEPS,
-    bytes_limit=st.integers(1, 40),
-    tracked_limit=st.integers(1, 8),
-    tracked_bytes=st.integers(1, 40),
-)
-def test_an_outbox_does_what_a_plain_one_does(
-    steps: list[tuple[str, int, int]], bytes_limit: int, tracked_limit: int, tracked_bytes: int
-) -> None:
-    box = outbox(bytes_limit, tracked_limit, tracked_bytes)
-    plain = Plain(bytes_limit, tracked_limit, tracked_bytes)
-    has_promised = False
-    for verb, number, other in steps:
-        if verb == "put":
-            newcomer = parcel(number, other)
-            assert (box.put(newcomer) or []) == plain.put(newcomer)
-        elif verb == "take":
-            assert box.take(number, other) == plain.take(number, other)
-        elif verb == "drop":
-            assert len(box.drop_untracked()) == len(plain.untracked)
-            plain.untracked = []
-        else:
-            newcomer = parcel(number, other)
-            is_promised = verb == "promise"
-            has_promised = has_promised or is_promised
-            refused = box.put_tracked(newcomer, is_promised=is_promised)
-            expected = plain.put_tracked(newcomer, is_promised=is_promised)
-            assert (refused or []) == expected
-        assert box.bytes == size_of(plain.untracked) <= bytes_limit
-        assert box.tracked == len(plain.tracked)
-        assert box.tracked_bytes == size_of(plain.tracked)
+class OutboxMachine(RuleBasedStateMachine):
+    """Any mix of steps: the same goes, gives way and waits as in a plain one."""
+
+    queued: Bundle[Parcel] = Bundle("queued")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.discipline = Discipline(STRICT)
+        self.box = outbox(60, 8, 50, self.discipline)
+        self.plain = Plain(60, 8, 50)
+        self.now_ms = 1
+        self.number = 1
+        self.put_in = self.got_out = 0  # events
+
+    @rule(target=queued, size=SIZES, bin_=BIN_NUMBERS, wait_ms=WAITS)
+    def put(self, size: int, bin_: int, wait_ms: int) -> Parcel:
+        newcomer = self.newcomer(size, bin_, wait_ms)
+        self.leave(self.box.put(newcomer), self.plain.put(newcomer))
+        return newcomer
+
+    @rule(each=st.integers(1, 5), count=st.integers(2, 6), importance=st.integers(0, 7))
+    def put_run(self, each: int, count: int, importance: int) -> None:
+        self.now_ms += 1
+        run = Letters(bytes(each * count), count, importance, self.now_ms, 0, self.number + 1)
+        self.number += count
+        self.put_in += count
+        self.leave(self.box.put(run), self.plain.put(run))
+
+    @rule(target=queued, size=SIZES, bin_=BIN_NUMBERS, wait_ms=WAITS, is_promised=st.booleans())
+    def put_tracked(self, size: int, bin_: int, wait_ms: int, is_promised: bool) -> Parcel:
+        newcomer = self.newcomer(size, bin_, wait_ms)
+        refused = self.box.put_tracked(newcomer, is_promised=is_promised)
+        self.leave(refused, self.plain.put_tracked(newcomer, is_promised=is_promised))
+        return newcomer
+
+    @rule(wanted=st.integers(0, 40), window=st.integers(-1, 5))
+    def take(self, wanted: int, window: int) -> None:
+        begins_with = self.box.peek(window, wanted)
+        for position, taken in enumerate(self.box.take(wanted, window)):
+            assert wanted > 0, "more was taken than wanted"
+            possible = self.plain.nexts(window)
+            assert position or begins_with in possible
+            if taken in possible:
+                assert taken.size - wanted < taken.size // taken.count
+                window -= self.remove(taken)
+            else:
+                self.cut(taken, wanted, possible)
+            wanted -= taken.size
+            self.got_out += taken.count
+        assert wanted <= 0 or not self.plain.nexts(window), "less was taken than could go"
+
+    @rule()
+    def take_all(self) -> None:
+        self.take(ALL, ALL)
+        assert self.box.is_empty()
+
+    @rule(parcel=consumes(queued))
+    def void(self, parcel: Parcel) -> None:
+        if self.is_queued(parcel):
+            self.box.void(parcel, parcel in self.plain.tracked)
+            self.remove(parcel)
+            self.got_out += parcel.count
+
+    @rule(target=queued, parcel=consumes(queued), size=st.integers(1, 70), later_ms=WAITS)
+    def resize(self, parcel: Parcel, size: int, later_ms: int) -> Parcel | MultipleResults[Parcel]:
+        if not self.is_queued(parcel):
+            return multiple()
+        old_size, is_tracked = parcel.size, parcel in self.plain.tracked
+        expires_ms = self.now_ms + later_ms if later_ms else -1
+        is_moved = expires_ms not in (-1, parcel.expires_ms)
+        gave_way = self.box.resize(parcel, size, is_tracked, expires_ms)
+        assert parcel.size == size
+        self.number += 1
+        expected = self.plain.resize(parcel, old_size, is_tracked, is_moved, self.number)
+        self.number += 1
+        self.leave(gave_way, expected)
+        return parcel
+
+    @rule()
+    def expire(self) -> None:
+        expired = self.box.expire(self.now_ms)
+        waiting = [*self.plain.untracked, *self.plain.tracked]
+        assert set(expired) == {each for each in waiting if 0 < each.expires_ms <= self.now_ms}
+        for each in expired:
+            self.remove(each)
+            self.got_out += each.count
+
+    @precondition(lambda self: self.plain.untracked)
+    @rule()
+    def drop(self) -> None:
+        dropped = self.box.drop_untracked()
+        assert set(dropped) == set(self.plain.untracked)
+        self.plain.untracked = []
+        self.got_out += sum(each.count for each in dropped)
+
+    @rule(
+        strategy=st.sampled_from([STRICT, FAIR, LAXITY, FIRST_COME]),
+        weights=st.none() | st.lists(st.integers(1, 9), min_size=8, max_size=8),
+    )
+    def switch(self, strategy: int, weights: list[int] | None) -> None:
+        self.discipline.change(strategy, weights)
+        # It follows when it is next asked for something.
+        self.box.peek(0)
+        self.plain.change(strategy)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        box, plain = self.box, self.plain
+        box.check_invariants()
+        assert box.bytes == size_of(plain.untracked)
+        assert (box.tracked, box.tracked_bytes) == (len(plain.tracked), size_of(plain.tracked))
         assert sum(box.bytes_waiting()) == box.bytes + box.tracked_bytes
-        if not has_promised:
-            assert box.tracked <= tracked_limit
-            assert box.tracked_bytes <= tracked_bytes
-    assert box.take(ALL, ALL) == plain.take(ALL, ALL)
+        assert self.put_in == self.got_out + sum(box.depth())
+        assert box.is_empty() == (not plain.untracked and not plain.tracked)
+
+    def newcomer(self, size: int, bin_: int, wait_ms: int) -> Parcel:
+        self.now_ms += wait_ms
+        expires_ms = self.now_ms + 20 - size if size % 2 else 0
+        self.number += 1
+        self.put_in += 1
+        return Parcel(size, 1, bin_ >> 1, self.now_ms, expires_ms, self.number, bin_)
+
+    def leave(self, gave_way: list[Parcel] | None, expected: list[Parcel]) -> None:
+        assert (gave_way or []) == expected
+        self.got_out += sum(each.count for each in expected)
+
+    def is_queued(self, parcel: Parcel) -> bool:
+        return parcel in self.plain.untracked or parcel in self.plain.tracked
+
+    def remove(self, parcel: Parcel) -> int:
+        """Gives how much of the window it needs."""
+        if parcel in self.plain.tracked:
+            self.plain.tracked.remove(parcel)
+            return 1
+        self.plain.untracked.remove(parcel)
+        return 0
+
+    def cut(self, first: Parcel, wanted: int, possible: list[Parcel]) -> None:
+        """What was taken is the beginning of a run: the rest stands in its place."""
+        (run,) = [each for each in possible if each.number == first.number]
+        assert isinstance(run, Letters)
+        parts = run.split(wanted)
+        assert parts is not None
+        assert (parts[0].size, parts[0].count) == (first.size, first.count)
+        assert first.size - wanted < run.size // run.count
+        lanes = [each.untracked.waiting() for each in self.box._bins]
+        number = run.number + first.count
+        (rest,) = [each for lane in lanes for each in lane if each.number == number]
+        assert (rest.size, rest.count) == (parts[1].size, parts[1].count)
+        self.plain.order[rest] = self.plain.order[run]
+        self.plain.untracked[self.plain.untracked.index(run)] = rest
+
+
+TestAnyMixOfSteps = OutboxMachine.TestCase
+TestAnyMixOfSteps.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -41,7 +41,7 @@ def test_each_strategy_has_its_favourite() -> None:
         STRATEGY_NAMES[strategy]: Discipline(strategy).current.choose(active).bin
         for strategy in (STRICT, FAIR, LAXITY, FIRST_COME)
     }
-    assert chosen == {"strict": 14, "weighted fair": 14, "laxity": 8, "first come": 8}
+    assert chosen == {"strict": 14, "weighted fair": 9, "laxity": 8, "first come": 8}
 
 
 def test_a_small_one_does_not_wait_for_a_large_one_of_little_more_weight() -> None:
@@ -174,12 +174,12 @@ def test_unfairness_is_bounded_at_any_time(
     """In shares of weight no two that have waited all along differ by more than one event each."""
     expected = shares(list(sizes), weights)
     sent = Backlog(sizes, Discipline(FAIR, weights)).send(total)
-    for one in sizes:
-        for other in sizes:
+    # A byte or two are the round that was begun.
+    slack = {number: (max(each) + 2) / expected[number] for number, each in sizes.items()}
+    for one in slack:
+        for other in slack:
             difference = sent[one] / expected[one] - sent[other] / expected[other]
-            # A byte or two are the round that was begun.
-            bound = (max(sizes[one]) + 2) / expected[one] + (max(sizes[other]) + 2) / expected[other]
-            assert abs(difference) <= bound
+            assert abs(difference) <= slack[one] + slack[other]
 
 
 @settings(max_examples=40, deadline=None)
@@ -188,9 +188,9 @@ def test_nobody_starves(sizes: dict[int, list[int]], weights: list[int]) -> None
     """Each has its turn before the others have sent what they may while it saves up for one."""
     expected = shares(list(sizes), weights)
     backlog = Backlog(sizes, Discipline(FAIR, weights))
-    patience = max(
-        (max(sizes[number]) + 2) / share for number, share in expected.items()
-    ) + sum(max(each) + 2 for each in sizes.values())
+    patience = max((max(sizes[number]) + 2) / share for number, share in expected.items()) + sum(
+        max(each) + 2 for each in sizes.values()
+    )
     for _ in range(3):
         sent = backlog.send(int(patience) + 1)
         assert set(sent) == set(sizes)

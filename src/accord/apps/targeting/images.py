@@ -10,11 +10,13 @@ from __future__ import annotations
 import io
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
     from PIL import Image, ImageDraw
+
+    Pixels = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 VIEW: Final = (640, 480)
 MIN_BYTES: Final = 42_000
@@ -107,7 +109,7 @@ def _mark(picture: Image.Image, words: str, number: str) -> None:
 
 
 def _encode(picture: Image.Image, wanted: int) -> bytes:
-    """The JPEG file of the highest quality that is not larger than `wanted`, or than `MAX_BYTES`."""
+    """The JPEG file of the best quality that is not larger than `wanted`."""
     low, high = _QUALITIES
     best = _jpeg(picture, low)
     while low < high:
@@ -151,7 +153,7 @@ def _landscape() -> Image.Image:
     return Image.fromarray(_lit(np.asarray(land), random))
 
 
-def _patches(random: np.random.Generator) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def _patches(random: np.random.Generator) -> Pixels:
     """Fields with furrows, and woods, around points that lie anywhere."""
     import numpy as np  # noqa: PLC0415
 
@@ -163,12 +165,10 @@ def _patches(random: np.random.Generator) -> np.ndarray[tuple[int, ...], np.dtyp
     angles = random.uniform(0, math.pi, _PATCHES)[nearest]
     furrows = np.sin((rows * np.cos(angles) + columns * np.sin(angles)) * 1.9) * 7
     land = colours[nearest] + furrows[..., None]
-    return np.clip(land, 0, 255).astype(np.uint8)
+    return _pixels(land)
 
 
-def _lit(
-    land: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], random: np.random.Generator
-) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def _lit(land: Pixels, random: np.random.Generator) -> Pixels:
     """With hills in light and shade, and the grain of a camera."""
     import numpy as np  # noqa: PLC0415
     from PIL import Image  # noqa: PLC0415
@@ -180,7 +180,14 @@ def _lit(
     slope = np.gradient(height, axis=0) + np.gradient(height, axis=1)
     light = 1 + np.clip(slope * 14, -0.28, 0.28) + height * 0.05
     grain = random.normal(0, 5.0, (_SIDE, _SIDE))
-    return np.clip(land * light[..., None] + grain[..., None], 0, 255).astype(np.uint8)
+    return _pixels(land * light[..., None] + grain[..., None])
+
+
+def _pixels(values: np.ndarray[Any, Any]) -> Pixels:
+    import numpy as np  # noqa: PLC0415
+
+    pixels: Pixels = np.clip(values, 0, 255).astype(np.uint8)
+    return pixels
 
 
 def _way(random: np.random.Generator, *, bends: float) -> list[tuple[float, float]]:

@@ -30,6 +30,7 @@ MAX_DEPTH: Final = 32
 MAX_NODES: Final = 10_000
 MAX_TAG_LENGTH: Final = 512  # its namespace included
 MAX_TEXT: Final = 8 * 1024 * 1024  # of all paths and string values together
+MAX_REMEMBERED: Final = 1_000  # values of conditions, besides those that were deferred
 
 Paths = Mapping[str, tuple[str, ...]]
 # An XPath condition that an engine has to evaluate: its expression, and prefixes with their URIs.
@@ -96,8 +97,9 @@ class Document:
 
     def remember(self, condition: Condition, value: bool | None) -> None:
         """Take note of what an engine found, None where it gave up."""
-        self._remembered[condition] = value
-        self._deferred.pop(condition, None)
+        was_deferred = self._deferred.pop(condition, None) is not None
+        if was_deferred or len(self._remembered) < MAX_REMEMBERED:
+            self._remembered[condition] = value
 
     def knows(self, condition: Condition) -> bool:
         return condition in self._remembered

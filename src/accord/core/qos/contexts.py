@@ -27,6 +27,12 @@ ANY_OPERATION: Final = 7
 OPERATION_BITS: Final = dict(zip(OPERATIONS, (PUBLISH, SUBSCRIBE, QUERY), strict=True))
 
 UNSAID: Final = -1
+# Bits of what a policy says.
+IMPORTANCE: Final = 1
+DEADLINE: Final = 2
+SHAPING: Final = 4
+REPLACEMENT: Final = 8
+EVERYTHING: Final = 15
 
 Specificity = tuple[int, int, int, int]
 Order = tuple[int, int, int, int, int]
@@ -91,6 +97,12 @@ class Context:
         self.max_bytes: Final[int] = asked.max_bytes or 0
         self.max_pixels: Final[int] = asked.max_pixels or 0
         self.replacement: Final[int] = _said(asked.replacement)
+        self.says: Final[int] = (
+            IMPORTANCE * (self.importance != UNSAID)
+            | DEADLINE * (self.deadline_ms != UNSAID)
+            | SHAPING * (self.shaping is not None)
+            | REPLACEMENT * (self.replacement != UNSAID)
+        )
 
     def selects(self, entity: Entity) -> bool:
         """Whether the entity meets the conditions on entities."""

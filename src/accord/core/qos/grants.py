@@ -82,20 +82,12 @@ NO_SIDE: Final = Side(0, [])
 def deciding(rules: list[Rule]) -> list[Rule]:
     """Without those of which each setting is decided by one before, whatever the event."""
     kept: list[Rule] = []
-    importance = deadline = shaping = replacement = True
+    decided = 0
     for rule in rules:
-        context = rule.context
-        has_importance = importance and context.importance != UNSAID
-        has_deadline = deadline and context.deadline_ms != UNSAID
-        has_shaping = shaping and context.shaping is not None
-        has_replacement = replacement and context.replacement != UNSAID
-        if has_importance or has_deadline or has_shaping or has_replacement:
+        if rule.says & ~decided:
             kept.append(rule)
             if not rule.where:
-                importance = importance and not has_importance
-                deadline = deadline and not has_deadline
-                shaping = shaping and not has_shaping
-                replacement = replacement and not has_replacement
+                decided |= rule.says
     return kept
 
 

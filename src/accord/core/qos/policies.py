@@ -28,7 +28,7 @@ from accord.core.qos.contexts import PUBLISH, QUERY, SUBSCRIBE, Context
 from accord.core.qos.entity import Entity, Key
 from accord.core.qos.grants import DEFAULT_GRANT, NO_SIDE, Grant, Side, decide, deciding, merged
 from accord.core.qos.policy import CLIENT_RESOURCES, NODE_RESOURCES, PAYLOAD_BYTES
-from accord.core.qos.rules import Rule, RuleIndex, in_order
+from accord.core.qos.rules import Rule, RuleIndex, in_order, selected
 
 __all__ = ["DEFAULT_GRANT", "NO_SIDE", "Entity", "Grant", "Policies", "Side", "View"]
 
@@ -130,7 +130,8 @@ class View:
         for index in self._indexes:
             index.find(entity, operation, found)
         self._policies.count_case()
-        case = Case([found[rank] for rank in sorted(found)]) if found else self._policies.no_case
+        rules = selected(found, entity)
+        case = Case(rules) if rules else self._policies.no_case
         cases[entity.key] = case
         return case
 
@@ -268,7 +269,11 @@ class Policies:
         if conditions is None:
             found: dict[int, Rule] = {}
             self._resourceful.find(entity, PUBLISH | SUBSCRIBE | QUERY, found)
-            named = {rule.when: rule.context.when for rule in found.values()}
+            named = {
+                rule.when: rule.context.when
+                for rule in found.values()
+                if rule.context.selects(entity)
+            }
             conditions = [self._whens.get(when) for when in named.values() if when is not None]
             if len(self._concerns) >= MAX_CONCERNS:
                 self._concerns.clear()

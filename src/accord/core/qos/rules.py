@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.qos.contexts import Context, Order
+from accord.core.qos.contexts import EVERYTHING, Context, Order
 from accord.core.qos.entity import Entity
 from accord.core.qos.policy import ENTITY_NAMES
 
@@ -27,6 +27,7 @@ class Rule:
     def __init__(self, context: Context, rank: int, when: int, where: int) -> None:
         self.context: Final = context
         self.operations: Final[int] = context.operations
+        self.says: Final[int] = context.says
         self.rank: Final = rank
         self.when: Final = when
         self.where: Final = where
@@ -48,14 +49,14 @@ class _NameIndex:
             if len(prefix) not in self._lengths:
                 self._lengths.append(len(prefix))
 
-    def find(self, name: str, entity: Entity, operations: int, found: dict[int, Rule]) -> None:
+    def find(self, name: str, operations: int, found: dict[int, Rule]) -> None:
         rules = self._exact.get(name)
         if rules is not None:
-            _select(rules, entity, operations, found)
+            _add(rules, operations, found)
         for length in self._lengths:
             rules = self._by_prefix.get(name[:length])
             if rules is not None:
-                _select(rules, entity, operations, found)
+                _add(rules, operations, found)
 
 
 class RuleIndex:
@@ -90,13 +91,16 @@ class RuleIndex:
         self._tried.append(rule)
 
     def find(self, entity: Entity, operations: int, found: dict[int, Rule]) -> None:
-        """Put the rules about `entity` and one of `operations` into `found`, by rank."""
-        _select(self._tried, entity, operations, found)
-        self._by_client.find(entity.client, entity, operations, found)
-        self._by_user.find(entity.user, entity, operations, found)
+        """Put what may be about `entity` and one of `operations` into `found`, by rank.
+
+        Whether a rule is about it is for the caller to ask, where that still matters.
+        """
+        _add(self._tried, operations, found)
+        self._by_client.find(entity.client, operations, found)
+        self._by_user.find(entity.user, operations, found)
         for group in entity.groups:
-            self._by_group.find(group, entity, operations, found)
-        self._by_node.find(entity.node, entity, operations, found)
+            self._by_group.find(group, operations, found)
+        self._by_node.find(entity.node, operations, found)
 
 
 def in_order(contexts: list[Context]) -> list[Context]:
@@ -108,7 +112,22 @@ def _order_of(context: Context) -> Order:
     return context.order
 
 
-def _select(rules: list[Rule], entity: Entity, operations: int, found: dict[int, Rule]) -> None:
+def selected(found: dict[int, Rule], entity: Entity) -> list[Rule]:
+    """Those about `entity`, in order, up to where everything is decided in any case."""
+    rules: list[Rule] = []
+    decided = 0
+    for rank in sorted(found):
+        rule = found[rank]
+        if rule.says & ~decided and rule.context.selects(entity):
+            rules.append(rule)
+            if not rule.when and not rule.where:
+                decided |= rule.says
+                if decided == EVERYTHING:
+                    break
+    return rules
+
+
+def _add(rules: list[Rule], operations: int, found: dict[int, Rule]) -> None:
     for rule in rules:
-        if rule.operations & operations and rule.context.selects(entity):
+        if rule.operations & operations:
             found[rule.rank] = rule

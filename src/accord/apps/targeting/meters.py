@@ -1,0 +1,174 @@
+"""What is known of each source in each phase: offered, received, dropped, shaped, how late.
+
+An event belongs to the phase in which it was published, whenever it arrives. Sizes and latencies
+are measured end to end; what became of those that do not arrive is asked of the node's ledger.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from accord.apps.targeting.cast import CHANNELS, Source
+
+HISTORY: Final = 60
+LOSSES: Final = ("expired", "replaced", "shed", "refused")
+
+Key = tuple[str, str]  # channel and source
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What the node's ledger says of `count` events that were not simply delivered."""
+
+    event: str
+    channel: str
+    source: str
+    outcome: str
+    published_ms: int
+    count: int = 1
+    policy: str = ""
+    importance: int = 0
+
+
+@dataclass
+class Line:
+    """A source on a channel, in one phase."""
+
+    channel: str
+    source: str
+    offered: int = 0
+    offered_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    latencies_s: list[float] = field(default_factory=list)
+    shaped: int = 0
+    shaped_from: int = 0
+    shaped_to: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    importance: int | None = None
+    policy: str = ""
+
+    @property
+    def lost(self) -> int:
+        return sum(self.dropped.values())
+
+    @property
+    def share(self) -> float | None:
+        """Of those whose fate is known, how many arrived."""
+        known = self.received + self.lost
+        return self.received / known if known else None
+
+    @property
+    def waiting(self) -> int:
+        return max(0, self.offered - self.received - self.lost)
+
+    @property
+    def mean_s(self) -> float | None:
+        return sum(self.latencies_s) / len(self.latencies_s) if self.latencies_s else None
+
+    @property
+    def p95_s(self) -> float | None:
+        if not self.latencies_s:
+            return None
+        return sorted(self.latencies_s)[ceil(0.95 * len(self.latencies_s)) - 1]
+
+
+@dataclass
+class Phase:
+    """The lines of one phase; `seconds` is how long it has lasted."""
+
+    name: str
+    began_ms: int
+    lines: dict[Key, Line]
+    seconds: float = 0.0
+    received_bytes: int = 0
+    """On the connection in this phase, whenever it was published."""
+
+    @property
+    def offered_kbps(self) -> float:
+        return self._kbps(sum(line.offered_bytes for line in self.lines.values()))
+
+    @property
+    def received_kbps(self) -> float:
+        return self._kbps(self.received_bytes)
+
+    def kbps(self, line: Line) -> float:
+        return self._kbps(line.received_bytes)
+
+    def _kbps(self, size: int) -> float:
+        return size * 8 / 1_000 / self.seconds if self.seconds > 0 else 0.0
+
+
+class Meters:
+    """All phases so far, and for each source a short history for a picture."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        order = sorted(sources, key=lambda each: (CHANNELS.index(each.channel), each.client))
+        self.keys: list[Key] = [(each.channel, each.client) for each in order]
+        self.phases: list[Phase] = []
+        self.rates: dict[Key, list[float]] = {key: [] for key in self.keys}
+        self._known: set[tuple[str, str]] = set()
+        self._second: Counter[Key] = Counter()
+        self._published: dict[tuple[str, str, int], tuple[float, int, Phase]] = {}
+
+    @property
+    def phase(self) -> Phase:
+        return self.phases[-1]
+
+    def begin(self, name: str, *, now_ms: int) -> None:
+        lines = {key: Line(*key) for key in self.keys}
+        self.phases.append(Phase(name, now_ms, lines))
+
+    def published(self, key: Key, number: int, size: int, now_s: float) -> None:
+        line = self.phase.lines[key]
+        line.offered += 1
+        line.offered_bytes += size
+        self._published[(*key, number)] = (now_s, size, self.phase)
+
+    def received(self, key: Key, number: int, size: int, now_s: float) -> None:
+        found = self._published.pop((*key, number), None)
+        if found is None:
+            return  # a second copy
+        sent_s, original, phase = found
+        line = phase.lines[key]
+        line.received += 1
+        line.received_bytes += size
+        line.latencies_s.append(now_s - sent_s)
+        self._second[key] += size
+        self.phase.received_bytes += size
+        if size != original:
+            line.shaped += 1
+            line.shaped_from += original
+            line.shaped_to += size
+
+    def tick(self, seconds: float) -> None:
+        """`seconds` of the phase have passed since the last one: keep the rates of that time."""
+        self.phase.seconds += seconds
+        for key in self.keys:
+            rates = self.rates[key]
+            rates.append(self._second[key] * 8 / 1_000 / seconds)
+            del rates[:-HISTORY]
+        self._second.clear()
+
+    def learn(self, fates: Iterable[Fate]) -> None:
+        """What the ledger says; it may say the same again."""
+        for fate in fates:
+            phase = self._phase_at(fate.published_ms)
+            if phase is None or (fate.channel, fate.source) not in phase.lines:
+                continue
+            line = phase.lines[(fate.channel, fate.source)]
+            line.importance, line.policy = fate.importance, fate.policy
+            if fate.outcome in LOSSES and (fate.event, fate.outcome) not in self._known:
+                self._known.add((fate.event, fate.outcome))
+                line.dropped[fate.outcome] += fate.count
+
+    def _phase_at(self, time_ms: int) -> Phase | None:
+        begun = [phase for phase in self.phases if phase.began_ms <= time_ms]
+        return begun[-1] if begun else None
+
+    def __iter__(self) -> Iterator[Line]:
+        return (self.phase.lines[key] for key in self.keys)
