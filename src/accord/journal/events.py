@@ -28,6 +28,7 @@ class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     expiry_s: int
     attributes: bytes
     payload: bytes
+    number: int = 0  # of the event on its node; the ledger knows it by that
 
     def event(self) -> Event:
         """The typed event; ProtocolError or EventError where the record is damaged."""
@@ -58,6 +59,7 @@ def encode_event(message: MqttMessage) -> bytes:
             message.expiry_s,
             message.block,
             message.payload,
+            message.number,
         )
     )
 
