@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from accord.core.model.channels import filter_selects
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
-from accord.core.predicates.predicate import parse
+from accord.core.predicates.predicate import Predicate, parse
 from accord.core.qos.book import STRATEGIES, Book, Limit
 from accord.core.qos.contexts import Context
 from accord.core.qos.entity import Entity
@@ -93,17 +94,30 @@ POLICIES: Final = st.builds(
     importance=st.none() | st.integers(0, 7),
     preferences=PREFERENCES,
 ).filter(lambda policy: policy.importance is not None or not policy.asked.is_empty)
-# With few conditions, so that several apply.
+# With one condition at most, so that several apply and override each other.
 WIDE_POLICIES: Final = st.builds(
-    lambda policy, kept: Policy(
-        name="",
-        precedence=policy.precedence,
-        importance=policy.importance,
-        preferences=policy.preferences,
-        **{name: getattr(policy, name) for name in kept},
+    lambda condition, precedence, decides: Policy(
+        name="", precedence=precedence, **condition, **decides
     ),
-    POLICIES,
-    _some("operation", "channel", "client", "user", "group", "who", "where", "when"),
+    st.sampled_from(
+        [
+            {},
+            *({"where": text} for text in WHERES),
+            *({"when": text} for text in WHENS),
+            *({"who": text} for text in WHOS),
+            *({"operation": (name,)} for name in OPERATIONS),
+            *({"channel": (name,)} for name in FILTERS),
+            {"client": ("patrol-*",)},
+            {"user": ("*",)},
+            {"group": ("red", "*e*")},
+        ]
+    ),
+    st.integers(-1, 1),
+    st.one_of(
+        st.builds(lambda importance: {"importance": importance}, st.integers(0, 7)),
+        st.builds(lambda preset: {"preferences": preset}, st.sampled_from(list(PRESETS))),
+        st.just({"preferences": Preferences(replacement=False)}),
+    ),
 )
 
 
@@ -116,9 +130,11 @@ def _book(policies: list[Policy], **settings: object) -> Book:
 
 
 BANDWIDTHS: Final = st.none() | st.integers(1_000, 10**12)
+# For what policies decide, where the other settings do not matter.
+POLICY_BOOKS: Final = st.builds(_book, st.lists(WIDE_POLICIES | POLICIES, max_size=8))
 BOOKS: Final = st.builds(
     _book,
-    st.lists(POLICIES | WIDE_POLICIES, max_size=12),
+    st.lists(POLICIES, max_size=4),
     version=st.integers(0, 2**40),
     strategy=st.sampled_from(STRATEGIES),
     shaping=st.booleans(),
@@ -168,10 +184,10 @@ def applies(policy: Policy, channel: str, using: Using, values: Mapping[str, Val
         and _names(policy.group, entity.groups)
         and _names(policy.node, [entity.node])
         and (not policy.who or WHOS[policy.who](entity))
-        and (not policy.when or parse(policy.when).evaluate(using.resources) is True)
+        and (not policy.when or _parsed(policy.when).evaluate(using.resources) is True)
         and (
             not policy.where
-            or (values is not None and parse(policy.where).evaluate(values) is True)
+            or (values is not None and _parsed(policy.where).evaluate(values) is True)
         )
     )
 
@@ -213,6 +229,12 @@ def decided(
     )
 
 
+@cache
+def _parsed(text: str) -> Predicate:
+    return parse(text)
+
+
+@cache
 def _rank(policy: Policy) -> tuple[int, ...]:
     specificity = Context(policy).specificity
     return (-policy.precedence, *(-number for number in specificity), int(policy.name[1:]))

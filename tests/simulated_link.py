@@ -183,6 +183,7 @@ class Sender:
 
     def _flush(self) -> None:
         link = self.link
+        link.renew(self.carrier.now_us)
         has_looked = False
         while True:
             if link.room <= 0:

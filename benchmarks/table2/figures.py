@@ -17,7 +17,8 @@ class Figures:
     """Of one channel, over one or several trials.
 
     `offered` events were due in the measured time, of which `delivered` arrived before the end of
-    the trial, after `latencies_s`. `arrived` in the measured time, whenever they had been due.
+    the trial; `arrived` in the measured time, whenever they had been due. `latencies_s` are of all
+    events that either is true of.
     """
 
     seconds: float = 0.0
@@ -70,12 +71,14 @@ def figures(seen: Seen, topic: str, span: Span | None = None) -> Figures:
         if arrivals is None:
             continue
         for place, arrived_ns in enumerate(arrivals.arrived_ns):
-            if span.has(arrived_ns):
+            is_here, is_due = span.has(arrived_ns), arrivals.numbers[place] in due
+            if is_here:
                 found.arrived += 1
                 found.arrived_bytes += arrivals.sizes[place]
-            if arrivals.numbers[place] in due:
+            if is_due:
                 due.discard(arrivals.numbers[place])  # a second copy is no second delivery
                 found.delivered += 1
+            if is_here or is_due:
                 found.latencies_s.append((arrived_ns - arrivals.due_ns[place]) / SECOND)
     return found
 

@@ -1,6 +1,7 @@
 """What a link can carry: a plain TCP transfer as fast as it goes.
 
-`transfer receive HOST PORT SECONDS` or `transfer send HOST PORT`.
+`transfer receive HOST PORT SECONDS WINDOW` or `transfer send HOST PORT`. The window, in bytes,
+should fill the link, but not the queue before it: what is lost there would come twice.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ _PATIENCE_S: Final = 20.0
 # What a full queue and a slow start make of the first moments is not counted.
 _WARM_UP_S: Final = 2.0
 _CHUNK: Final = bytes(4_096)
-# Fills the link, but not the queue before it: what is lost there would come twice.
-_WINDOW_BYTES: Final = 8 * 1_448
 
 
-def receive(host: str, port: int, seconds: float) -> float:
+def receive(host: str, port: int, seconds: float, window: int) -> float:
     """Bytes per second after the warm-up."""
     with socket.create_server((host, port)) as server:
-        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, _WINDOW_BYTES)
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, window)
         server.settimeout(_PATIENCE_S)
         connection, _ = server.accept()
     with connection:
@@ -58,7 +57,7 @@ def send(host: str, port: int) -> None:
 def main() -> None:
     verb, host, port, *rest = sys.argv[1:]
     if verb == "receive":
-        print(f"{receive(host, int(port), float(rest[0])):.0f} bytes/s")
+        print(f"{receive(host, int(port), float(rest[0]), int(rest[1])):.0f} bytes/s")
     else:
         send(host, int(port))
 

@@ -24,6 +24,7 @@ MISSING: Final = "needs root, and `ip` and `tc` of iproute2"
 _PREFIX: Final = "accord-bench"
 _BURST_BYTES: Final = 3_000
 _QUEUE_MS: Final = 200
+_SEGMENT: Final = 1_448
 _PORT: Final = 5_000
 _RATE: Final = re.compile(r"(\d+) bytes/s")
 
@@ -48,8 +49,9 @@ class Wire:
     def measure(self, seconds: float) -> float:
         """Bytes per second that a plain TCP transfer gets through."""
         command = [sys.executable, "-m", "benchmarks.table2.transfer"]
+        window = max(8 * _SEGMENT, self.kbps * 125 * _QUEUE_MS // 2_000)
         receiver = subprocess.Popen(
-            [*self.far, *command, "receive", FAR_HOST, str(_PORT), str(seconds)],
+            [*self.far, *command, "receive", FAR_HOST, str(_PORT), str(seconds), str(window)],
             stdout=subprocess.PIPE,
             text=True,
         )

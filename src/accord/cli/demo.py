@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from accord.apps.targeting.meters import Meters
     from accord.apps.targeting.story import Act
+
+_FILE_WIDTH: Final = 120
 
 app = typer.Typer(no_args_is_help=True, help="Watch a scenario that runs by itself.")
 
@@ -52,20 +54,22 @@ def targeting(
 
 
 async def _play(seconds: float, *, is_live: bool) -> None:
-    from accord.apps.targeting.cast import make_cast
+    from accord.apps.targeting.cast import film_for, make_cast
     from accord.apps.targeting.play import Play
     from accord.apps.targeting.story import acts
     from accord.cli.demo_node import start_node
     from accord.cli.screen import open_console, say
 
     console = open_console()
-    say(console, "Painting what the cameras see, starting a node …")
-    sources, node = await asyncio.gather(asyncio.to_thread(make_cast), start_node())
+    say(console, "Starting a node, painting what the cameras will see …")
+    story = acts()
+    node = await start_node()
     screen = Screen(is_live=is_live)
     try:
+        sources = await asyncio.to_thread(make_cast, film_for(len(story) * seconds))
         say(console, f"Node at {node.mqtt_url}, its API at {node.http_url}.\n")
         play = Play(node.mqtt_url, node, sources, on_tick=screen.tick, on_act=screen.end)
-        await play.run(acts(), seconds)
+        await play.run(story, seconds)
         screen.close(play.meters)
     finally:
         screen.stop()
@@ -79,6 +83,8 @@ class Screen:
         from accord.cli.screen import open_console
 
         self._console = open_console()
+        if not self._console.is_terminal:
+            self._console.width = _FILE_WIDTH
         self._is_live = is_live
         self._live: Live | None = None
 
@@ -92,19 +98,19 @@ class Screen:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(draw_phase(act, meters), refresh=True)
+        self._live.update(draw_phase(act, meters, self._console.width), refresh=True)
 
     def end(self, act: Act, meters: Meters) -> None:
         from accord.cli.demo_screen import draw_phase, draw_words
 
         self.stop()
-        self._console.print(draw_phase(act, meters))
+        self._console.print(draw_phase(act, meters, self._console.width))
         self._console.print(draw_words(meters))
 
     def close(self, meters: Meters) -> None:
         from accord.cli.demo_screen import draw_summary
 
-        self._console.print(draw_summary(meters))
+        self._console.print(draw_summary(meters, self._console.width))
 
     def stop(self) -> None:
         if self._live is not None:

@@ -88,7 +88,6 @@ class Sender:
         "_gauge",
         "_go_on",
         "_limits",
-        "_looked_us",
         "_timer",
         "_turn",
         "_write",
@@ -115,7 +114,6 @@ class Sender:
         self._go_on = go_on
         self._limits = _NO_LIMITS
         self._client = ""
-        self._looked_us = 0
         self._timer: asyncio.TimerHandle | None = None
         self._turn = Turn(self)
         self._gauge = Gauge(transport)
@@ -131,11 +129,13 @@ class Sender:
         if self._timer is not None:
             self._send_answers()
             return
+        link = self.link
+        if link.rate_bps:
+            link.renew(clock_us())
         if bandwidth.node is not None:
             self._send_answers()
             self.offer()
             return
-        link = self.link
         while not self.is_paused:
             wanted = link.room
             if wanted <= 0 or self.pacer is not None:
@@ -187,10 +187,9 @@ class Sender:
         room = link.room
         now_us = clock_us()
         if room <= 0:
-            if now_us - self._looked_us < _AGAIN_US:
+            if now_us - link.looked_us < _AGAIN_US:
                 link.hold(now_us)
             else:
-                self._looked_us = now_us
                 room = self._gauge.look(link, now_us)
             if room <= 0:
                 self._wait(link.wait_us)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.policy_strategies import BOOKS, CHANNELS, ENTITIES, RESOURCES, Using, decided
+from tests.policy_strategies import CHANNELS, ENTITIES, POLICY_BOOKS, RESOURCES, Using, decided
 
 from accord.core.model.values import Value
 from accord.core.qos.book import Book, policy_from
@@ -83,8 +83,8 @@ def test_conditions_on_resources_count_as_they_hold() -> None:
 
 
 @given(
-    old=BOOKS,
-    new=BOOKS,
+    old=POLICY_BOOKS,
+    new=POLICY_BOOKS,
     operation=st.sampled_from(OPERATIONS),
     channel=st.sampled_from(CHANNELS),
     entity=ENTITIES,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy_strategies import (
     ATTRIBUTES,
-    BOOKS,
     CHANNELS,
     ENTITIES,
+    POLICY_BOOKS,
     RESOURCES,
     SIZES,
     Using,
@@ -217,7 +217,7 @@ def test_what_can_not_be_explained(operation: str, channel: str, place: str) -> 
 
 
 @given(
-    book=BOOKS,
+    book=POLICY_BOOKS,
     channel=st.sampled_from(CHANNELS),
     receiver=ENTITIES,
     publisher=ENTITIES,

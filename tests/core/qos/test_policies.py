@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.policy_strategies import (
     ATTRIBUTES,
-    BOOKS,
     CHANNELS,
     ENTITIES,
+    POLICY_BOOKS,
     RESOURCES,
     SIZES,
     Using,
@@ -38,7 +38,7 @@ USING = st.builds(Using, st.just(""), ENTITIES, RESOURCES)
 
 
 @given(
-    BOOKS,
+    POLICY_BOOKS,
     st.sampled_from(CHANNELS),
     st.lists(st.tuples(USING, USING, ATTRIBUTES, SIZES), min_size=1, max_size=6),
 )
@@ -71,7 +71,7 @@ def test_agrees_with_a_loop_over_all_policies(
             )
 
 
-@given(BOOKS, st.lists(st.tuples(st.sampled_from(CHANNELS), ENTITIES), min_size=1))
+@given(POLICY_BOOKS, st.lists(st.tuples(st.sampled_from(CHANNELS), ENTITIES), min_size=1))
 def test_remembering_little_changes_nothing(book: Book, opened: list[tuple[str, Entity]]) -> None:
     roomy = Policies(book)
     with pytest.MonkeyPatch.context() as patch:
@@ -90,7 +90,7 @@ def test_remembering_little_changes_nothing(book: Book, opened: list[tuple[str, 
                 )
 
 
-@given(BOOKS, ENTITIES, RESOURCES, st.sampled_from(CHANNELS))
+@given(POLICY_BOOKS, ENTITIES, RESOURCES, st.sampled_from(CHANNELS))
 def test_what_holds_for_an_entity_is_all_it_depends_on(
     book: Book, entity: Entity, resources: Mapping[str, Value], channel: str
 ) -> None:
@@ -219,7 +219,7 @@ def test_views_are_remembered() -> None:
     assert policies.view("report") is policies.view("report")
 
 
-@given(BOOKS, BOOKS, RESOURCES)
+@given(POLICY_BOOKS, POLICY_BOOKS, RESOURCES)
 @example(Book(), Book(), {})
 def test_what_holds_is_carried_over_to_other_policies(
     old_book: Book, new_book: Book, resources: Mapping[str, Value]

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.policy_strategies import BOOKS, CHANNELS, ENTITIES
+from tests.policy_strategies import CHANNELS, ENTITIES, POLICY_BOOKS
 
 from accord.core.qos.book import Book, policy_from, with_policy
 from accord.core.qos.policies import NO_SIDE, Entity, Policies
@@ -48,7 +48,9 @@ def test_what_did_not_change_is_used_again() -> None:
     assert view.grant(NO_SIDE, view.receiver(Entity("c3"))).importance == 0
 
 
-@given(BOOKS, BOOKS, st.lists(st.tuples(st.sampled_from(CHANNELS), ENTITIES), max_size=9))
+@given(
+    POLICY_BOOKS, POLICY_BOOKS, st.lists(st.tuples(st.sampled_from(CHANNELS), ENTITIES), max_size=9)
+)
 def test_in_slices_or_at_once_is_the_same(
     old_book: Book, book: Book, open_: list[tuple[str, Entity]]
 ) -> None:

@@ -25,6 +25,8 @@ RECEIVER: Final = "DISPLAY"
 REPORT_BYTES: Final = 10_000
 FILM: Final = 20
 
+_FASTEST_S: Final = 1.4  # between two images of a camera
+
 _HOME: Final = (46.69, 7.87)
 _SIGHTINGS: Final = (
     "two trucks at the bridge",
@@ -66,13 +68,18 @@ def make_cast(film: int = FILM) -> list[Source]:
     return [
         Source("UAV-1", IMAGERY, 1.8, 0.0, films["UAV-1"]),
         Source("UAV-2", IMAGERY, 1.8, 0.9, films["UAV-2"]),
-        Source("CAS-1", CAS_IMAGE, 1.4, 0.5, films["CAS-1"]),
+        Source("CAS-1", CAS_IMAGE, _FASTEST_S, 0.5, films["CAS-1"]),
         Source("PATROL-1", REPORT, 2.0, 0.3, _Report(1)),
         Source("PATROL-2", REPORT, 2.0, 1.3, _Report(2)),
         Source("C2", TASKING, 2.5, 0.7, _tasking),
         Source("PATROL-1", TRACKING, 1.5, 0.2, _Track(1)),
         Source("PATROL-2", TRACKING, 1.5, 0.9, _Track(2)),
     ]
+
+
+def film_for(seconds: float) -> int:
+    """How many images a camera needs in that time, unless it shows some of them again."""
+    return min(FILM, math.ceil(seconds / _FASTEST_S) + 1)
 
 
 class _Film:

@@ -52,6 +52,20 @@ class Line:
     importance: int | None = None
     policy: str = ""
 
+    def add(self, other: Line) -> None:
+        """Another source, counted together with this one."""
+        self.offered += other.offered
+        self.offered_bytes += other.offered_bytes
+        self.received += other.received
+        self.received_bytes += other.received_bytes
+        self.latencies_s += other.latencies_s
+        self.shaped += other.shaped
+        self.shaped_from += other.shaped_from
+        self.shaped_to += other.shaped_to
+        self.dropped += other.dropped
+        if self.importance is None or (other.importance or 0) < self.importance:
+            self.importance, self.policy = other.importance, other.policy
+
     @property
     def lost(self) -> int:
         return sum(self.dropped.values())
@@ -79,14 +93,17 @@ class Line:
 
 @dataclass
 class Phase:
-    """The lines of one phase; `seconds` is how long it has lasted."""
+    """The lines of one phase, which began at `began_s`, and has lasted `seconds`.
+
+    `received_bytes` is what came over the link in the phase, whenever it was published.
+    """
 
     name: str
     began_ms: int
+    began_s: float
     lines: dict[Key, Line]
     seconds: float = 0.0
-    received_bytes: int = 0
-    """On the connection in this phase, whenever it was published."""
+    received_bytes: float = 0.0
 
     @property
     def offered_kbps(self) -> float:
@@ -99,7 +116,7 @@ class Phase:
     def kbps(self, line: Line) -> float:
         return self._kbps(line.received_bytes)
 
-    def _kbps(self, size: int) -> float:
+    def _kbps(self, size: float) -> float:
         return size * 8 / 1_000 / self.seconds if self.seconds > 0 else 0.0
 
 
@@ -111,6 +128,8 @@ class Meters:
         self.keys: list[Key] = [(each.channel, each.client) for each in order]
         self.phases: list[Phase] = []
         self.rates: dict[Key, list[float]] = {key: [] for key in self.keys}
+        self._arrived_s: float | None = None
+        self._is_over = False
         self._known: set[tuple[str, str]] = set()
         self._second: Counter[Key] = Counter()
         self._published: dict[tuple[str, str, int], tuple[float, int, Phase]] = {}
@@ -119,9 +138,13 @@ class Meters:
     def phase(self) -> Phase:
         return self.phases[-1]
 
-    def begin(self, name: str, *, now_ms: int) -> None:
+    def begin(self, name: str, *, now_ms: int, now_s: float) -> None:
         lines = {key: Line(*key) for key in self.keys}
-        self.phases.append(Phase(name, now_ms, lines))
+        self.phases.append(Phase(name, now_ms, now_s, lines))
+
+    def finish(self) -> None:
+        """What arrives from now on is late for the last phase's rate."""
+        self._is_over = True
 
     def published(self, key: Key, number: int, size: int, now_s: float) -> None:
         line = self.phase.lines[key]
@@ -139,11 +162,21 @@ class Meters:
         line.received_bytes += size
         line.latencies_s.append(now_s - sent_s)
         self._second[key] += size
-        self.phase.received_bytes += size
+        self._pass(size, now_s)
         if size != original:
             line.shaped += 1
             line.shaped_from += original
             line.shaped_to += size
+
+    def _pass(self, size: int, now_s: float) -> None:
+        """An event that arrives early in a phase has come over the link in part before it."""
+        since_s, self._arrived_s = self._arrived_s, now_s
+        if self._is_over:
+            return
+        began_s = self.phase.began_s
+        is_split = since_s is not None and since_s < began_s < now_s
+        part = (now_s - began_s) / (now_s - (since_s or 0.0)) if is_split else 1.0
+        self.phase.received_bytes += size * part
 
     def tick(self, seconds: float) -> None:
         """`seconds` of the phase have passed since the last one: keep the rates of that time."""

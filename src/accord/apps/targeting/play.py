@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Protocol
 
 from accord.apps.targeting.cast import CHANNELS, RECEIVER, Source
@@ -13,6 +13,7 @@ from accord.apps.targeting.meters import Fate, Meters
 from accord.apps.targeting.story import Act, Change
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
+from accord.client.transport import Transport
 
 TICK_S: Final = 1.0
 # After the last act, for what is still on its way; deadlines are 15 s at most.
@@ -34,7 +35,7 @@ class Stage(Protocol):
 class Play:
     """`on_tick` is called about once a second, `on_act` when an act is over."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         url: str,
         stage: Stage,
@@ -42,6 +43,7 @@ class Play:
         *,
         on_tick: Callable[[Act, Meters], None],
         on_act: Callable[[Act, Meters], None],
+        transport: Transport | None = None,
     ) -> None:
         self.meters = Meters(sources)
         self._url = url
@@ -49,17 +51,18 @@ class Play:
         self._sources = sources
         self._on_tick = on_tick
         self._on_act = on_act
+        self._transport = transport
         self._learned_ms = 0
 
     async def run(self, acts: Sequence[Act], seconds: float) -> None:
         async with AsyncExitStack() as stack:
-            display = await stack.enter_async_context(connect(self._url, client_id=RECEIVER))
+            display = await stack.enter_async_context(self._connect(RECEIVER))
             subscriptions = [
                 await stack.enter_async_context(display.subscribe(channel, qos=1))
                 for channel in CHANNELS
             ]
             sessions = {
-                client: await stack.enter_async_context(connect(self._url, client_id=client))
+                client: await stack.enter_async_context(self._connect(client))
                 for client in dict.fromkeys(source.client for source in self._sources)
             }
             async with asyncio.TaskGroup() as group:
@@ -74,6 +77,7 @@ class Play:
                         await self._act(act)
                     await self._watch(act, seconds)
                     self._on_act(act, self.meters)
+                self.meters.finish()
                 for each in publishers:
                     each.cancel()
                 await asyncio.sleep(min(AFTERWARDS_S, seconds))
@@ -81,12 +85,15 @@ class Play:
                 for each in tasks:
                     each.cancel()
 
+    def _connect(self, client: str) -> AbstractAsyncContextManager[Session]:
+        return connect(self._url, client_id=client, session_expiry_s=0, transport=self._transport)
+
     async def _act(self, act: Act) -> None:
         for change in act.changes:
             await self._stage.change(change)
         now_ms = time.time_ns() // 1_000_000
         self._learned_ms = self._learned_ms or now_ms
-        self.meters.begin(act.name, now_ms=now_ms)
+        self.meters.begin(act.name, now_ms=now_ms, now_s=time.monotonic())
 
     async def _watch(self, act: Act, seconds: float) -> None:
         """Look at it every second until the act is over."""

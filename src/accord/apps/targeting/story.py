@@ -51,13 +51,13 @@ def acts() -> list[Act]:
             (Change("PATCH", "", {"bandwidth": f"{LIMIT_KBPS} kbit/s"}),),
         ),
         Act(
-            "3a · other preferences",
+            "3a · preferences",
             "Who receives uav/imagery now prefers GeneralSurv: smaller images rather than none, "
             "within 5 s. Nothing else changes.",
             (_put("UASImgSub", operation="subscribe", channel=IMAGERY, preferences="GeneralSurv"),),
         ),
         Act(
-            "3b · other importances",
+            "3b · importances",
             "The target is found. What aircraft see becomes important (2 → 6), and what PATROL-1 "
             "reports (4 → 7); images of close air support don't matter now (3 → 1).",
             (
@@ -76,70 +76,91 @@ def _put(name: str, **fields: object) -> Change:
 
 def narrate(phase: Phase, before: Phase | None) -> list[str]:
     """What was measured in the phase, and against the one before, in words."""
+    groups = _by_channel(phase)
+    old = {} if before is None else {group.channel: group for group in _by_channel(before)}
     return [
-        *_totals(phase),
-        *_losses(phase),
-        *_shapes(phase),
-        *([] if before is None else _turns(phase, before)),
+        *_totals(phase, groups),
+        *_losses(groups),
+        *_shapes(groups),
+        *_turns(groups, old),
+        *_rivals(phase),
     ]
 
 
-def _totals(phase: Phase) -> Iterator[str]:
-    lines = list(phase.lines.values())
-    lost = sum(line.lost for line in lines)
-    rates = f"{phase.offered_kbps:,.0f} kbit/s offered, {phase.received_kbps:,.0f} received"
-    slowest = max(lines, key=lambda line: line.p95_s or 0.0)
-    fate = f"{lost:,} events dropped" if lost else "nothing dropped"
-    latency = "" if slowest.p95_s is None else f"; slowest: {_called(slowest)}, {_p95(slowest)}"
-    yield f"{rates}, {fate}{latency}."
-
-
-def _losses(phase: Phase) -> Iterator[str]:
-    """Who loses most and why, and who does not."""
-    losers = sorted((line for line in phase.lines.values() if line.lost), key=lambda one: -one.lost)
-    if not losers:
-        return
-    for line in losers[:3]:
-        causes = ", ".join(f"{count:,} {cause}" for cause, count in line.dropped.most_common())
-        yield f"{_called(line)} loses {line.lost:,} of {line.offered:,}: {causes}{_by(line)}."
-    spared = [line for line in phase.lines.values() if line.offered and not line.lost]
-    if spared:
-        worst = max(spared, key=lambda line: line.p95_s or 0.0)
-        slowest = f"the slowest of them, {_called(worst)}, {_p95(worst)}"
-        yield f"The other {len(spared)} lose nothing; {slowest}."
-
-
-def _shapes(phase: Phase) -> Iterator[str]:
+def _by_channel(phase: Phase) -> list[Line]:
+    """The sources of a channel together."""
+    groups: dict[str, Line] = {}
     for line in phase.lines.values():
-        if line.shaped:
-            sizes = (size / line.shaped / 1_000 for size in (line.shaped_from, line.shaped_to))
+        group = groups.setdefault(line.channel, Line(line.channel, ""))
+        group.add(line)
+    return [group for group in groups.values() if group.offered]
+
+
+def _totals(phase: Phase, groups: list[Line]) -> Iterator[str]:
+    lost = sum(group.lost for group in groups)
+    rates = f"{phase.offered_kbps:,.0f} kbit/s offered, {phase.received_kbps:,.0f} received"
+    fate = f"{lost:,} events dropped" if lost else "nothing dropped"
+    known = [group for group in groups if group.p95_s is not None]
+    if not known:
+        yield f"{rates}, {fate}."
+        return
+    known.sort(key=lambda group: group.p95_s or 0.0)
+    ends = f"{_time(known[0].p95_s)} ({known[0].channel}) to {_time(known[-1].p95_s)}"
+    yield f"{rates}, {fate}; p95 from {ends} ({known[-1].channel})."
+
+
+def _losses(groups: list[Line]) -> Iterator[str]:
+    """Who loses and why, and who does not."""
+    losers = sorted((group for group in groups if group.lost), key=lambda group: -group.lost)
+    for group in losers:
+        causes = ", ".join(f"{count:,} {cause}" for cause, count in group.dropped.most_common())
+        yield f"{group.channel} loses {group.lost:,} of {group.offered:,}: {causes}{_by(group)}."
+    spared = [group for group in groups if not group.lost]
+    if losers and spared:
+        lowest = min((group.importance or 0) for group in spared)
+        yield f"The other {len(spared)} channels, importance {lowest} and above, lose nothing."
+
+
+def _shapes(groups: list[Line]) -> Iterator[str]:
+    for group in groups:
+        if group.shaped:
+            sizes = (size / group.shaped / 1_000 for size in (group.shaped_from, group.shaped_to))
             whole, small = (f"{size:,.0f} KB" for size in sizes)
-            yield (
-                f"{_called(line)}: {line.shaped:,} of {line.received:,} images were made smaller, "
-                f"on average from {whole} to {small}."
-            )
+            made = f"{group.shaped:,} of {group.received:,} images that arrived"
+            yield f"{group.channel}: {made} were made smaller, on average from {whole} to {small}."
 
 
-def _turns(phase: Phase, before: Phase) -> Iterator[str]:
+def _turns(groups: list[Line], before: Mapping[str, Line]) -> Iterator[str]:
     """Who is clearly better or worse off than in the phase before."""
-    for key, line in phase.lines.items():
-        old = before.lines[key]
-        was, now = old.share, line.share
-        if was is None or now is None:
+    times = []
+    for group in groups:
+        old = before.get(group.channel)
+        if old is None or old.share is None or group.share is None:
             continue
-        if abs(now - was) >= 0.15:
-            yield f"{_called(line)} gets {now:.0%} of its events through, after {was:.0%}."
-        elif _has_turned(old.p95_s or 0.0, line.p95_s or 0.0):
-            yield f"{_called(line)}: {_p95(line)}, after {_time(old.p95_s or 0.0)}."
+        if abs(group.share - old.share) >= 0.1:
+            yield f"{group.channel} gets {group.share:.0%} through, after {old.share:.0%}."
+        if _has_turned(old.p95_s, group.p95_s):
+            times.append(f"{group.channel} {_time(group.p95_s)} after {_time(old.p95_s)}")
+    if times:
+        yield f"p95: {', '.join(times)}."
 
 
-def _has_turned(was_s: float, now_s: float) -> bool:
+def _rivals(phase: Phase) -> Iterator[str]:
+    """Sources of one channel that do not fare alike."""
+    lines = sorted(phase.lines.values(), key=lambda line: line.p95_s or 0.0)
+    for place, fast in enumerate(lines):
+        for slow in lines[place + 1 :]:
+            is_told = fast.importance != slow.importance and fast.channel == slow.channel
+            if is_told and _has_turned(fast.p95_s, slow.p95_s):
+                ahead = f"{fast.source} (importance {fast.importance}) p95 {_time(fast.p95_s)}"
+                behind = f"{slow.source} (importance {slow.importance}) p95 {_time(slow.p95_s)}"
+                yield f"On {fast.channel}: {ahead}, {behind}."
+
+
+def _has_turned(one_s: float | None, other_s: float | None) -> bool:
     """A factor of two, where anybody would notice."""
-    return max(was_s, now_s) > 0.25 and not 0.5 < now_s / was_s < 2.0
-
-
-def _called(line: Line) -> str:
-    return f"{line.channel} of {line.source}"
+    low_s, high_s = sorted((one_s or 0.0, other_s or 0.0))
+    return high_s > 0.25 and high_s > 2 * low_s
 
 
 def _by(line: Line) -> str:
@@ -149,9 +170,7 @@ def _by(line: Line) -> str:
     return f" (importance {line.importance}{policy})"
 
 
-def _p95(line: Line) -> str:
-    return "has none" if line.p95_s is None else f"p95 {_time(line.p95_s)}"
-
-
-def _time(seconds: float) -> str:
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1_000:.0f} ms"

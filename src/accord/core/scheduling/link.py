@@ -13,9 +13,12 @@ segment, a receiver that stops reading) changes nothing and a slower link is kno
 The rate that others see is their median.
 
 An allowance that is too small shows: all that was outstanding when we held back is acknowledged at
-the next look, or the rate grows with the allowance. Either way it is doubled, as TCP does when it
-starts. It begins as TCP's does, too, with ten segments: half a second of a 300 kbit/s link, and
-hundreds of kilobytes on loopback, whose segments are large.
+the next look (the link ran dry), or the rate grows with the allowance. Either way it is doubled, as
+TCP does when it starts. What a window measures in which the link ran dry is less than it carries,
+so it counts only if it is more than was known. If it is not, acknowledgements come in bunches or we
+look too seldom, and the slack is raised until that is no more so. The allowance begins as TCP's
+does, too, with ten segments: half a second of a 300 kbit/s link, and hundreds of kilobytes on
+loopback, whose segments are large.
 
 On a fast link all this is one comparison and one subtraction per write, and a look for each
 allowance that went out.
@@ -36,10 +39,15 @@ _FIRST_BYTES: Final = 1 << 16
 _WINDOW_US: Final = 100_000
 _LONG_WINDOW_US: Final = 400_000
 _WINDOW_SEGMENTS: Final = 8
+_BURST_US: Final = 200_000
+_CLEAN_WINDOWS: Final = 16
+_MOST_MARGIN: Final = 8
 # Looks: not before so long, nor after, and while nothing moves ever less often.
 _SOON_US: Final = 1_000
 _LATE_US: Final = 40_000
 _LATEST_US: Final = 500_000
+# After this, what was outstanding may not be any more.
+_STALE_US: Final = 50_000
 
 
 class Link:
@@ -52,6 +60,7 @@ class Link:
         self.limit_bps = 0  # configured; 0: none
         self.rate_bps = 0  # measured; 0: not yet
         self.rtt_ms = 0  # without what waits on the way; 0: not known
+        self.looked_us = 0  # when the last look was
         self.wait_us = 0  # after a look without room: until the next
         self._segment = _SEGMENT
         self._min_rtt_us = 0
@@ -59,10 +68,15 @@ class Link:
         self._progress_us = 0
         # What had been handed over when the allowance was used up, -1 while it is not.
         self._held_at = -1
-        self._held_us = 0
+        # When nothing was outstanding for the last time, and what had been handed over until then.
+        self._empty_us = 0
+        self._empty_at = 0
         self._enough = 0  # allowance for the measured rate
         self._window_us = -1
         self._window_acked = 0
+        self._is_dry = False
+        self._margin = 1
+        self._clean = 0  # windows since the link last ran dry
         # Bytes per second, the newest first; 0: not yet measured.
         self._rates = [0, 0, 0]
 
@@ -89,19 +103,30 @@ class Link:
         self.handed += size
         self.room -= size
 
+    def renew(self, now_us: int) -> None:
+        """Before anything is sent: where deadlines depend on this link, an old look won't do."""
+        if self.rate_bps and now_us - self.looked_us > _STALE_US:
+            self.room = 0
+
     def look(self, now_us: int, outstanding: int) -> int:
         """Learn from what is outstanding now; gives the room, or 0: look again in `wait_us`."""
+        self.looked_us = now_us
         acked = self.handed - outstanding
         if self._held_at < 0:
             self._window_us = -1
-        elif acked >= self._held_at:
-            self._drained(now_us)
-        elif acked > self._acked:
-            self._measure(now_us, acked)
+        else:
+            if acked >= self._held_at:
+                self._ran_dry()
+            if acked > self._acked:
+                self._measure(now_us, acked)
+                self._measure_burst(now_us, acked)
         if acked > self._acked or self._held_at < 0:
             self._progress_us = now_us
         self._acked = acked
         self._held_at = -1
+        if outstanding == 0:
+            self._empty_us = now_us
+            self._empty_at = acked
         room = self.allowance - self._ahead(now_us)
         if room < self._portion():
             self.hold(now_us)
@@ -113,7 +138,6 @@ class Link:
         """The room that a look has just given is used up."""
         self.room = 0
         self._held_at = self.handed
-        self._held_us = now_us
         excess = self._ahead(now_us) + self._portion() - self.allowance
         rate = self._rates[0]
         wait_us = excess * 1_000_000 // rate if rate else self._min_rtt_us // 2
@@ -146,22 +170,18 @@ class Link:
         likely = rate * (now_us - self._progress_us) // 1_000_000
         return self.handed - self._acked - min(likely, 2 * self._segment)
 
-    def _drained(self, now_us: int) -> None:
-        """The link ran dry while we held back."""
-        self._window_us = -1
-        rate = (self._held_at - self._acked) * 1_000_000 // max(now_us - self._held_us, 1)
-        if self.rate_bps == 0:
-            ceiling = _SLACK_BYTES + 2 * rate * self._min_rtt_us // 1_000_000
-        else:
-            if rate > max(self._rates):
-                self._adapt(rate)
-            ceiling = 4 * self._enough
+    def _ran_dry(self) -> None:
+        """Nothing is outstanding any more of what was when we held back."""
+        self._is_dry = True
+        ceiling = 4 * self._enough
+        if ceiling == 0:
+            # Far away more than the slack may be under way.
+            ceiling = _SLACK_BYTES + 2 * self.allowance * self._min_rtt_us // _SLACK_US
         self.allowance = max(self.allowance, min(2 * self.allowance, ceiling))
 
     def _measure(self, now_us: int, acked: int) -> None:
         if self._window_us < 0:
-            self._window_us = now_us
-            self._window_acked = acked
+            self._begin(now_us, acked)
             return
         elapsed_us = now_us - self._window_us
         size = acked - self._window_acked
@@ -169,23 +189,52 @@ class Link:
         if elapsed_us >= _LONG_WINDOW_US or (
             is_full and elapsed_us >= max(_WINDOW_US, self._min_rtt_us)
         ):
-            self._window_us = now_us
-            self._window_acked = acked
             self._adapt(max(size * 1_000_000 // elapsed_us, 1))
+            self._begin(now_us, acked)
+
+    def _measure_burst(self, now_us: int, acked: int) -> None:
+        """What was acknowledged since the link was empty was sent since then, too.
+
+        That is how a link shows to be faster by now that is not filled any more.
+        """
+        elapsed_us = max(now_us - self._empty_us, 1)
+        rate = (acked - self._empty_at) * 1_000_000 // elapsed_us
+        if elapsed_us <= _BURST_US and 0 < 5 * max(self._rates) < 4 * rate:
+            self._adapt(rate)
+            self._rates = [rate, rate, rate]
+            self.rate_bps = 8 * rate
+
+    def _begin(self, now_us: int, acked: int) -> None:
+        self._window_us = now_us
+        self._window_acked = acked
+        self._is_dry = False
 
     def _adapt(self, rate: int) -> None:
+        """A window has ended: the link carries `rate`, or more if it ran dry."""
         rates = self._rates
         fastest = max(rates)
         is_growing = 4 * rate > 5 * fastest
-        rates.pop()
-        rates.insert(0, rate)
-        fastest = max(rates)
+        if self._is_dry and (fastest == 0 or rate <= fastest):
+            self._clean = 0
+            self._margin = min(2 * self._margin, _MOST_MARGIN)
+        else:
+            self._clean += 1
+            if self._clean == _CLEAN_WINDOWS:
+                self._clean = 0
+                self._margin = max(self._margin // 2, 1)
+            rates.pop()
+            rates.insert(0, rate)
+            fastest = max(rates)
+        if fastest == 0:
+            return
         ordered = sorted(rates)
         # Of one or two windows the faster: the others are 0.
         self.rate_bps = 8 * (ordered[1] if ordered[0] else ordered[2])
         rtt_us = self._min_rtt_us
-        slack = min(fastest * max(_SLACK_US, rtt_us // 4) // 1_000_000, _SLACK_BYTES)
+        slack = self._margin * fastest * max(_SLACK_US, rtt_us // 4) // 1_000_000
         if is_growing:
             rtt_us *= 2
-        self._enough = fastest * rtt_us // 1_000_000 + slack + _SEGMENTS * self._segment
+        self._enough = (
+            fastest * rtt_us // 1_000_000 + min(slack, _SLACK_BYTES) + _SEGMENTS * self._segment
+        )
         self.allowance = self._enough

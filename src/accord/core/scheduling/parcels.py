@@ -11,11 +11,11 @@ NEVER: Final = 1 << 60
 class Parcel:
     """Something for one or more destinations, with what scheduling needs to know of it.
 
-    `importance`, `bin` and `queued_ms` stay as they are while it is queued anywhere.
+    `importance`, `bin` and `queued_ms` stay as they are while it is queued anywhere. `number` is
+    that of its first event, 0 without. Nobody says which bin: it is light, as most are.
     """
 
-    bin: int = -1  # below 0: light, as small ones are unless somebody knows better
-    number: int = 0  # of its first event, 0 without
+    __slots__ = ("bin", "count", "expires_ms", "importance", "number", "queued_ms", "size")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class Parcel:
 
 class Run(Parcel):
     """Events published together to one channel, as frames ready to send."""
+
+    __slots__ = ("frames",)
 
     def __init__(
         self,

@@ -45,8 +45,6 @@ class Queues:
 
     def _bin(self, parcel: Parcel) -> Bin:
         """The bin a parcel belongs to, which is new if need be."""
-        if parcel.bin < 0:
-            parcel.bin = 2 * parcel.importance + 1
         number = parcel.bin
         position = 0
         for found in self._bins:

@@ -1,0 +1,84 @@
+"""`accord demo targeting`: on a screen, and from start to end on a node of its own."""
+
+from __future__ import annotations
+
+import re
+
+from rich.console import Console
+from typer.testing import CliRunner
+
+from accord.apps.targeting.cast import CHANNELS, IMAGERY, Sample, Source
+from accord.apps.targeting.meters import Fate, Meters
+from accord.apps.targeting.story import Act
+from accord.cli.demo import app
+from accord.cli.demo_screen import draw_phase, draw_summary, draw_words, sparkline
+
+UAV = (IMAGERY, "UAV-1")
+
+
+def drawn(thing: object, width: int = 120) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(thing)
+    return captured.get()
+
+
+def measured() -> Meters:
+    meters = Meters([Source("UAV-1", IMAGERY, 1.0, 0.0, lambda _: Sample({}, b""))])
+    meters.begin("1 · no limit", now_ms=1_000, now_s=1.0)
+    for number in range(3):
+        meters.published(UAV, number, 50_000, now_s=1.0)
+    meters.received(UAV, 0, 50_000, now_s=1.5)
+    meters.received(UAV, 1, 20_000, now_s=2.0)
+    fate = Fate(
+        event="A", channel=IMAGERY, source="UAV-1", outcome="expired", published_ms=1_100,
+        importance=2, policy="AllUAS",
+    )  # fmt: skip
+    meters.learn([fate])
+    meters.tick(2.0)
+    return meters
+
+
+def test_a_phase_shows_every_figure_of_a_source() -> None:
+    text = drawn(draw_phase(Act("1 · no limit", "Words.", ()), measured(), 120))
+    assert "Phase 1 · no limit   2 s, 600 kbit/s offered, 280 received" in text
+    row = next(line for line in text.splitlines() if line.startswith(IMAGERY))
+    cells = re.split(r"\s{2,}", row.strip())
+    assert cells == [
+        *UAV, "2", "2/3", "1 expired", "1.00 s", "1: 50→20 KB", "750 ms", "280", "█",
+    ]  # fmt: skip
+
+
+def test_a_narrow_screen_shows_what_matters_most() -> None:
+    text = drawn(draw_phase(Act("1", "", ()), measured(), 80), 80)
+    assert "1 expired" in text
+    assert "by second" not in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_words_and_summary_come_from_the_same_figures() -> None:
+    meters = measured()
+    assert "uav/imagery loses 1 of 3: 1 expired (importance 2 by policy AllUAS)." in drawn(
+        draw_words(meters)
+    )
+    assert "67% 1.00 s 35 KB" in drawn(draw_summary(meters, 120))
+    assert "67% 1.00 s" in drawn(draw_summary(meters, 80), 80)
+
+
+def test_a_sparkline_has_its_highest_at_the_top() -> None:
+    assert sparkline([0, 1, 2, 4], 3) == "▃▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([]) == ""
+
+
+def test_the_whole_story_on_a_node_of_its_own() -> None:
+    result = CliRunner().invoke(app, ["targeting", "--plain", "--seconds-per-phase", "2s"])
+    assert result.exit_code == 0, result.output
+    for phase in ("1 · no limit", "2 · 800 kbit/s", "3a · preferences", "3b · importances"):
+        assert f"Phase {phase}" in result.output
+    summary = result.output.partition("Summary")[2]
+    for channel in CHANNELS:
+        # Without a limit everything arrives.
+        assert re.search(rf"{channel}\s+\S+\s+100% ", summary), result.output
+    assert "nothing dropped" in result.output.partition("Phase 2")[0]
