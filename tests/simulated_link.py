@@ -183,7 +183,8 @@ class Sender:
 
     def _flush(self) -> None:
         link = self.link
-        link.renew(self.carrier.now_us)
+        if link.rate_bps:
+            link.renew(self.carrier.now_us)
         has_looked = False
         while True:
             if link.room <= 0:

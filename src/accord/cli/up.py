@@ -68,6 +68,7 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
 
 
 async def _run(config: Config, *, has_demo: bool) -> None:
+    from accord.live.memory import collect_seldom  # noqa: PLC0415
     from accord.live.node import Node, Settings  # noqa: PLC0415
     from accord.live.users import Users  # noqa: PLC0415
 
@@ -88,6 +89,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
         node = await stack.enter_async_context(Node(settings, users))
         urls = await _serve_http(config, node, users, stack)
         demo_url = _demo_url(config, node) if has_demo else None
+        collect_seldom()
         _announce(node, urls, demo_url)
         if demo_url is not None:
             from accord.apps.demo import run_demo  # noqa: PLC0415

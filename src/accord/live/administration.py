@@ -35,7 +35,7 @@ from accord.core.qos.explain import explain
 from accord.core.qos.explanation import Explanation
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import Policy
-from accord.core.qos.switching import compiling
+from accord.core.qos.switching import compiling, prepare
 from accord.live.logs import get_log
 from accord.live.policy_store import PolicyStore, Version
 
@@ -249,6 +249,7 @@ class Administration:
             if with_version(book, current.version) == current:
                 return current
             policies = await self._compile(book)
+            await self._prepare(policies)
             version = Version(version=number, changed_ms=self._now_ms(), who=who, what=what)
             await asyncio.to_thread(self._write, version, book)
             self.book, self.policies = book, policies
@@ -258,6 +259,12 @@ class Administration:
 
     def _write(self, version: Version, book: Book) -> None:
         self._store.write(version, write_book(book))
+
+    async def _prepare(self, policies: Policies) -> None:
+        """Have `policies` answer for what is open, before they count."""
+        open_ = ((each.channel, each.entity) for each in islice(self._around.open_(), MAX_OPEN))
+        for _ in prepare(policies, open_, self.policies):
+            await asyncio.sleep(0)
 
     async def _compile(self, book: Book) -> Policies:
         slices = compiling(book, self.policies)

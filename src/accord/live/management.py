@@ -74,6 +74,7 @@ class Manager:
         self._server = server
         self._clock = clock
         self.statistics = statistics
+        self._limits: tuple[object, ...] = ()
         self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
         try:
             book = first_book(self._store, file)
@@ -110,9 +111,9 @@ class Manager:
     async def close(self) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
+        await self.administration.close()
         await self.workers.close()
         self.monitor.store.drain(now_ms=self._clock.now_ms())
-        self._store.close()
 
     def turn(self) -> None:
         """What came of the last turn of the event loop."""
@@ -162,11 +163,13 @@ class Manager:
         for session in self._broker.sessions.values():
             session.entity.holding = policies.carry(old, session.entity.holding)
         self._broker.switch(book, policies)
-        self._server.set_limits(
-            book.bandwidth_bps or 0,
-            book.client_bandwidth_bps or 0,
-            {limit.client: limit.bandwidth_bps for limit in book.limits},
-        )
+        limits = (book.bandwidth_bps, book.client_bandwidth_bps, book.limits)
+        if limits != self._limits:
+            self._limits = limits
+            clients = {limit.client: limit.bandwidth_bps for limit in book.limits}
+            self._server.set_limits(
+                book.bandwidth_bps or 0, book.client_bandwidth_bps or 0, clients
+            )
         self._server.due()
 
     def _open(self) -> Iterator[Open]:

@@ -1,12 +1,14 @@
-"""Memory allocation for a process that moves blocks of many sizes, all short-lived."""
+"""Memory for a process that moves blocks of many sizes, all short-lived, and must not pause."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
+_NEW_OBJECTS: Final = 50_000
 
 
 def keep_freed_memory() -> bool:
@@ -20,3 +22,14 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, 32 << 20) and mallopt(_M_TRIM_THRESHOLD, 128 << 20))
+
+
+def collect_seldom() -> None:
+    """Let the garbage collector pass over what there is now, and come less often.
+
+    It only has to find cycles, and nothing that is made for each message is one. A collection of
+    everything takes as long as the transmission of a few events.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 50)

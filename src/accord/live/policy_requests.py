@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.core.errors import AccordError, PolicyError
+from accord.core.node.rights import POLICIES
 from accord.core.qos.book import Book, book_from, document, read_book
 from accord.core.qos.reading import policy_from
 from accord.core.qos.writing import policy_document
@@ -23,7 +24,7 @@ from accord.live.logs import get_log
 
 log = get_log(__name__)
 
-TOPIC: Final = "$accord/policies"
+TOPIC: Final = POLICIES
 
 _PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
 

@@ -114,3 +114,10 @@ def test_a_system_channel_may_carry_a_name() -> None:
     bound = Rights(subscribe=("$accord/advice/%c",)).bound(user="", client="phone")
     assert bound.may_subscribe("$accord/advice/phone")
     assert not bound.may_subscribe("$accord/advice/+")
+
+
+def test_the_right_to_policies_reaches_no_further() -> None:
+    rights = Rights(policies=True)
+    assert rights.may_publish("$accord/policies")
+    assert not rights.may_publish("$accord/query")
+    assert not rights.may_subscribe("$accord/policies")

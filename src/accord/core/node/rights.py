@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from accord.core.model.channels import filter_selects
 
 STATISTICS: Final = "$SYS"
+POLICIES: Final = "$accord/policies"
 _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
 
@@ -54,7 +55,7 @@ class Rights(Struct, frozen=True):
             return True
         if _is_statistics(channel):
             return False
-        if self.system and channel.startswith("$"):
+        if channel.startswith("$") and (self.system or (self.policies and channel == POLICIES)):
             return True
         return any(filter_selects(pattern, channel) for pattern in self.publish)
 

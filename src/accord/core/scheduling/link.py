@@ -10,7 +10,7 @@ times count during which the allowance was used up: a sender that has nothing to
 about its link. Such a time is cut into windows that begin and end with an acknowledgement; the
 allowance follows the fastest of the last three windows, so that a stall in one of them (a lost
 segment, a receiver that stops reading) changes nothing and a slower link is known a second later.
-The rate that others see is their median.
+The rate that others see is their median, once it does not grow with the allowance any more.
 
 An allowance that is too small shows: all that was outstanding when we held back is acknowledged at
 the next look (the link ran dry), or the rate grows with the allowance. Either way it is doubled, as
@@ -104,8 +104,11 @@ class Link:
         self.room -= size
 
     def renew(self, now_us: int) -> None:
-        """Before anything is sent: where deadlines depend on this link, an old look won't do."""
-        if self.rate_bps and now_us - self.looked_us > _STALE_US:
+        """Before anything is sent where deadlines depend on it: an old look won't do."""
+        if self.handed == self._acked:
+            self._empty_us = now_us
+            self._empty_at = self.handed
+        elif now_us - self.looked_us > _STALE_US:
             self.room = 0
 
     def look(self, now_us: int, outstanding: int) -> int:
@@ -202,7 +205,8 @@ class Link:
         if elapsed_us <= _BURST_US and 0 < 5 * max(self._rates) < 4 * rate:
             self._adapt(rate)
             self._rates = [rate, rate, rate]
-            self.rate_bps = 8 * rate
+            if self.rate_bps:
+                self.rate_bps = 8 * rate
 
     def _begin(self, now_us: int, acked: int) -> None:
         self._window_us = now_us
@@ -228,8 +232,9 @@ class Link:
         if fastest == 0:
             return
         ordered = sorted(rates)
-        # Of one or two windows the faster: the others are 0.
-        self.rate_bps = 8 * (ordered[1] if ordered[0] else ordered[2])
+        if self.rate_bps or not is_growing:
+            # Of one or two windows the faster: the others are 0.
+            self.rate_bps = 8 * (ordered[1] if ordered[0] else ordered[2])
         rtt_us = self._min_rtt_us
         slack = self._margin * fastest * max(_SLACK_US, rtt_us // 4) // 1_000_000
         if is_growing:
