@@ -54,6 +54,7 @@ class Half:
     capacity_hz: float = 0.0
     offered_hz: float = 0.0
     unloaded: Figures = field(default_factory=Figures)
+    unloaded_busy: list[float] = field(default_factory=list)
     loaded: dict[str, Loaded] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
 
@@ -90,7 +91,9 @@ def measure(effort: Effort, stop: threading.Event, *, is_compiled: bool) -> Half
 
     for turn in range(effort.rounds):
         progress(f"cpu: round {turn + 1} of {effort.rounds}, unloaded")
-        half.unloaded.add(figures(hold(FIRST_COME, important, timing), IMPORTANT))
+        seen = hold(FIRST_COME, important, timing)
+        half.unloaded.add(figures(seen, IMPORTANT))
+        half.unloaded_busy.append(seen.busy)
         for contender in tuple(contenders):
             progress(f"cpu: round {turn + 1} of {effort.rounds}, {contender.name}")
             try:

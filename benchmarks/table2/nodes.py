@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -77,8 +78,12 @@ class Contender:
         return bool(self.strategy)
 
     def missing(self) -> str | None:
-        peer = "accord" if self.is_node else self.name
-        return next(each for each in CONTENDERS if each.name == peer).missing()
+        return _missing("accord" if self.is_node else self.name)
+
+
+@cache
+def _missing(peer: str) -> str | None:
+    return next(each for each in CONTENDERS if each.name == peer).missing()
 
 
 FIRST_COME: Final = Contender("first come", "first come")

@@ -15,6 +15,7 @@ from benchmarks.table2.nodes import FIRST_COME, MOSQUITTO, STRICT, WEIGHTED
 _NAMES: Final = (FIRST_COME.name, WEIGHTED.name, STRICT.name, MOSQUITTO.name)
 _SHARES: Final = (0.5, 0.95, 1.0)
 _LATENCIES: Final = ("p50", "p95", "max")
+_WHOLE_CORE: Final = 0.85
 
 
 def paper(first: cpu.Half | None, second: bandwidth.Half | None) -> Table:
@@ -34,14 +35,20 @@ def cpu_table(half: cpu.Half) -> Table:
     columns = ["offered/s", "arrived/s", "delivered", *(f"{each} ms" for each in _LATENCIES)]
     table = Table("CPU overload", ["contender", "channel", *columns, "cores"])
     offered = number(half.offered_hz)
-    table.add("unloaded", "important", offered, *_cells(half.unloaded, 1e3), "–")
+    table.add(
+        "unloaded", "important", offered, *_cells(half.unloaded, 1e3), _cores(half.unloaded_busy)
+    )
     for name, loaded in half.loaded.items():
-        cores = number(sum(loaded.busy) / len(loaded.busy), 2)
+        cores = _cores(loaded.busy)
         table.add(name, "important", offered, *_cells(loaded.important, 1e3), cores)
         table.add(name, "normal", "full speed", *_cells(loaded.normal, 1e3), cores)
     capacity = f"The node can match about {half.capacity_hz:,.0f} events/s when it has a core"
     share = f"the important channel is offered {cpu.SHARE_OF_CAPACITY:.0%} of that"
     table.notes = [f"{capacity}; {share}.", *half.absent]
+    least = min((min(loaded.busy) for loaded in half.loaded.values()), default=1.0)
+    if least < _WHOLE_CORE:
+        shared = f"The node once got only {least:.2f} of a core: others used the machine too"
+        table.notes.append(f"{shared}, and these latencies are not its own.")
     return table
 
 
@@ -87,6 +94,10 @@ def _cells(figures: Figures, factor: float) -> list[str]:
     latencies = [figures.latency_s(each) for each in _SHARES]
     shown = [significant(None if each is None else each * factor) for each in latencies]
     return [significant(figures.rate_hz), share, *shown]
+
+
+def _cores(busy: Sequence[float]) -> str:
+    return number(sum(busy) / len(busy), 2) if busy else "–"
 
 
 def _of_cpu(half: cpu.Half, channel: str) -> list[Figures | None]:

@@ -240,6 +240,26 @@ async def _flood(node: Node, frames: bytes) -> asyncio.StreamWriter:
     return writer
 
 
+def test_answers_pass_events_that_wait_for_a_limit() -> None:
+    async def scenario() -> list[type]:
+        async with a_node() as node:
+            node.server.set_limits(0, 0, {"limited": 8_000})
+            limited = await Peer.open(node, "limited")
+            await limited.send(Subscribe(1, (Filter("a"),)))
+            kinds: list[type] = [type(await limited.receive())]
+            frames = encode(Publish("a", bytes(10_000)), V5) * 20
+            (await _flood(node, frames)).close()
+            kinds.append(type(await limited.receive()))
+            await limited.send(Pingreq())
+            kinds.append(type(await limited.receive()))
+            node.server.set_limits(0, 0, {})
+            kinds += [type(await limited.receive()) for _ in range(19)]
+            await limited.close()
+            return kinds
+
+    assert asyncio.run(scenario()) == [Suback, Publish, Pingresp, *[Publish] * 19]
+
+
 def test_a_client_that_reads_no_answers_is_not_read_any_more() -> None:
     pings = encode(Pingreq(), V5) * 10_000
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import (
     MultipleResults,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
     multiple,
     precondition,
@@ -88,6 +89,19 @@ def test_a_closed_window_holds_up_only_what_is_tracked() -> None:
     assert box.take(ALL, 0) == []
     assert box.take(ALL, -1) == [], "more may be on its way than a new connection allows"
     assert box.take(ALL, 1) == promised[2:]
+
+
+@pytest.mark.parametrize("strategy", [STRICT, FAIR, LAXITY, FIRST_COME])
+def test_a_window_that_closes_meanwhile_closes_for_all_bins(strategy: int) -> None:
+    box = outbox(discipline=Discipline(strategy))
+    for importance in (1, 3, 5):
+        box.put_tracked(parcel(importance=importance))
+        box.put_tracked(parcel(importance=importance))
+    box.put(plain := parcel(importance=1, queued_ms=1))
+    taken = box.take(ALL, 2)
+    assert len(taken) == 3
+    assert taken[-1] is plain
+    assert (box.tracked, box.bytes) == (4, 0)
 
 
 def test_full_the_oldest_of_the_least_important_gives_way() -> None:
@@ -232,6 +246,7 @@ def test_what_is_void_is_neither_sent_nor_counted() -> None:
         box.put_tracked(each)
     box.void(tracked[1], is_tracked=True)
     box.void(tracked[2], is_tracked=True)
+    box.check_invariants()
     assert (box.tracked, box.tracked_bytes) == (1, 1)
     assert box.take(ALL, 9) == tracked[:1]
 
@@ -356,7 +371,10 @@ def test_a_new_strategy_takes_all_that_waits_along() -> None:
     discipline.change(FAIR)
     assert len(box.take(2, 0)) == 2
     box.check_invariants()
+    assert any(each.deficit for each in box._bins)
     discipline.change(FIRST_COME)
+    box.peek(0)
+    assert not any(each.deficit for each in box._bins), "old accounts are closed"
     left = box.take(ALL, 0)
     assert [each.queued_ms for each in left] == sorted(each.queued_ms for each in left)
     assert len(left) == 8
@@ -491,6 +509,7 @@ def size_of(parcels: list[Parcel]) -> int:
 
 SIZES: Final = st.integers(1, 12)
 BIN_NUMBERS: Final = st.integers(0, BINS - 1)
+STRATEGIES: Final = st.sampled_from([STRICT, FAIR, LAXITY, FIRST_COME])
 WAITS: Final = st.sampled_from([0, 0, 1, 3, 9])
 
 
@@ -507,6 +526,10 @@ class OutboxMachine(RuleBasedStateMachine):
         self.now_ms = 1
         self.number = 1
         self.put_in = self.got_out = 0  # events
+
+    @initialize(strategy=STRATEGIES)
+    def start(self, strategy: int) -> None:
+        self.switch(strategy, None)
 
     @rule(target=queued, size=SIZES, bin_=BIN_NUMBERS, wait_ms=WAITS)
     def put(self, size: int, bin_: int, wait_ms: int) -> Parcel:
@@ -589,7 +612,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.got_out += sum(each.count for each in dropped)
 
     @rule(
-        strategy=st.sampled_from([STRICT, FAIR, LAXITY, FIRST_COME]),
+        strategy=STRATEGIES,
         weights=st.none() | st.lists(st.integers(1, 9), min_size=8, max_size=8),
     )
     def switch(self, strategy: int, weights: list[int] | None) -> None:

@@ -27,7 +27,7 @@ class Open:
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A setting before and after, each with the policy that decides ("" for the default)."""
+    """A setting before and after, in words."""
 
     setting: str
     before: str

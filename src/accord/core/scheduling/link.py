@@ -46,6 +46,8 @@ _MOST_MARGIN: Final = 8
 _SOON_US: Final = 1_000
 _LATE_US: Final = 40_000
 _LATEST_US: Final = 500_000
+# Room that is used up so soon was used up at once: there is more to send.
+_AT_ONCE_US: Final = 5_000
 # After this, what was outstanding may not be any more.
 _STALE_US: Final = 50_000
 
@@ -113,10 +115,10 @@ class Link:
 
     def look(self, now_us: int, outstanding: int) -> int:
         """Learn from what is outstanding now; gives the room, or 0: look again in `wait_us`."""
-        self.looked_us = now_us
         acked = self.handed - outstanding
         if self._held_at < 0:
-            self._window_us = -1
+            if now_us - self.looked_us > _AT_ONCE_US:
+                self._window_us = -1
         else:
             if acked >= self._held_at:
                 self._ran_dry()
@@ -125,6 +127,7 @@ class Link:
                 self._measure_burst(now_us, acked)
         if acked > self._acked or self._held_at < 0:
             self._progress_us = now_us
+        self.looked_us = now_us
         self._acked = acked
         self._held_at = -1
         if outstanding == 0:
