@@ -50,6 +50,7 @@ POLICIES: Final = "policies"
 _LOOK_S: Final = 1.0
 _SLICE: Final = 200
 _SNIFFED_BYTES: Final = 64
+_ANSWERS: Final = 100  # under way
 
 
 class Manager:
@@ -129,6 +130,9 @@ class Manager:
         if hub.requests:
             requests, hub.requests = hub.requests, []
             for request in requests:
+                if len(self._answers) >= _ANSWERS:
+                    self._reply(request, b'{"ok":false,"error":"too many requests","place":""}')
+                    continue
                 task = asyncio.create_task(self._answer(request))
                 self._answers.add(task)
                 task.add_done_callback(self._answers.discard)
@@ -257,8 +261,6 @@ class Manager:
 
     async def _answer(self, request: Request) -> None:
         message = request.message
-        properties = message.properties
-        topic = properties.response_topic
         if message.channel == TOPIC:
             who = request.user or request.client
             body = await answer(
@@ -266,6 +268,11 @@ class Manager:
             )
         else:
             body = b'{"ok":false,"error":"nobody answers here","place":""}'
+        self._reply(request, body)
+
+    def _reply(self, request: Request, body: bytes) -> None:
+        properties = request.message.properties
+        topic = properties.response_topic
         if topic is None:
             return
         hub = self._broker.hub

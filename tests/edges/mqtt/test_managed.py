@@ -15,6 +15,7 @@ from accord.edges.mqtt.codes import V5, V311, Reason
 from accord.edges.mqtt.packets import Connect, Filter, Puback, Publish, Pubrec, Pubrel
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import ConditionsOrder
+from accord.edges.mqtt.restoring import snapshot
 from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
 from tests.edges.mqtt.dialogue import Peer, Table
 
@@ -476,3 +477,26 @@ def test_costly_conditions_are_evaluated_elsewhere() -> None:
     table.turn()
     assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [b"1"]
     assert bob.hear() == [Puback(1)]
+
+
+def test_what_gave_way_is_not_replaced_any_more() -> None:
+    table = Table(Limits(queue_messages=1))
+    decide(table, ALARMS_FIRST)
+    ada = listener(table, "#", qos=1)
+    bob = table.join("bob")
+    bob.publish("bulk", b"1", 1, properties=keyed("k"))
+    bob.publish("alarm/fire", b"2", 1)
+    bob.publish("bulk", b"3", 1, properties=keyed("k"))
+    table.session("ada").check_invariants()
+    assert payloads(ada) == [b"2"]
+    bob.publish("bulk", b"4", 1, properties=keyed("k"))
+    assert payloads(ada) == [b"4"]
+
+
+def test_a_snapshot_does_not_promise_what_waits_to_be_matched() -> None:
+    table = Table(is_durable=True)
+    conditional(table, "ada", "a IS NULL", qos=2)
+    bob = table.join("bob", expiry_s=60)
+    offer(bob, "t", b"x", 2, 7)
+    after, _ = table.after_crash(snapshot(table.broker))
+    assert after.session("bob").received == {}

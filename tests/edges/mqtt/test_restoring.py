@@ -409,7 +409,7 @@ def describe(session: Session) -> dict[str, object]:
             )
             for packet_id, each in session.unacknowledged.items()
         ],
-        "received": set(session.received),
+        "received": {number for number, is_taken in session.received.items() if is_taken},
     }
 
 

@@ -226,8 +226,9 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
         )
         if delivery.stage == RELEASED:
             yield durable.Released(client, delivery.packet_id)
-    for packet_id in session.received:
-        yield durable.Received(client, packet_id)
+    for packet_id, is_taken in session.received.items():
+        if is_taken:
+            yield durable.Received(client, packet_id)
 
 
 def _stored(message: MqttMessage, written: set[int]) -> Iterator[durable.Stored]:

@@ -86,7 +86,8 @@ class Session(Receiver):
         # Those that wait and would give way to a later message of the same channel and key.
         self.replaceable: dict[tuple[str, str], Delivery] = {}
         self.unacknowledged: dict[int, Delivery] = {}
-        self.received: dict[int, bool] = {}  # QoS 2 messages of the client, until released
+        # QoS 2 messages of the client, until released; False while they wait to be matched.
+        self.received: dict[int, bool] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
         self.last_packet_id = 0
@@ -523,6 +524,8 @@ class Session(Receiver):
 
     def _forget(self, delivery: Delivery) -> None:
         del self.unacknowledged[delivery.packet_id]
+        if delivery.message.key:
+            self._is_unreplaceable(delivery)
         if self.is_durable:
             self.hub.record(Done(self.name, delivery.packet_id))
 
