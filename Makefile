@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # The same package with its hot modules compiled, if there is a C compiler: first on the path.
 COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
-SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl')
+SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
 .PHONY: help up test hunt peers check format bench clean
 .DEFAULT_GOAL := help
@@ -41,6 +41,7 @@ format: $(READY) ## format the code and apply safe lint fixes
 bench: $(COMPILED_READY) peers ## compare with naive evaluation and with peers, as ratios
 	$(PIP) install -e '.[bench]'
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m benchmarks
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m benchmarks.table2 --compiled
 
 clean: ## remove everything the targets made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

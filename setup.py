@@ -23,6 +23,7 @@ HOT = [
             "link",
             "pacing",
             "egress",
+            "flows",
             "shaping",
         ),
         "core/monitoring": ("tally", "counters", "channels", "ledger"),

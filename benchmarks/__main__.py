@@ -23,6 +23,7 @@ NAMES: Final = (
     "latency",
     "connections",
     "predicates",
+    "policies",
 )
 
 

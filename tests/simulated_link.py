@@ -15,6 +15,7 @@ from typing import Final
 from accord.core.scheduling.link import Link
 
 DELAYED_ACK_US: Final = 40_000
+AGAIN_US: Final = 200
 SEGMENT: Final = 1_448
 S: Final = 1_000_000
 
@@ -145,6 +146,7 @@ class Sender:
         *,
         size: int = 10_000,
         late_us: int = 500,
+        work_us: int = 0,
         wants: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self.carrier = carrier
@@ -152,6 +154,7 @@ class Sender:
         self.link.route(carrier.segment, 2 * carrier.delay_us + 200)
         self.size = size
         self.late_us = late_us
+        self.work_us = work_us
         self.wants = wants
         self.waits_us: list[int] = []
         self.looks = 0
@@ -185,13 +188,11 @@ class Sender:
         link = self.link
         if link.rate_bps:
             link.renew(self.carrier.now_us)
-        has_looked = False
         while True:
             if link.room <= 0:
-                if has_looked:
+                if self.carrier.now_us - link.looked_us < AGAIN_US:
                     link.hold(self.carrier.now_us)
                 else:
-                    has_looked = True
                     self.looks += 1
                     link.look(self.carrier.now_us, self.carrier.outstanding())
                 if link.room <= 0:
@@ -205,3 +206,4 @@ class Sender:
                 self.carrier.hand(self.size)
                 link.sent(self.size)
                 wanted -= self.size
+            self.carrier.run_until(self.carrier.now_us + self.work_us)

@@ -21,7 +21,7 @@ from accord.journal.ledger import (
     record_of,
     select,
 )
-from accord.journal.ledger_search import Answer, find, recent
+from accord.journal.ledger_search import MAX_BYTES, Answer, Search, search_journal
 from accord.journal.log import Log
 from accord.journal.reader import Reader
 
@@ -182,6 +182,16 @@ def test_filters(wanted: Wanted, found: list[int]) -> None:
 def test_a_run_of_several_channels_is_part_of_any() -> None:
     batch = record(entry(FIRST, channel=""))
     assert len(select(batch, Wanted(channel="any/thing"), 9)) == 1
+
+
+def find(reader: Reader, number: int) -> Answer:
+    return recent(reader, Wanted(number=number))
+
+
+def recent(
+    reader: Reader, wanted: Wanted, *, most: int = 100, max_bytes: int = MAX_BYTES
+) -> Answer:
+    return search_journal(reader, Search(wanted, most), max_bytes=max_bytes)
 
 
 class TestSearch:

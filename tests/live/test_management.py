@@ -19,6 +19,7 @@ from accord.core.qos.book import read_book
 from accord.journal.ledger import Wanted
 from accord.live.addresses import Address
 from accord.live.management import Manager
+from accord.live.monitor import Monitor
 from accord.live.node import Listener, Node, Settings
 from accord.live.users import Users
 
@@ -203,6 +204,25 @@ def test_policies_follow_resources() -> None:
                 await until(lambda: entity.holding == 0)
 
     asyncio.run(run())
+
+
+def test_a_look_that_fails_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[int] = []
+
+    def look(_: Monitor, *, now_ms: int) -> None:
+        looks.append(now_ms)
+        raise ValueError("expected a number")
+
+    async def run() -> None:
+        monkeypatch.setattr("accord.live.management._LOOK_S", 0.01)
+        monkeypatch.setattr(Monitor, "look", look)
+        async with a_node():
+            await until(lambda: len(looks) > 1)
+
+    asyncio.run(run())
+    assert "looking at the node failed" in caplog.text
 
 
 def test_predicates_are_matched_by_the_importance_they_have_now() -> None:

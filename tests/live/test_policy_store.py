@@ -106,6 +106,17 @@ def test_a_version_cut_short_is_passed_over(tmp_path: Path, size: int) -> None:
     store.close()
 
 
+def test_what_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.live.policy_store.MAX_BYTES", 10_000)
+    disk = FaultDisk()
+    store = fill(PolicyStore(disk), 1)
+    with pytest.raises(PolicyStoreError, match="more than can be kept"):
+        store.write(version(2), "#" * 9_000)
+    assert store.history() == [version(1)]
+    disk.kill()
+    assert newest(disk) == 1
+
+
 def test_a_version_under_another_number_is_none(tmp_path: Path) -> None:
     fill(PolicyStore(OsDisk(tmp_path)), 1).close()
     (tmp_path / "0000000001.toml").rename(tmp_path / "0000000005.toml")

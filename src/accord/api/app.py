@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from accord.api.answers import NOT_STORED, describe, json_answer, returns
 from accord.api.guard import Guard
 from accord.api.ledger import LedgerView, add_ledger
 from accord.api.metrics import exposition, registry_of
@@ -17,9 +18,6 @@ from accord.api.policies import add_policies
 from accord.api.view import Clients, NodeView, Status
 from accord.live.administration import Administration
 from accord.live.users import Users
-
-_NOT_STORED: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_REFERENCE: Final = "#/components/schemas/{name}"
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at most")]
 Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessions to pass over")]
@@ -52,7 +50,7 @@ def create_app(
         structs += add_ledger(app, ledger)
     if administration is not None:
         structs += add_policies(app, administration)
-    _describe(app, structs)
+    describe(app, structs)
     app.add_middleware(Guard, users=users, is_loopback=is_loopback)
     return app
 
@@ -69,14 +67,14 @@ def _add_probes(app: FastAPI, view: NodeView) -> None:
     @app.get("/health", response_class=Response, responses=_plain("It does"))
     async def health() -> Response:
         """Whether the process answers at all."""
-        return Response("ok\n", headers=_NOT_STORED, media_type="text/plain")
+        return Response("ok\n", headers=NOT_STORED, media_type="text/plain")
 
     @app.get("/ready", response_class=Response, responses=_plain("They are"))
     async def ready() -> Response:
         """Whether clients are served; 503 while the node starts or drains."""
         is_ready = view.is_ready()
         text, status = ("ready\n", 200) if is_ready else ("not ready\n", 503)
-        return Response(text, status, headers=_NOT_STORED, media_type="text/plain")
+        return Response(text, status, headers=NOT_STORED, media_type="text/plain")
 
     registry = registry_of(view)
 
@@ -84,14 +82,14 @@ def _add_probes(app: FastAPI, view: NodeView) -> None:
     async def metrics(request: Request) -> Response:
         """Everything that is counted, for Prometheus."""
         text, media_type = exposition(registry, request.headers.get("accept", ""))
-        return Response(text, headers={**_NOT_STORED, "Content-Type": media_type})
+        return Response(text, headers={**NOT_STORED, "Content-Type": media_type})
 
 
 def _add_status(app: FastAPI, view: NodeView) -> None:
-    @app.get("/api/v1/status", response_class=Response, responses=_returns(Status))
+    @app.get("/api/v1/status", response_class=Response, responses=returns(Status))
     async def status() -> Response:
         """What the node does and holds now."""
-        return _json(
+        return json_answer(
             Status(
                 name=view.name,
                 version=view.version,
@@ -100,35 +98,12 @@ def _add_status(app: FastAPI, view: NodeView) -> None:
             )
         )
 
-    @app.get("/api/v1/clients", response_class=Response, responses=_returns(Clients))
+    @app.get("/api/v1/clients", response_class=Response, responses=returns(Clients))
     async def clients(limit: Limit = 100, offset: Offset = 0) -> Response:
         """Sessions of clients that are connected or away, page by page."""
         page = tuple(islice(view.clients(), offset, offset + limit))
-        return _json(Clients(total=view.statistics().sessions, offset=offset, clients=page))
-
-
-def _json(value: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(value), headers=_NOT_STORED, media_type="application/json")
+        return json_answer(Clients(total=view.statistics().sessions, offset=offset, clients=page))
 
 
 def _plain(words: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": words, "content": {"text/plain": {}}}}
-
-
-def _returns(type_: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    schema = {"$ref": _REFERENCE.format(name=type_.__name__)}
-    words = (type_.__doc__ or "").strip()
-    return {200: {"description": words, "content": {"application/json": {"schema": schema}}}}
-
-
-def _describe(app: FastAPI, structs: list[type[msgspec.Struct]]) -> None:
-    """Add to OpenAPI what FastAPI can't find out: the structs that are returned."""
-    _, components = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
-    made = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = made()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(components)
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
+from accord.api.answers import json_answer, returns
 from accord.api.outcomes import (
     EVENTS,
     LEDGER,
@@ -31,7 +32,6 @@ from accord.journal.ledger_search import Answer
 
 MAX_DESTINATIONS: Final = 10_000
 
-_NOT_STORED: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _MAX_MS: Final = 1 << 53
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="How many at most")]
@@ -62,7 +62,11 @@ def add_ledger(app: FastAPI, view: LedgerView) -> list[type[msgspec.Struct]]:
 
 
 def _add_events(app: FastAPI, view: LedgerView) -> None:
-    @app.get(f"{EVENTS}/{{event}}", response_class=Response, responses=_returns(EventOutcomes))
+    @app.get(
+        f"{EVENTS}/{{event}}",
+        response_class=Response,
+        responses=returns(EventOutcomes, _400=Problem, _404=Problem),
+    )
     async def event_outcomes(event: str) -> Response:
         """What became of an event, for each destination."""
         try:
@@ -74,7 +78,7 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
             return _problem(404, _unknown(number, answer))
         outcomes = tuple(outcome_of(entry) for entry in answer.entries)
         latest = outcomes[0]
-        return _json(
+        return json_answer(
             EventOutcomes(
                 event=event_id(number),
                 channel=latest.channel,
@@ -85,7 +89,7 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
             )
         )
 
-    @app.get(LEDGER, response_class=Response, responses=_returns(Outcomes))
+    @app.get(LEDGER, response_class=Response, responses=returns(Outcomes, _400=Problem))
     async def ledger(
         *,
         channel: Text | None = None,
@@ -106,7 +110,7 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
             since_ms=since_ms,
         )
         answer = await view.search(wanted, limit)
-        return _json(
+        return json_answer(
             Outcomes(
                 outcomes=tuple(outcome_of(entry) for entry in answer.entries),
                 is_complete=answer.is_complete,
@@ -116,23 +120,27 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
 
 
 def _add_series(app: FastAPI, view: LedgerView) -> None:
-    @app.get(SERIES, response_class=Response, responses=_returns(SeriesList))
+    @app.get(SERIES, response_class=Response, responses=returns(SeriesList))
     async def series_list(prefix: Text = "", limit: Limit = 200) -> Response:
         """What is measured: names, last values, mean, deviation and trend over 10 s."""
-        return _json(SeriesList(series=tuple(view.summaries(prefix, limit))))
+        return json_answer(SeriesList(series=tuple(view.summaries(prefix, limit))))
 
-    @app.get(f"{SERIES}/{{name:path}}", response_class=Response, responses=_returns(SeriesPoints))
+    @app.get(
+        f"{SERIES}/{{name:path}}",
+        response_class=Response,
+        responses=returns(SeriesPoints, _404=Problem),
+    )
     async def series(name: str) -> Response:
         """One series with its points."""
         summary = view.summary(name)
         if summary is None:
             return _problem(404, f"no series {name[:200]!r}: see {SERIES} for those there are")
-        return _json(SeriesPoints(summary=summary, points=tuple(view.points(name))))
+        return json_answer(SeriesPoints(summary=summary, points=tuple(view.points(name))))
 
-    @app.get(TOP, response_class=Response, responses=_returns(Top))
+    @app.get(TOP, response_class=Response, responses=returns(Top))
     async def top(limit: Lines = 20) -> Response:
         """The busiest channels and clients, the queues, and what is decided for the node."""
-        return _json(view.top(limit))
+        return json_answer(view.top(limit))
 
 
 def _unknown(number: int, answer: Answer) -> str:
@@ -150,16 +158,5 @@ def _unknown(number: int, answer: Answer) -> str:
     return f"event {event} is unknown: the ledger {looked} {reach} only"
 
 
-def _json(value: msgspec.Struct, code: int = 200) -> Response:
-    body = msgspec.json.encode(value)
-    return Response(body, code, headers=_NOT_STORED, media_type="application/json")
-
-
 def _problem(code: int, problem: str) -> Response:
-    return _json(Problem(problem), code)
-
-
-def _returns(type_: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    schema = {"$ref": f"#/components/schemas/{type_.__name__}"}
-    words = (type_.__doc__ or "").strip().partition("\n")[0]
-    return {200: {"description": words, "content": {"application/json": {"schema": schema}}}}
+    return json_answer(Problem(problem), code)

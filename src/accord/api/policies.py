@@ -17,7 +17,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 from msgspec import Struct
 
-from accord.api.described import returns
+from accord.api.answers import NOT_STORED, json_answer, returns
 from accord.api.guard import asker_of
 from accord.api.policy_answers import JSON, POLICIES, TOML, Changed, History, Problem
 from accord.core.errors import AccordError, PolicyError
@@ -39,7 +39,6 @@ from accord.live.policy_store import PolicyStoreError, UnknownVersionError
 
 PATIENCE_S: Final = 30.0
 
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _TAG: Final = re.compile(r'(?:W/)?"(\d{1,18})"')
 _CODES: Final[dict[type[AccordError], int]] = {
     PolicyError: 400,
@@ -93,14 +92,14 @@ def _add_reading(app: FastAPI, administration: Administration) -> None:
         """All that is decided now: strategy, limits, policies. As TOML if that is accepted."""
         book = administration.book
         if TOML in request.headers.get("accept", ""):
-            return _answer(write_book(book), TOML, book.version)
-        return _answer(write_json(book), JSON, book.version)
+            return _shown(write_book(book), TOML, book)
+        return _shown(write_json(book), JSON, book)
 
     @app.get(f"{POLICIES}/history", response_class=Response, responses=returns(History))
     @_answering
     async def history() -> Response:
         """Which versions are kept, and who made them."""
-        return _json(History(tuple(administration.history())))
+        return json_answer(History(tuple(administration.history())))
 
     @app.get(f"{POLICIES}/explain", response_class=Response, responses=_EXPLAINED)
     @_answering
@@ -126,13 +125,13 @@ def _add_reading(app: FastAPI, administration: Administration) -> None:
             attributes=None if attribute is None else dict(map(_pair, attribute)),
             payload_bytes=payload_bytes,
         )
-        return _json(administration.explain(question))
+        return json_answer(administration.explain(question))
 
     @app.post(f"{POLICIES}/dry-run", responses=_TRIED, **_TAKING)
     @_answering
     async def dry_run(request: Request) -> Response:
         """Whom policies would affect, if they were put."""
-        return _json(await administration.dry_run(await _read_book(request)))
+        return json_answer(await administration.dry_run(await _read_book(request)))
 
 
 def _add_changes(app: FastAPI, administration: Administration) -> None:
@@ -182,12 +181,12 @@ def _answering(handler: Handler) -> Handler:
         try:
             return await handler(*args, **options)
         except _Refusal as refusal:
-            return _json(Problem(refusal.problem), refusal.code)
+            return _refused(Problem(refusal.problem), refusal.code)
         except PolicyError as error:
-            return _json(Problem(error.problem, error.place), 400)
+            return _refused(Problem(error.problem, error.place), 400)
         except AccordError as error:
             code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), 500)
-            return _json(Problem(str(error)), code)
+            return _refused(Problem(str(error)), code)
 
     return answer
 
@@ -253,19 +252,16 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _changed(book: Book) -> Response:
-    return _json(Changed(book.version), version=book.version)
+    return json_answer(Changed(book.version), headers=_tag(book))
 
 
-def _json(value: Struct, code: int = 200, *, version: int | None = None) -> Response:
-    return _answer(msgspec.json.encode(value), JSON, version, code)
+def _shown(text: str, media_type: str, book: Book) -> Response:
+    return Response(text, headers={**NOT_STORED, **_tag(book)}, media_type=media_type)
 
 
-def _answer(
-    content: str | bytes, media_type: str, version: int | None = None, code: int = 200
-) -> Response:
-    headers = dict(_HEADERS)
-    if version is not None:
-        headers["ETag"] = f'"{version}"'
-    if code == 503:
-        headers["Retry-After"] = "1"
-    return Response(content, code, headers=headers, media_type=media_type)
+def _tag(book: Book) -> dict[str, str]:
+    return {"ETag": f'"{book.version}"'}
+
+
+def _refused(problem: Problem, code: int) -> Response:
+    return json_answer(problem, code, {"Retry-After": "1"} if code == 503 else None)

@@ -10,7 +10,6 @@ import msgspec
 
 from accord.api.outcomes import EVENTS, LEDGER, TOP, EventOutcomes, Outcomes
 from accord.api.policy_answers import Problem
-from accord.cli.connection import CHECK, UnreachableError
 from accord.cli.node_http import NodeHttp
 from accord.core.errors import AccordError
 from accord.core.monitoring.top import Top
@@ -55,6 +54,5 @@ class LedgerSource:
         except msgspec.DecodeError as error:
             if answer.code != 200:
                 raise self._node.complaint(answer, _ADVICE) from None
-            text = f"{self._node.place} does not answer like a node: {error}"
-            raise UnreachableError(f"{text}; {CHECK}") from None
+            raise self._node.strange(error) from None
         raise NotAnsweredError(problem.error)

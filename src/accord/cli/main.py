@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from accord.cli import (
     bench,
     config,
+    demo,
     policy,
     predicate,
     pub,
@@ -59,6 +60,7 @@ app.command("top")(top.top)
 app.command("why")(why.why)
 app.command("config")(config.config)
 app.add_typer(policy.app, name="policy")
+app.add_typer(demo.app, name="demo")
 app.add_typer(user.app, name="user")
 app.add_typer(predicate.app, name="predicate")
 

@@ -102,6 +102,10 @@ class NodeHttp:
         problem = f"{self.place} answers {answer.code}" + (f" ({words})" if words else "")
         return UnreachableError(f"{problem}; {advice.get(answer.code, CHECK)}")
 
+    def strange(self, error: Exception) -> UnreachableError:
+        """What to say of an answer that can't be read."""
+        return UnreachableError(f"{self.place} does not answer like a node: {error}; {CHECK}")
+
 
 def _why(error: Exception) -> str:
     if isinstance(error, TimeoutError):

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 
 from accord.api.view import Status
-from accord.cli.connection import CHECK, UnreachableError
 from accord.cli.node_http import NodeHttp
 from accord.core.monitoring.statistics import Statistics
 
@@ -31,8 +30,7 @@ class StatusSource:
         try:
             return msgspec.json.decode(answer.body, type=Status)
         except msgspec.DecodeError as error:
-            problem = f"{self._node.place} does not answer like a node: {error}"
-            raise UnreachableError(f"{problem}; {CHECK}") from None
+            raise self._node.strange(error) from None
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):

@@ -129,16 +129,3 @@ def _ledger_records(
             if number is None or not records or record.may_have(number):
                 records.append(record)
     return records, read
-
-
-def find(reader: Reader, number: int, *, most: int = 1_000, max_bytes: int = MAX_BYTES) -> Answer:
-    """What became of the event with this number."""
-    search = Search(Wanted(number=number), most)
-    return search_journal(reader, search, max_bytes=max_bytes)
-
-
-def recent(
-    reader: Reader, wanted: Wanted, *, most: int = 100, max_bytes: int = MAX_BYTES
-) -> Answer:
-    """The latest entries that are wanted."""
-    return search_journal(reader, Search(wanted, most), max_bytes=max_bytes)

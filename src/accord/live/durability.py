@@ -105,7 +105,11 @@ class Durability:
 
         Nobody waits for it to be on disk.
         """
-        return not isinstance(self._events.append([record]), Refused)
+        try:
+            return not isinstance(self._events.append([record]), Refused)
+        except JournalError as error:
+            log.warning("entries of the ledger were not kept", problem=str(error))
+            return False
 
     def tidy(self) -> None:
         """Replace the state log by a snapshot where that makes it much smaller."""

@@ -21,6 +21,7 @@ from accord.journal.reader import Reader
 
 KEPT: Final = 100_000
 _MAX_RECORDS: Final = 20_000  # of an entry or two, where little happens
+_MAX_BYTES: Final = 64_000_000
 _AT_A_TIME: Final = 2_000  # entries, about a millisecond
 # At most so many search the journal or wait for it; more are told what memory knows.
 _ASKERS: Final = 8
@@ -44,6 +45,7 @@ class LedgerStore:
         self._keep = keep
         self._records: deque[LedgerRecord] = deque()
         self._entries = 0
+        self._bytes = 0
         self._newest = 0
         self._lock = asyncio.Lock()
         self._askers = 0
@@ -59,9 +61,14 @@ class LedgerStore:
         self._newest = record.newest
         self._records.append(record)
         self._entries += record.count
+        self._bytes += len(record.rows)
         records = self._records
-        while len(records) > 1 and (self._entries > self._keep or len(records) > _MAX_RECORDS):
-            self._entries -= records.popleft().count
+        while len(records) > 1 and (
+            self._entries > self._keep or self._bytes > _MAX_BYTES or len(records) > _MAX_RECORDS
+        ):
+            oldest = records.popleft()
+            self._entries -= oldest.count
+            self._bytes -= len(oldest.rows)
         if self._append is not None and not self._append(encode_ledger(record)):
             self.refused += record.count
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from accord.core.errors import AccordError
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
@@ -43,13 +42,13 @@ from accord.live.worker_jobs import Failure, Terms, Values, shape_job, xpath_job
 from accord.live.workers import WorkerLimits, Workers
 from accord.shaping.content import Content
 from accord.shaping.registry import accepts
+from accord.shaping.sniffing import HEAD
 
 log = get_log(__name__)
 
 POLICIES: Final = "policies"
 _LOOK_S: Final = 1.0
 _SLICE: Final = 200
-_SNIFFED_BYTES: Final = 64
 _ANSWERS: Final = 100  # under way
 
 
@@ -207,7 +206,7 @@ class Manager:
                 await self._follow_resources()
                 await self._expire()
                 await self._place_predicates()
-            except AccordError as error:
+            except Exception as error:  # or nothing would be measured, nor expire, ever after
                 log.failure("looking at the node failed", error)
 
     async def _follow_resources(self) -> None:
@@ -288,7 +287,7 @@ class Manager:
         content = Content(
             message.payload, message.properties.content_type or "", message.properties.user
         )
-        if not accepts(order.shape.shaper, content.content_type, content.payload[:_SNIFFED_BYTES]):
+        if not accepts(order.shape.shaper, content.content_type, content.payload[:HEAD]):
             order.fail()
             return
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from accord.core.model.importance import IMPORTANCES
 from accord.core.monitoring.channels import ChannelTable
-from accord.core.monitoring.meter import Counts, Meter, wait_quantile_ms
+from accord.core.monitoring.meter import Counts, Meter, kbps, wait_quantile_ms
 from accord.core.monitoring.series import Registry, Summary
 from accord.core.monitoring.statistics import WAIT_BUCKETS, Statistics
 from accord.core.monitoring.top import (
@@ -158,9 +158,9 @@ class Monitor:
             connections=statistics.connections,
             sessions=statistics.sessions,
             received_hz=received,
-            received_kbps=_kbps(received_bytes),
+            received_kbps=kbps(received_bytes),
             sent_hz=sent,
-            sent_kbps=_kbps(sent_bytes),
+            sent_kbps=kbps(sent_bytes),
             shed_hz=shed,
             shed={cause: meter.rates()[0] for cause, meter in self._shed.items()},
             queued_messages=statistics.queued_messages,
@@ -216,7 +216,3 @@ class Monitor:
     def _add(self, name: str, value: float | None) -> None:
         if value is not None:
             self.series.add(name, self._looked_ms, value)
-
-
-def _kbps(bytes_per_s: float) -> float:
-    return round(bytes_per_s * 8 / 1_000, 2)

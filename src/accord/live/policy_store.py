@@ -135,6 +135,9 @@ class PolicyStore:
             version, who=version.who[:_MAX_WORDS], what=version.what[:_MAX_WORDS]
         )
         body = text.encode()
+        if len(body) > MAX_BYTES - _MAX_HEADER:
+            problem = f"version {version.version} has {len(body)} bytes, more than can be kept"
+            raise PolicyStoreError(self.place, problem)
         header = _Header(
             version=version,
             digest=_digest(body),

@@ -130,7 +130,7 @@ class Sender:
             self._send_answers()
             return
         link = self.link
-        if link.rate_bps:
+        if link.carries_bps():
             link.renew(clock_us())
         if bandwidth.node is not None:
             self._send_answers()
@@ -162,6 +162,7 @@ class Sender:
 
     def take_turn(self, portion: int) -> int:
         """Write the next events, about as much as `portion`; gives how many bytes."""
+        self.link.renew(clock_us())
         room = 0 if self.is_paused else self._room()
         frames = self._connection.take(min(room, portion)) if room else []
         if not frames:
@@ -212,7 +213,13 @@ class Sender:
     def _send_answers(self) -> None:
         frames = self._connection.take(0)
         if frames:
-            self.link.sent(self._write_counted(frames))
+            size = self._write(frames)
+            self.link.sent(size)
+            now_us = clock_us()
+            if self.pacer is not None:
+                self.pacer.answered(size, now_us)
+            if self._bandwidth.node is not None:
+                self._bandwidth.node.answered(size, now_us)
 
     def _write_counted(self, frames: list[bytes]) -> int:
         size = self._write(frames)

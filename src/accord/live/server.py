@@ -156,7 +156,10 @@ class Server:
             if task is None:
                 return
             before_ns = now_ns
-            task.run()
+            try:
+                task.run()
+            except Exception as error:
+                log.failure("a task failed", error)
             now_ns = time.perf_counter_ns()
             task.took((now_ns - before_ns) // 1000)
         self.due()

@@ -196,6 +196,7 @@ def test_mistakes_in_a_policy(policy: dict[str, object], place: str, problem: st
         ("limits = 3", "limits", "expected a list, got 3"),
         ("limits = [3]", "limits[0]", "expected a table, got 3"),
         ('[[limits]]\nclient = "a"', "limits[0].bandwidth", "expected, but missing"),
+        ('limits = [{client = "a*", bandwidth = 9000}]', "limits[0].client", "one client, got"),
         ('[[limits]]\nclient = "a"\nbandwidth = "none"', "limits[0].bandwidth", "no limit at all"),
         ("policies = {}", "policies", "expected a list, got a table"),
         ("policies = [[]]", "policies[0]", "expected a table, got a list"),

@@ -103,6 +103,15 @@ def test_a_node_that_is_late_still_uses_its_links() -> None:
     assert sender.run(10 * S).use > 0.9
 
 
+def test_sending_may_take_its_time() -> None:
+    """Used up a little later than given is used up at once all the same."""
+    sender = Sender(SimulatedLink(steady(300_000)), size=1_000, work_us=2_000)
+    sender.run(3 * S)
+    found = sender.run(5 * S)
+    assert found.rate_bps > 270_000
+    assert worst_wait_us(found) < 110_000
+
+
 def test_a_receiver_that_stops_reading_finds_everything_as_it_was() -> None:
     def reads(now_us: int) -> bool:
         return not 5 * S < now_us < 15 * S

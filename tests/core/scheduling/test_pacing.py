@@ -102,3 +102,9 @@ def test_as_long_as_there_is_something_to_send_nothing_is_wasted(
     for size in sizes:
         pacer.sent(size, pacer.free_us)
     assert abs((pacer.free_us - start_us) - sum(sizes) * 8 * S / limit_bps) <= 1
+
+
+def test_answers_take_from_events_for_a_moment_only() -> None:
+    pacer = Pacer(8_000)
+    pacer.answered(1_000_000, 0)
+    assert pacer.free_us == 100_000

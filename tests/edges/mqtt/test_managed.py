@@ -500,3 +500,139 @@ def test_a_snapshot_does_not_promise_what_waits_to_be_matched() -> None:
     offer(bob, "t", b"x", 2, 7)
     after, _ = table.after_crash(snapshot(table.broker))
     assert after.session("bob").received == {}
+
+
+# What must not happen, whatever clients do.
+
+
+def test_who_is_not_listened_to_is_not_silent() -> None:
+    table = Table(Limits(tasks=9))
+    conditional(table, "ada", "a IS NULL")
+    bob = table.join("bob", keep_alive_s=1)
+    for number in range(1, 8):
+        offer(bob, "t", b"", 1, number)
+    assert bob.connection.is_stalled
+    table.now_ms += 10_000
+    table.broker.advance(now_ms=table.now_ms)
+    table.turn()
+    table.wait(1_000)
+    assert not bob.is_closed
+    table.wait(1_000)
+    assert bob.is_closed
+
+
+def test_a_snapshot_has_messages_as_they_were_published() -> None:
+    table = Table(is_durable=True)
+    table.hub.has_workers = True
+    decide(
+        table,
+        """
+        [[policies]]
+        name = "small"
+        preferences = { shaping = "scaling", max_bytes = 5000 }
+        """,
+    )
+    for name in ("ann", "bob"):
+        table.join(name, expiry_s=60).subscribe(f"image/{name}", qos=1).is_slow = True
+    cyn = table.join("cyn")
+    for name in ("ann", "bob"):
+        cyn.publish(f"image/{name}", name.encode() * 5_000, 1)
+    for order in table.hub.orders:
+        assert isinstance(order, ShapingOrder)
+        order.finished(shaped_message(order.message, b"small", ()))
+    table.commit()
+    after, restored = table.after_crash(snapshot(table.broker))
+    assert restored.problems == []
+    for name in ("ann", "bob"):
+        (delivery,) = after.session(name).unacknowledged.values()
+        assert delivery.message.payload == name.encode() * 5_000
+
+
+def test_what_an_ended_session_left_is_not_its_successors() -> None:
+    table = Table(is_durable=True)
+    conditional(table, "ada", "a IS NULL", qos=2)
+    bob = table.join("bob", expiry_s=60)
+    offer(bob, "t", b"x", 2, 7)
+    anew = table.open(V5)
+    back = Connect("bob", V5, True, 0, properties=Properties(session_expiry_s=60))
+    anew.receive(encode(back, V5))
+    table.commit()
+    after, _ = table.after_crash(table.log)
+    assert after.session("bob").received == {}
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("is_later_sent", [False, True])
+def test_an_older_event_does_not_replace_a_newer_one(qos: int, is_later_sent: bool) -> None:
+    table = Table()
+    table.hub.has_workers = True
+    decide(
+        table,
+        """
+        [[policies]]
+        name = "small"
+        preferences = { shaping = "scaling", max_bytes = 5000 }
+        """,
+    )
+    ada = listener(table, "#", qos=qos)
+    bob = table.join("bob")
+    bob.publish("position", b"old" * 5_000, qos, properties=keyed("1"))
+    bob.publish("position", b"new", qos, properties=keyed("1"))
+    got = payloads(ada) if is_later_sent else []
+    (order,) = table.hub.orders
+    order.fail()
+    table.session("ada").check_invariants()
+    assert got + payloads(ada) == [b"new"]
+
+
+def test_a_mistake_found_in_a_task_ends_the_connection_and_nothing_else() -> None:
+    table = Table(kept=["t"], is_durable=True)
+    conditional(table, "ada", "a IS NULL")
+    bob = table.join("b" * 300, V311)
+    offer(bob, "t", b"x", 1, 1)
+    table.turn()
+    assert bob.is_closed
+    assert table.hub.tasks.waiting == 0
+
+
+def test_a_refusal_reaches_a_client_that_came_back() -> None:
+    table = Table(Limits(tasks=1))
+    decide(table, ALARMS_FIRST)
+    conditional(table, "ada", "a IS NULL", qos=2)
+    bob, cyn = table.join("bob", expiry_s=60), table.join("cyn")
+    offer(bob, "bulk", b"x", 2, 7)
+    bob.connection.lost(now_ms=table.now_ms)
+    again = table.open(V5)
+    back = Connect("bob", V5, False, 0, properties=Properties(session_expiry_s=60))
+    again.receive(encode(back, V5))
+    offer(again, "bulk", b"x", 2, 7)
+    offer(cyn, "alarm/fire", b"!", 1, 1)
+    table.turn()
+    assert not table.session("bob").received
+    _, refused = again.hear()
+    assert isinstance(refused, Pubrec)
+    assert refused.reason == Reason.QUOTA_EXCEEDED
+
+
+def test_costly_conditions_do_not_hold_up_a_subscription() -> None:
+    table = Table()
+    bob = table.join("bob")
+    xml = "<r>" + "<a>1</a>" * 1_000 + "</r>"
+    bob.publish("t", b"x", retain=True, properties=Properties(user=(("metadata", xml),)))
+    costly = Properties(user=(("xpath", "//a[. = //a[9 = 8]]"),))
+    ada = table.join("ada").subscribe("t", properties=costly)
+    assert ada.hear() == []
+    assert table.hub.counters.shed_causes.counts == {"condition too costly": 1}
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("strategy", ["strict", "weighted fair", "first come"])
+def test_order_is_kept_in_a_channel_whose_events_change_in_size(qos: int, strategy: str) -> None:
+    table = Table()
+    decide(table, f'strategy = "{strategy}"')
+    ada = listener(table, "t", qos=qos)
+    bob = table.join("bob", V311)
+    sizes = [20_000, 1, 1, 1, 1, 1, 60_000, 1, 1, 90_000, 1, 1]
+    for number, size in enumerate(sizes):
+        bob.publish("t", bytes([number]) * size, qos)
+    assert [payload[0] for payload in payloads(ada)] == list(range(len(sizes)))

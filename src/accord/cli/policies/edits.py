@@ -8,8 +8,7 @@ from typing import Final
 from accord.cli.errors import InputError
 from accord.core.model.values import infer
 from accord.core.qos.book import Book
-
-NOTHING: Final = "none"
+from accord.core.qos.fields import NOTHING
 
 _INTEGERS: Final = ("importance", "precedence")
 _PREFERENCES: Final = ("deadline", "shaping")
@@ -48,23 +47,23 @@ def limit_settings(
         settings = {"bandwidth": None, "client_bandwidth": None, "limits": []}
         limits = {}
     if node is not None:
-        settings["bandwidth"] = spaced(node)
+        settings["bandwidth"] = read_rate(node)
     if each is not None:
-        settings["client_bandwidth"] = spaced(each)
+        settings["client_bandwidth"] = read_rate(each)
     if client is not None:
         name, rate = client
         if rate == NOTHING:
             limits.pop(name, None)
         else:
-            limits[name] = spaced(rate)
+            limits[name] = read_rate(rate)
         settings["limits"] = [
             {"client": limited, "bandwidth": bandwidth} for limited, bandwidth in limits.items()
         ]
     return settings
 
 
-def spaced(rate: str) -> str | int:
-    """A plain number is one of bits per second."""
+def read_rate(rate: str) -> str | int:
+    """As a book has it: a plain number is one of bits per second."""
     return int(rate) if rate.isascii() and rate.isdigit() and len(rate) < 16 else rate
 
 

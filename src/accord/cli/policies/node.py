@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from accord.api.policy_answers import JSON, POLICIES, TOML, Changed, History, Problem
-from accord.cli.connection import CHECK, UnreachableError
 from accord.cli.node_http import Answer, NodeHttp
 from accord.core.errors import AccordError, PolicyError
 from accord.core.qos.book import Book, book_from
@@ -48,7 +47,7 @@ class PolicyNode:
         try:
             return book_from(msgspec.json.decode(answer.body))
         except (msgspec.DecodeError, PolicyError) as error:
-            raise self._strange(error) from None
+            raise self._node.strange(error) from None
 
     def toml(self) -> str:
         return self._ask("GET", POLICIES, headers={"Accept": TOML}).body.decode(errors="replace")
@@ -126,8 +125,4 @@ class PolicyNode:
         try:
             return msgspec.json.decode(answer.body, type=type_)
         except msgspec.DecodeError as error:
-            raise self._strange(error) from None
-
-    def _strange(self, error: Exception) -> UnreachableError:
-        problem = f"{self._node.place} does not answer like a node: {error}"
-        return UnreachableError(f"{problem}; {CHECK}")
+            raise self._node.strange(error) from None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, render
 from accord.core.qos.book import Book
 from accord.core.qos.policy import Policy
 from accord.core.qos.preferences import Preferences
-from accord.core.qos.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, render
 
 
 def context_words(policy: Policy) -> str:

@@ -85,7 +85,11 @@ class Document:
         return sorted(self._deferred, key=self._deferred.__getitem__)
 
     def defer(self, inline_cost: int) -> None:
-        """From now on have conditions that cost more than this evaluated elsewhere."""
+        """From now on have conditions that cost more than this evaluated elsewhere.
+
+        Matching then finds them: an index rules out most conditions without asking, and what it
+        does ask is listed here. Once all of it is remembered, matching again is complete.
+        """
         self._inline_cost = inline_cost
 
     def is_deferred(self, condition: Condition, cost: int) -> bool:

@@ -20,6 +20,7 @@ class ChannelCounts:
 
     def __init__(self, channel: str) -> None:
         self.channel: str = channel
+        self._light: int = -1  # not known yet
         self.published: int = 0
         self.published_bytes: int = 0
         self.delivered: int = 0
@@ -35,8 +36,16 @@ class ChannelCounts:
         self.wait_counts: list[int] = [0] * WAIT_BUCKETS
 
     def is_light(self) -> bool:
-        """Whether its events are small, as far as was learned: those go first among equals."""
-        return self.published_bytes <= LIGHT_BYTES * self.published
+        """Whether its events are small: those go first among equals.
+
+        Learned from the first of them, and kept to, because a channel that changed would overtake
+        itself.
+        """
+        if self._light < 0:
+            if self.published == 0:
+                return True
+            self._light = 1 if self.published_bytes <= LIGHT_BYTES * self.published else 0
+        return self._light > 0
 
     def is_delivered(self, count: int, size: int, wait_ms: int) -> None:
         self.delivered += count

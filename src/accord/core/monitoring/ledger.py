@@ -32,6 +32,7 @@ MAX_NUMBER: Final = (1 << 64) - 1
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FORGIVEN: Final = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None})
 _DUE: Final = 2_000
+_NAME_LENGTH: Final = 256
 
 # number and received time relative to the batch, count, channel, publisher, destination, outcome,
 # then the time from received to queued and from queued to done, size, importance, policy, detail,
@@ -95,6 +96,11 @@ def read_detail(detail: str) -> tuple[dict[str, str], str]:
         elif part:
             words.append(part)
     return facts, "; ".join(words)
+
+
+def _short(name: str) -> str:
+    """Names come from outside, and may be as long as MQTT allows."""
+    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
 
 
 class LedgerBatch:
@@ -228,9 +234,9 @@ class Ledger:
                 number - batch.first_number,
                 self._received_ms - batch.first_ms,
                 count,
-                self._channel,
-                self._publisher,
-                self._destination,
+                _short(self._channel),
+                _short(self._publisher),
+                _short(self._destination),
                 self._outcome,
                 self._queued_ms - self._received_ms,
                 self._done_ms - self._queued_ms,

@@ -46,6 +46,11 @@ class Meter:
         return [round(count * 1_000 / elapsed_ms, 3) for count in self.added()]
 
 
+def kbps(bytes_per_s: float) -> float:
+    """In kbit/s."""
+    return round(bytes_per_s * 8 / 1_000, 2)
+
+
 def wait_quantile_ms(counts: Sequence[int], share: float) -> float | None:
     """The wait that `share` of them do not exceed, between the bounds of its bucket; None of none.
 

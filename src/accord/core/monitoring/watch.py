@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from accord.core.monitoring.channels import ChannelCounts, ChannelTable
-from accord.core.monitoring.meter import Counts, Meter, wait_quantile_ms
+from accord.core.monitoring.meter import Counts, Meter, kbps, wait_quantile_ms
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 from accord.core.monitoring.top import ChannelLine, ClientLine, ClientReading
 
@@ -96,9 +96,9 @@ def _channel_line(name: str, meter: Meter) -> ChannelLine:
     return ChannelLine(
         channel=name,
         published_hz=rates[1],
-        published_kbps=_kbps(rates[2]),
+        published_kbps=kbps(rates[2]),
         delivered_hz=rates[3],
-        delivered_kbps=_kbps(rates[4]),
+        delivered_kbps=kbps(rates[4]),
         late_hz=rates[5],
         shaped_hz=rates[6],
         replaced_hz=rates[7],
@@ -181,7 +181,7 @@ def _client_line(watched: _Watched) -> ClientLine:
         user=reading.user,
         is_connected=reading.is_connected,
         sent_hz=sent_hz,
-        sent_kbps=_kbps(sent_bps),
+        sent_kbps=kbps(sent_bps),
         shed_hz=shed_hz,
         shed=reading.shed,
         queued_messages=reading.queued_messages,
@@ -190,7 +190,3 @@ def _client_line(watched: _Watched) -> ClientLine:
         limit_kbps=reading.limit_kbps,
         rtt_ms=reading.rtt_ms,
     )
-
-
-def _kbps(bytes_per_s: float) -> float:
-    return round(bytes_per_s * 8 / 1_000, 2)

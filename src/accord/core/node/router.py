@@ -172,6 +172,7 @@ class Way:
     def __init__(self, entity: Entity, route: Route) -> None:
         self.entity = entity
         self.pending = 0
+        self.is_light = True  # those that wait: what comes behind them must not overtake them
         self.renew(route)
 
     def renew(self, route: Route) -> None:

@@ -197,7 +197,11 @@ def _limit(value: object, place: str) -> Limit:
     bandwidth_bps = fields.bandwidth(given["bandwidth"], under(place, "bandwidth"))
     if bandwidth_bps is None:
         raise PolicyError(under(place, "bandwidth"), "expected a bandwidth, or no limit at all")
-    return Limit(fields.pattern(given["client"], under(place, "client")), bandwidth_bps)
+    client = fields.pattern(given["client"], under(place, "client"))
+    if "*" in client:
+        problem = f"expected the name of one client, got {fields.shown(client)}"
+        raise PolicyError(under(place, "client"), problem)
+    return Limit(client, bandwidth_bps)
 
 
 def _check_names(names: list[str], place: str, field: str) -> None:

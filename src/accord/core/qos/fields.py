@@ -8,8 +8,8 @@ from typing import Final
 
 from accord.core.errors import PolicyError
 from accord.core.model.channels import problem_with_filter
+from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, parse, render
 from accord.core.model.values import problem_with_text
-from accord.core.qos.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, parse, render
 
 MAX_TEXT: Final = 16_384
 MAX_NAME: Final = 256

@@ -12,33 +12,20 @@ from accord.core.errors import PolicyError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.qos import fields
 from accord.core.qos.fields import under
-from accord.core.qos.policy import OPERATIONS, Policy
+from accord.core.qos.policy import ENTITY_NAMES, OPERATIONS, Policy
 from accord.core.qos.preferences import NO_SHAPING, PRESETS, Preferences
 from accord.core.qos.selectors import parse_selectors
 
 MAX_PRECEDENCE: Final = 1_000_000
 MAX_PIXELS: Final = 10**9
 
-_CONDITIONS: Final = ("client", "user", "group", "node")
-_SELECTORS: Final = ("who", "where", "when")
-_POLICY: Final = (
-    "name",
-    "description",
-    "operation",
-    "channel",
-    *_CONDITIONS,
-    *_SELECTORS,
-    "precedence",
-    "importance",
-    "preferences",
-)
 _PREFERENCES: Final = ("shaping", "max_bytes", "max_pixels", "deadline", "replacement")
 _SHAPER: Final = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 
 
 def policy_from(document: object, place: str = "policy", name: str | None = None) -> Policy:
     """One policy; where its name is given beside it, the document may leave it out."""
-    given = fields.table(document, _POLICY, place)
+    given = fields.table(document, Policy.__struct_fields__, place)
     if name is not None and given.get("name", name) != name:
         raise PolicyError(under(place, "name"), f"expected {name!r}, or nothing")
     if name is None and "name" not in given:
@@ -61,7 +48,7 @@ def _policy_field(field: str, value: object, place: str) -> object:
         return fields.names(value, place, _operation)
     if field == "channel":
         return fields.names(value, place, fields.channel_filter)
-    if field in _CONDITIONS:
+    if field in ENTITY_NAMES:
         return fields.names(value, place, fields.pattern)
     if field == "precedence":
         return fields.integer(value, -MAX_PRECEDENCE, MAX_PRECEDENCE, place)

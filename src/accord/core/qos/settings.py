@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.model.units import DURATIONS_MS, render
 from accord.core.qos.contexts import UNSAID, Context
 from accord.core.qos.grants import Grant
-from accord.core.qos.units import DURATIONS_MS, render
 
 SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
 

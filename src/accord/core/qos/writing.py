@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeGuard
 
+from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, render
 from accord.core.qos.fields import NOTHING
 from accord.core.qos.policy import Policy
 from accord.core.qos.preferences import Preferences
-from accord.core.qos.units import BANDWIDTHS_BPS, DURATIONS_MS, render
 
 _ESCAPES: Final = {
     '"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"

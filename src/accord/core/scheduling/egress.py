@@ -122,8 +122,10 @@ class Egress:
         """What was taken last has sent so many bytes."""
         chosen = self._chosen
         assert isinstance(chosen, _Waiting)
-        if size > 0:
+        if size > 0 and len(self._active) > 1:
             self.discipline.current.charge(self._active, chosen, size)
+        else:
+            chosen.deficit = 0
         if not self._has_own_order():
             chosen.mark = max(chosen.mark, turn.mark)
             turn.served = turn.mark + size

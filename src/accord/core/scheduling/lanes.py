@@ -12,6 +12,7 @@ from typing import Final
 from accord.core.scheduling.parcels import Parcel, Run, due_ms
 
 _COMPACT_AFTER: Final = 64
+_COUNTED: Final = 1_000
 _GONE_SHARE: Final = 8  # at most an eighth of a list is what has been taken already
 
 
@@ -34,6 +35,18 @@ class Lane:
         if void is None:
             return self.items[self.head :]
         return [parcel for parcel in self.items[self.head :] if parcel not in void]
+
+    def events(self, size: int) -> int:
+        """How many events wait, where that is `size` bytes; about, if there are many parcels."""
+        if len(self.items) - self.head <= _COUNTED or self.void is not None:
+            return sum([parcel.count for parcel in self.waiting()])
+        events = 0
+        looked_at = 0
+        for position in range(self.head, self.head + _COUNTED):
+            parcel = self.items[position]
+            events += parcel.count
+            looked_at += parcel.size
+        return events * size // max(looked_at, 1)
 
     def insert(self, parcel: Parcel) -> None:
         """Add it in order of due time, behind those that are due at the same time."""
@@ -221,6 +234,9 @@ class Bin:
         self.importance = number >> 1
         self.untracked = Lane()
         self.tracked = Lane()
+        # What waits in the two lanes, where whoever puts and takes keeps count.
+        self.bytes = 0
+        self.tracked_bytes = 0
         self.cost = 0
         self.due_ms = 0
         self.queued_ms = 0

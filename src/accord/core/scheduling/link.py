@@ -6,11 +6,11 @@ carries during its round trip and a little longer (`_SLACK_US`, for the moments 
 again), and two segments more, because receivers acknowledge every second one only.
 
 The rate comes from looks at what is outstanding, that is handed over and not yet acknowledged. Only
-times count during which the allowance was used up: a sender that has nothing to send says nothing
-about its link. Such a time is cut into windows that begin and end with an acknowledgement; the
-allowance follows the fastest of the last three windows, so that a stall in one of them (a lost
-segment, a receiver that stops reading) changes nothing and a slower link is known a second later.
-The rate that others see is their median, once it does not grow with the allowance any more.
+times count during which the link was filled: a sender that has little to send says nothing about
+it. Such a time is cut into windows that begin and end with an acknowledgement; the allowance
+follows the fastest of the last three windows, so that a stall in one of them (a lost segment, a
+receiver that stops reading) changes nothing and a slower link is known a second later. The rate
+that others see is their median, once it does not grow with the allowance any more.
 
 An allowance that is too small shows: all that was outstanding when we held back is acknowledged at
 the next look (the link ran dry), or the rate grows with the allowance. Either way it is doubled, as
@@ -67,6 +67,7 @@ class Link:
         self._segment = _SEGMENT
         self._min_rtt_us = 0
         self._acked = 0
+        self._looked_at = 0  # what had been handed over at the last look
         self._progress_us = 0
         # What had been handed over when the allowance was used up, -1 while it is not.
         self._held_at = -1
@@ -117,8 +118,10 @@ class Link:
         """Learn from what is outstanding now; gives the room, or 0: look again in `wait_us`."""
         acked = self.handed - outstanding
         if self._held_at < 0:
-            if now_us - self.looked_us > _AT_ONCE_US:
+            if not self._was_filled(now_us, acked):
                 self._window_us = -1
+            elif acked > self._acked:
+                self._measure(now_us, acked)
         else:
             if acked >= self._held_at:
                 self._ran_dry()
@@ -128,6 +131,7 @@ class Link:
         if acked > self._acked or self._held_at < 0:
             self._progress_us = now_us
         self.looked_us = now_us
+        self._looked_at = self.handed
         self._acked = acked
         self._held_at = -1
         if outstanding == 0:
@@ -175,6 +179,19 @@ class Link:
         rate = self._rates[0]
         likely = rate * (now_us - self._progress_us) // 1_000_000
         return self.handed - self._acked - min(likely, 2 * self._segment)
+
+    def _was_filled(self, now_us: int, acked: int) -> bool:
+        """Whether the link was busy since the last look although there was room.
+
+        It was if some of what was outstanding then still is, and all in all more than can be under
+        way: then some of it waited all the time. (So it is for who waits for a turn.)
+        """
+        elapsed_us = now_us - self.looked_us
+        if elapsed_us <= _AT_ONCE_US:
+            return True
+        under_way = (acked - self._acked) * self._min_rtt_us // elapsed_us
+        waiting = self.handed - acked - 2 * (under_way + self._segment)
+        return acked < self._looked_at and waiting > 0
 
     def _ran_dry(self) -> None:
         """Nothing is outstanding any more of what was when we held back."""

@@ -19,10 +19,11 @@ Several outboxes may hold the same parcel. Only one that is in no other may be r
 
 from __future__ import annotations
 
+from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.lanes import Bin, Lane
 from accord.core.scheduling.parcels import Parcel, Run, due_ms
 from accord.core.scheduling.queues import Queues
-from accord.core.scheduling.strategies import STRICT, Discipline
+from accord.core.scheduling.strategies import FAIR, STRICT, Discipline
 
 __all__ = ["Outbox", "Parcel", "Run"]
 
@@ -62,6 +63,7 @@ class Outbox(Queues):
             found.untracked.insert(parcel)
         else:
             found.untracked.items.append(parcel)
+        found.bytes += size
         self.bytes += size
         if self.bytes <= self.bytes_limit:
             return None
@@ -89,6 +91,7 @@ class Outbox(Queues):
             found.tracked.insert(parcel)
         else:
             found.tracked.items.append(parcel)
+        found.tracked_bytes += parcel.size
         self.tracked += 1
         self.tracked_bytes += parcel.size
         return refused
@@ -110,6 +113,7 @@ class Outbox(Queues):
                 only = each
         if only is not None:
             self._move(only, bytes_wanted, window, taken)
+            only.deficit = 0  # it had all there was, and so has saved up nothing
         return taken
 
     def peek(self, window: int, bytes_wanted: int = 1) -> Parcel | None:
@@ -135,10 +139,12 @@ class Outbox(Queues):
         found = self._bin(parcel)
         if is_tracked:
             found.tracked.remove(parcel)
+            found.tracked_bytes -= parcel.size
             self.tracked -= 1
             self.tracked_bytes -= parcel.size
         else:
             found.untracked.remove(parcel)
+            found.bytes -= parcel.size
             self.bytes -= parcel.size
         found.settle()
 
@@ -160,6 +166,7 @@ class Outbox(Queues):
         if self._by_due and due_ms(parcel) != was_due_ms:
             (found.tracked if is_tracked else found.untracked).relocate(parcel, was_due_ms)
         if not is_tracked:
+            found.bytes += growth
             self.bytes += growth
             if self.bytes <= self.bytes_limit:
                 return None
@@ -167,6 +174,7 @@ class Outbox(Queues):
                 return self._shed_untracked()
             self.void(parcel, False)
             return [parcel]
+        found.tracked_bytes += growth
         self.tracked_bytes += growth
         excess = min(self.tracked_bytes - self.tracked_bytes_limit, growth)
         if excess <= 0:
@@ -181,9 +189,11 @@ class Outbox(Queues):
         expired: list[Parcel] = []
         for each in self._bins:
             for parcel in each.untracked.expire(now_ms):
+                each.bytes -= parcel.size
                 self.bytes -= parcel.size
                 expired.append(parcel)
             for parcel in each.tracked.expire(now_ms):
+                each.tracked_bytes -= parcel.size
                 self.tracked -= 1
                 self.tracked_bytes -= parcel.size
                 expired.append(parcel)
@@ -194,6 +204,7 @@ class Outbox(Queues):
         """Forget what waits for acknowledged delivery: its owner has it too."""
         for each in self._bins:
             each.tracked.clear()
+            each.tracked_bytes = 0
             each.settle()
         self.tracked = 0
         self.tracked_bytes = 0
@@ -203,9 +214,24 @@ class Outbox(Queues):
         dropped: list[Parcel] = []
         for each in reversed(self._bins):
             dropped += each.untracked.clear()
+            each.bytes = 0
             each.settle()
         self.bytes = 0
         return dropped
+
+    def bytes_waiting(self) -> list[int]:
+        waiting = [0] * IMPORTANCES
+        for each in self._bins:
+            waiting[each.importance] += each.bytes + each.tracked_bytes
+        return waiting
+
+    def depth(self) -> list[int]:
+        """As in `Queues`; where much waits it is estimated from the first of it."""
+        depth = [0] * IMPORTANCES
+        for each in self._bins:
+            depth[each.importance] += each.untracked.events(each.bytes)
+            depth[each.importance] += each.tracked.events(each.tracked_bytes)
+        return depth
 
     def check_invariants(self) -> None:
         self._check_bins()
@@ -214,6 +240,9 @@ class Outbox(Queues):
         assert self.bytes == sum(each.size for each in untracked) <= self.bytes_limit
         assert self.tracked == len(tracked)
         assert self.tracked_bytes == sum(each.size for each in tracked)
+        for one in self._bins:
+            assert one.bytes == sum(each.size for each in one.untracked.waiting())
+            assert one.tracked_bytes == sum(each.size for each in one.tracked.waiting())
 
     def _take_by_turns(self, bytes_wanted: int, window: int, taken: list[Parcel]) -> None:
         strategy = self.discipline.current
@@ -222,6 +251,7 @@ class Outbox(Queues):
         while bytes_wanted > 0 and active:
             if len(active) == 1:
                 self._move(active[0], bytes_wanted, window, taken)
+                active[0].deficit = 0  # it had all there was, and so has saved up nothing
                 return
             tracked = self.tracked
             if is_strict:
@@ -260,11 +290,13 @@ class Outbox(Queues):
         # From here on one lane at most may be taken from.
         if wanted > 0 and not untracked.is_empty():
             got = untracked.move(wanted, len(untracked.items), taken)
+            chosen.bytes -= got
             self.bytes -= got
             wanted -= got
         elif wanted > 0 and window > 0 and not tracked.is_empty():
             before = len(taken)
             got = tracked.move(wanted, window, taken)
+            chosen.tracked_bytes -= got
             self.tracked -= len(taken) - before
             self.tracked_bytes -= got
             wanted -= got
@@ -275,17 +307,26 @@ class Outbox(Queues):
     def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int) -> Parcel:
         parcel = lane.pop(bytes_wanted)
         if lane is chosen.tracked:
+            chosen.tracked_bytes -= parcel.size
             self.tracked -= 1
             self.tracked_bytes -= parcel.size
         else:
+            chosen.bytes -= parcel.size
             self.bytes -= parcel.size
         return parcel
 
     def _refuse_tracked(self, newcomer: Parcel, count: int, size: int) -> list[Parcel]:
-        """The newest of what is less important gives way, or if that is not enough the newcomer."""
+        """The newest of what is less important gives way, or if that is not enough the newcomer.
+
+        Under weighted fair instead: of those who have more than their share of what waits.
+        """
         refused: list[Parcel] = []
+        is_fair = self.discipline.strategy == FAIR
         for each in reversed(self._bins):
-            if each.importance >= newcomer.importance:
+            if is_fair:
+                if not self._has_more(each, newcomer):
+                    continue
+            elif each.importance >= newcomer.importance:
                 break
             for parcel in reversed(each.tracked.waiting()):
                 if count <= 0 and size <= 0:
@@ -299,12 +340,48 @@ class Outbox(Queues):
             self.void(parcel, True)
         return refused
 
+    def _has_more(self, each: Bin, newcomer: Parcel) -> bool:
+        """Whether more waits in `each`, for its weight, than would with `newcomer` in its bin."""
+        weights = self.discipline.weights
+        own = newcomer.size
+        for found in self._bins:
+            if found.importance == newcomer.importance:
+                own += found.tracked_bytes
+        return (
+            each.importance != newcomer.importance
+            and each.tracked_bytes * weights[newcomer.importance] > own * weights[each.importance]
+        )
+
+    def _shed_fairly(self) -> list[Parcel]:
+        """Who has most for its weight gives way: else what matters little would never be sent."""
+        shed: list[Parcel] = []
+        weights = self.discipline.weights
+        while self.bytes > self.bytes_limit:
+            chosen: Bin | None = None
+            for each in reversed(self._bins):
+                if each.bytes and (
+                    chosen is None
+                    or each.bytes * weights[chosen.importance]
+                    > chosen.bytes * weights[each.importance]
+                ):
+                    chosen = each
+            assert chosen is not None
+            parcel = chosen.untracked.shed(self._by_due)
+            chosen.bytes -= parcel.size
+            self.bytes -= parcel.size
+            shed.append(parcel)
+            chosen.settle()
+        return shed
+
     def _shed_untracked(self) -> list[Parcel]:
+        if self.discipline.strategy == FAIR:
+            return self._shed_fairly()
         shed: list[Parcel] = []
         for each in reversed(self._bins):
             lane = each.untracked
             while self.bytes > self.bytes_limit and not lane.is_empty():
                 parcel = lane.shed(self._by_due)
+                each.bytes -= parcel.size
                 self.bytes -= parcel.size
                 shed.append(parcel)
             each.settle()

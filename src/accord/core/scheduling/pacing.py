@@ -17,6 +17,7 @@ from typing import Final
 _CREDIT_US: Final = 10_000
 _SEGMENT: Final = 1_460
 _LONGEST_US: Final = 50_000
+_MOST_OWED_US: Final = 100_000
 
 
 class Pacer:
@@ -54,6 +55,11 @@ class Pacer:
         took_us = self._rest // self.limit_bps
         self._rest -= took_us * self.limit_bps
         self.free_us = start_us + took_us
+
+    def answered(self, size: int, now_us: int) -> None:
+        """As `sent`, for answers, which nobody orders: they do not take from events for long."""
+        self.sent(size, now_us)
+        self.free_us = min(self.free_us, now_us + _MOST_OWED_US)
 
     def _bytes_in(self, duration_us: int) -> int:
         return self.limit_bps * duration_us // 8_000_000

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 MIN_BYTES: Final = 4_096
+_SMALLEST_SHARE: Final = 8  # of a payload: less would hardly be of use
 MIN_PIXELS: Final = 64 * 64
 
 _MARGIN_PERCENT: Final = 80  # of the time that is left; the rest is for what is not known of a link
@@ -95,8 +96,12 @@ def choose_shape(
     target_bytes = max_bytes if 0 < max_bytes < payload_bytes else 0
     if deadline_ms > 0 and rate_bps > 0:
         carried = bytes_in_time(deadline_ms, rate_bps, queued_ahead_bytes)
-        if MIN_BYTES <= carried < (target_bytes or payload_bytes):
-            target_bytes = step_below(carried)
+        if carried < (target_bytes or payload_bytes):
+            # Where even the least is too much it is still made: what waits ahead may be gone by
+            # then, and what comes behind it has a chance.
+            least = max(payload_bytes // _SMALLEST_SHARE, MIN_BYTES)
+            if least < (target_bytes or payload_bytes):
+                target_bytes = step_below(max(carried, least))
     is_too_large = max_pixels > 0 and (payload_pixels == 0 or payload_pixels > max_pixels)
     target_pixels = max(max_pixels, MIN_PIXELS) if is_too_large else 0
     argument = argument.strip()

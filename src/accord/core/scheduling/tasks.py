@@ -117,6 +117,7 @@ class Tasks(Queues):
         active = self._active(1, 0)
         if len(active) == 1:
             chosen = active[0]
+            chosen.deficit = 0
         else:
             strategy = self.discipline.current
             chosen = strategy.choose(active)

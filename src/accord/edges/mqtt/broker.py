@@ -15,8 +15,9 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.retained import Retained
-from accord.core.node.router import Router, Subscription, Way
+from accord.core.node.router import HeavyMatchError, Router, Subscription, Way
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.book import Book
 from accord.core.qos.policies import Entity, Policies
 from accord.core.scheduling.strategies import strategy_of
@@ -33,7 +34,9 @@ from accord.edges.mqtt.wire import read_varint, string_bytes
 
 FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
 SHARED: Final = "$share/"
+TOO_COSTLY: Final = "condition too costly"
 _REMEMBERED_CONDITIONS: Final = 1_000
+_RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be many
 
 
 class Client(Line):
@@ -137,6 +140,7 @@ class Broker:
 
         A connection that has the session is told that it was taken over.
         """
+        ended = 0
         session = self.sessions.get(client_id)
         if session is not None:
             if isinstance(session.line, Client):
@@ -148,12 +152,12 @@ class Broker:
                 session.will_due_ms = 0
                 session.ends_ms = 0
                 return session, True
+            ended = session.follows
+            if session.is_durable:
+                ended = self.hub.appended + 1
             self.end_session(session)
         if len(self.sessions) >= self.limits.sessions:
             return None
-        ended = 0
-        if session is not None:
-            ended = self.hub.appended if session.is_durable else session.follows
         session = Session(client_id, self.hub)
         session.follows = ended
         self.sessions[client_id] = session
@@ -215,6 +219,8 @@ class Broker:
             del self.sessions[session.name]
         if session.is_durable:
             self.hub.record(durable.SessionEnded(session.name))
+            # What its messages still lead to must not be taken for its successor's.
+            session.is_durable = False
 
     def will_is_due(self, session: Session) -> None:
         """The delay of a will is over, and the client did not come back in time."""
@@ -388,7 +394,9 @@ class Broker:
         for message in self.retained.select(subscription.pattern, now_ms=self.hub.now_ms):
             if subscription.is_local_excluded and message.publisher == session.name:
                 continue
-            if subscription.predicate is not None and not _matches(subscription.predicate, message):
+            if subscription.predicate is not None and not self._matches(
+                subscription.predicate, message
+            ):
                 continue
             publisher = Entity(message.publisher, node=self.hub.node)
             grant = self.router.grant(message, publisher, session.entity)
@@ -413,9 +421,36 @@ class Broker:
             message.number = self.hub.number
             way = self.way(session.entity, will.topic)
             message.counts = way.route.counts
-            self.publish(message, way)
+            self._publish_now(message, way)
         except EventError:
             self.hub.counters.shed("bad attributes", session.name)
+
+    def _publish_now(self, message: MqttMessage, way: Way) -> None:
+        """Publish without a task: conditions that take long count as not met."""
+        if way.route.has_predicates:
+            document = message.document()
+            if document is not None:
+                document.defer(INLINE_COST)
+        try:
+            self.publish(message, way)
+        except HeavyMatchError as heavy:
+            self.hub.counters.shed(TOO_COSTLY, message.publisher)
+            for condition in heavy.document.deferred:
+                heavy.document.remember(condition, None)
+            self.publish(message, way)
+
+    def _matches(self, predicate: Predicate, message: Message) -> bool:
+        """Whether a retained message is wanted; conditions that take long count as not met."""
+        try:
+            document = message.document()
+            if document is not None:
+                document.defer(_RETAINED_COST)
+            is_wanted = predicate.evaluate(message.values(), document) is True
+            if document is not None and document.deferred:
+                self.hub.counters.shed(TOO_COSTLY, message.publisher)
+            return is_wanted
+        except EventError:
+            return False
 
     def left(self, session: Session) -> durable.SessionLeft:
         left_ms = session.ends_ms - session.expiry_s * 1000 if session.ends_ms else 0
@@ -514,10 +549,3 @@ def read_special(message: MqttMessage) -> None:
 
 def _no_condition(problem: str) -> Condition:
     return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
-
-
-def _matches(predicate: Predicate, message: Message) -> bool:
-    try:
-        return predicate.evaluate(message.values(), message.document()) is True
-    except EventError:
-        return False

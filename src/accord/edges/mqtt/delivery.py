@@ -13,6 +13,7 @@ WAITING: Final = 0
 QUEUED: Final = 1
 SENT: Final = 2
 RELEASED: Final = 3
+GONE: Final = 4  # of what waited: another took its place
 
 # Why a message did not reach a client.
 OFFLINE: Final = "offline"
@@ -33,6 +34,7 @@ class Delivery(Parcel):
         "identifiers",
         "is_retained",
         "message",
+        "original",
         "packet_id",
         "qos",
         "stage",
@@ -61,6 +63,7 @@ class Delivery(Parcel):
         self.expires_ms = expires_ms(message, grant)
         self.number = message.number
         self.message = message
+        self.original = message  # as it was before it was shaped, and is on disk
         self.qos = qos
         self.is_retained = is_retained
         self.identifiers = identifiers
@@ -76,6 +79,7 @@ class Delivery(Parcel):
         The queue has to be told of its size and deadline.
         """
         self.message = later.message
+        self.original = later.original
         self.number = later.number
         self.qos = later.qos
         self.is_retained = later.is_retained

@@ -319,8 +319,12 @@ class Handshake(Publishing):
             self.broker.timers.cancel(self._timer)
 
     def is_silent(self, now_ms: int) -> bool:
-        # Not while we do not listen.
-        return self.keep_alive_ms > 0 and now_ms >= self._silent_from_ms() and self.wants_data()
+        if self.keep_alive_ms == 0 or now_ms < self._silent_from_ms():
+            return False
+        if not self.wants_data():
+            self.received_ms = now_ms  # we do not listen: it has all its time when we do again
+            return False
+        return True
 
     def _silent_from_ms(self) -> int:
         return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2

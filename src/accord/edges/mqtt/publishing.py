@@ -226,7 +226,7 @@ class Publishing(Answering):
             if properties is not NO_PROPERTIES:
                 read_special(message)
         except EventError as error:
-            self._refuse_event(qos, packet_id, error)
+            self.refuse_event(qos, packet_id, error)
             return
         hub.number += 1
         message.number = hub.number
@@ -306,7 +306,7 @@ class Publishing(Answering):
         except EventError as error:
             if qos == 2:
                 session.received.pop(packet_id, None)
-            self._refuse_event(qos, packet_id, error)
+            self.answering(session, qos).refuse_event(qos, packet_id, error)
             return
         if qos == 0:
             return
@@ -316,12 +316,19 @@ class Publishing(Answering):
                 # Neither may be lost without the other: the client would repeat it or not.
                 hub.record(durable.Received(session.name, packet_id))
                 hub.join(recorded)
+        answering = self.answering(session, qos)
+        if answering.waits_for == NOTHING:
+            answering.acknowledge(message, qos, packet_id, reached, appended)
+
+    def answering(self, session: Session, qos: int) -> Publishing:
+        """Where the answer to a message goes.
+
+        A client that came back meanwhile repeats QoS 2 messages until it hears of them.
+        """
         line = session.line
-        if self.waits_for == NOTHING:
-            self.acknowledge(message, qos, packet_id, reached, appended)
-        elif qos == 2 and isinstance(line, Publishing):
-            # The client came back and repeats it until it hears that it was taken.
-            line.acknowledge(message, qos, packet_id, reached, appended)
+        if qos == 2 and self.waits_for != NOTHING and isinstance(line, Publishing):
+            return line
+        return self
 
     def acknowledge(
         self, message: MqttMessage, qos: int, packet_id: int, reached: int, appended: int
@@ -367,8 +374,9 @@ class Publishing(Answering):
             )
         if qos == 2:
             session.received.pop(packet_id, None)
-        if self.waits_for == NOTHING:
-            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
+        answering = self.answering(session, qos)
+        if answering.waits_for == NOTHING:
+            answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
 
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A message to the node itself: the driver answers it."""
@@ -383,7 +391,7 @@ class Publishing(Answering):
         hub.requests.append(Request(message, self.client_id, session.owner, is_trusted))
         self._answer(qos, packet_id, Reason.SUCCESS, "")
 
-    def _refuse_event(self, qos: int, packet_id: int, error: EventError) -> None:
+    def refuse_event(self, qos: int, packet_id: int, error: EventError) -> None:
         self.hub.counters.shed("bad attributes", self.client_id)
         if self.waits_for == NOTHING:
             self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
@@ -483,13 +491,15 @@ class PublishTask(Task):
             grant = view.publish_grant(way.side, matching)
         hub = publishing.hub
         learned = hub.tasks.learned(message.channel)
+        if way.pending == 0:
+            way.is_light = learned.is_light
         super().__init__(
             size,
             int(learned.mean) if learned.is_known else UNKNOWN_US,
             grant.importance,
             hub.now_ms,
             message.expires_ms,
-            learned.bin(grant.importance),
+            2 * grant.importance + way.is_light,
             # 3.1.1 can't be told that a message was not taken.
             is_promised=qos > 0 and publishing.version != V5,
             number=message.number,
@@ -514,6 +524,8 @@ class PublishTask(Task):
         except HeavyMatchError as heavy:
             publishing.hub.orders.append(ConditionsOrder(self, heavy.document))
             return
+        except ProtocolError as error:
+            publishing.end(error.reason, error.problem)
         self._end()
 
     def run_again(self) -> None:
@@ -538,7 +550,10 @@ class PublishTask(Task):
 
     def shed(self) -> None:
         self._end()
-        self.publishing.shed(self.message, self.session, self.qos, self.packet_id)
+        try:
+            self.publishing.shed(self.message, self.session, self.qos, self.packet_id)
+        except ProtocolError as error:
+            self.publishing.end(error.reason, error.problem)
 
     def _end(self) -> None:
         self.way.pending -= 1

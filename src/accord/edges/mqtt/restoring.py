@@ -214,11 +214,11 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
     for pattern in session.subscriptions:
         yield broker.subscribed(session, pattern)
     for delivery in session.unacknowledged.values():
-        yield from _stored(delivery.message, written)
+        yield from _stored(delivery.original, written)
         yield durable.Queued(
             client,
             delivery.packet_id,
-            delivery.message.stored_as,
+            delivery.original.stored_as,
             delivery.qos,
             delivery.is_retained,
             delivery.identifiers,

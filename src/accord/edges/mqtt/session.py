@@ -32,10 +32,12 @@ from accord.core.monitoring.ledger import REPLACED as REPLACED_OUTCOME
 from accord.core.node.message import Message
 from accord.core.node.router import Receiver, Subscription
 from accord.core.qos.policies import Entity, Grant
+from accord.core.scheduling.flows import Flows
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
 from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.delivery import (
     EXPIRED,
+    GONE,
     OFFLINE,
     PACKET_TOO_LARGE,
     QUEUE_FULL,
@@ -83,8 +85,11 @@ class Session(Receiver):
             tracked_bytes_limit=limits.queue_bytes,
             discipline=hub.discipline,
         )
-        # Those that wait and would give way to a later message of the same channel and key.
+        # Those that wait and would give way to a later message of the same channel and key; of
+        # those that are being shaped there are few.
         self.replaceable: dict[tuple[str, str], Delivery] = {}
+        self.being_shaped: list[Delivery] = []
+        self.flows: Flows | None = None  # once something is to be shaped
         self.unacknowledged: dict[int, Delivery] = {}
         # QoS 2 messages of the client, until released; False while they wait to be matched.
         self.received: dict[int, bool] = {}
@@ -226,6 +231,9 @@ class Session(Receiver):
         """Whether `delivery` took the place of an older one with its key."""
         key = (delivery.message.channel, delivery.message.key)
         older = self.replaceable.get(key)
+        if older is not None and older.number > delivery.number and older.stage == QUEUED:
+            self._is_replaced(delivery, older)  # it was shaped for too long
+            return True
         self.replaceable[key] = delivery
         if older is None or older.stage != QUEUED or older.was_sent:
             return False
@@ -263,13 +271,29 @@ class Session(Receiver):
         if self.hub.ledger.is_on:
             self._note(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
 
+    def _overtakes(self, delivery: Delivery) -> None:
+        """What is being shaped gives way to a later message of its key, too."""
+        message = delivery.message
+        left: list[Delivery] = []
+        for older in self.being_shaped:
+            if older.message.key == message.key and older.message.channel == message.channel:
+                self._is_replaced(older, delivery)
+                older.stage = GONE
+            else:
+                left.append(older)
+        self.being_shaped = left
+
     def _starts_shaping(self, delivery: Delivery) -> bool:
         """Whether `delivery` has to wait until its message is shaped."""
+        if self.being_shaped and delivery.message.key and delivery.grant.is_replacing:
+            self._overtakes(delivery)
         hub = self.hub
         line = self.line
         if not delivery.grant.shaping or not hub.is_shaping or not hub.has_workers or line is None:
             return False
-        shape = shape_for(delivery, line.link, self.outbox, hub.now_ms)
+        if self.flows is None:
+            self.flows = Flows(hub.now_ms)
+        shape = shape_for(delivery, line.link, self.outbox, self.flows, hub.now_ms)
         if shape is None:
             return False
         shaped = delivery.message.shaped
@@ -280,6 +304,8 @@ class Session(Receiver):
             return False
         delivery.stage = WAITING
         delivery.waits += 1
+        if delivery.message.key:
+            self.being_shaped.append(delivery)
         return True
 
     def pull(self, bytes_wanted: int, frames: list[bytes]) -> None:
@@ -413,8 +439,10 @@ class Session(Receiver):
     def admit(self, delivery: Delivery) -> None:
         """One thing less to wait for: queue what is recorded and shaped by now."""
         delivery.waits -= 1
-        if delivery.waits > 0:
+        if delivery.waits > 0 or delivery.stage == GONE:
             return
+        if delivery in self.being_shaped:
+            self.being_shaped.remove(delivery)
         if delivery.qos:
             if self.unacknowledged.get(delivery.packet_id) is not delivery:
                 return
@@ -431,6 +459,7 @@ class Session(Receiver):
             self._note(delivery, SHED, SESSION_ENDED)
         self.unacknowledged = {}
         self.replaceable = {}
+        self.being_shaped = []
         self.outbox.drop_tracked()
         for subscription in self.subscriptions.values():
             self.hub.router.remove(subscription)
@@ -531,6 +560,8 @@ class Session(Receiver):
 
     def _sent(self, parcel: Parcel, size: int, wait_ms: int) -> None:
         """Count and note what is on its way."""
+        if self.flows is not None:
+            self.flows.sent(parcel.importance, size)
         hub = self.hub
         now_ms = hub.now_ms
         is_late = 0 < parcel.expires_ms <= now_ms

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from accord.core.scheduling.flows import Flows
 from accord.core.scheduling.link import Link
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.shaping import Shape, choose_shape
@@ -23,9 +24,14 @@ SHAPED_FROM: Final = "shaped-from"
 _MOST: Final = 1_000  # conversions under way
 
 
-def shape_for(delivery: Delivery, link: Link, outbox: Outbox, now_ms: int) -> Shape | None:
+def shape_for(
+    delivery: Delivery, link: Link, outbox: Outbox, flows: Flows, now_ms: int
+) -> Shape | None:
     """How `delivery` has to be shaped to be what its receiver wants, in time; None: not at all."""
     grant = delivery.grant
+    rate_bps = link.carries_bps()
+    if rate_bps:
+        rate_bps = flows.left_bps(delivery.importance, rate_bps, outbox.discipline, now_ms)
     left_ms = max(delivery.expires_ms - now_ms, 1) if delivery.expires_ms else 0
     return choose_shape(
         grant.shaping,
@@ -33,7 +39,7 @@ def shape_for(delivery: Delivery, link: Link, outbox: Outbox, now_ms: int) -> Sh
         grant.max_pixels,
         len(delivery.message.payload),
         left_ms,
-        link.carries_bps(),
+        rate_bps,
         link.outstanding_bytes + sum(outbox.bytes_waiting()[delivery.importance :]),
     )
 

@@ -8,8 +8,19 @@ from decimal import Decimal
 from typing import Final
 
 BANDWIDTHS_BPS: Final = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-DURATIONS_MS: Final = {"ms": 1, "s": 10**3, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-SIZES: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "KiB": 2**10, "MiB": 2**20}
+DURATIONS_S: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
+DURATIONS_MS: Final = {"ms": 1, **{unit: 1_000 * value for unit, value in DURATIONS_S.items()}}
+SIZES: Final = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
 
 _QUANTITY: Final = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", re.ASCII)
 
@@ -24,8 +35,8 @@ def parse(text: str, units: Mapping[str, int]) -> int | None:
     return int(value) if value == int(value) else None
 
 
-def render(value: int, units: Mapping[str, int]) -> str:
+def render(value: int, units: Mapping[str, int], space: str = " ") -> str:
     """The shortest way to write `value` exactly."""
     fitting = [(value // factor, unit) for unit, factor in units.items() if value % factor == 0]
     number, unit = min(fitting, key=lambda each: each[0]) if value else fitting[0]
-    return f"{number} {unit}"
+    return f"{number}{space}{unit}"

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from accord.core.model.document import MAX_REMEMBERED, Document, parse_xml
-from accord.core.predicates.heavy import heavy_conditions
+from accord.core.model.document import MAX_REMEMBERED, Condition, Document, parse_xml
 from accord.core.predicates.index import Index
 from accord.core.predicates.predicate import parse_xpath
 from accord.core.predicates.tree import XPath
-from accord.core.predicates.xpath import MAX_COST, compile_xpath, run_xpath
+from accord.core.predicates.xpath import INLINE_COST, MAX_COST, compile_xpath, run_xpath
 
 ROWS = 1_000
 SOURCE = b"<r>" + b"".join(b"<a><b>%d</b></a>" % n for n in range(ROWS)) + b"</r>"
@@ -21,30 +20,37 @@ def _index(*texts: str) -> Index:
     return index
 
 
+def deferred(index: Index, document: Document) -> list[Condition]:
+    """What has to be found out of `document` elsewhere, before an event can be matched."""
+    document.defer(INLINE_COST)
+    index.match_values("c", {}, document)
+    return document.deferred
+
+
 def test_costly_conditions_are_listed_the_cheapest_first() -> None:
     document = Document(SOURCE)
-    found = heavy_conditions(_index(CUBIC, LINEAR, QUADRATIC), "c", {}, document)
+    found = deferred(_index(CUBIC, LINEAR, QUADRATIC), document)
     assert found == [(QUADRATIC, ()), (CUBIC, ())]
 
 
 def test_a_small_document_has_no_costly_conditions() -> None:
     document = Document(b"<r><a><b>1</b></a></r>")
-    assert heavy_conditions(_index(CUBIC, LINEAR, QUADRATIC), "c", {}, document) == []
+    assert deferred(_index(CUBIC, LINEAR, QUADRATIC), document) == []
 
 
 def test_what_the_index_rules_out_is_not_listed() -> None:
     document = Document(SOURCE)
     index = _index(f"/r/missing = 1 and {QUADRATIC}", f"/r/a/b = 7 and {QUADRATIC}")
-    assert heavy_conditions(index, "c", {}, document) == [(f"/r/a/b = 7 and {QUADRATIC}", ())]
+    assert deferred(index, document) == [(f"/r/a/b = 7 and {QUADRATIC}", ())]
     other = Index()
     other.add("x", parse_xpath(QUADRATIC), channel="other")
-    assert heavy_conditions(other, "c", {}, Document(SOURCE)) == []
+    assert deferred(other, Document(SOURCE)) == []
 
 
 def test_matching_is_complete_once_the_answers_are_remembered() -> None:
     document = Document(SOURCE)
     index = _index(CUBIC, LINEAR, QUADRATIC)
-    waiting = heavy_conditions(index, "c", {}, document)
+    waiting = deferred(index, document)
     assert index.match_values("c", {}, document).keys == [LINEAR]
     for condition in waiting:
         document.remember(condition, condition[0] == QUADRATIC)
@@ -56,7 +62,7 @@ def test_matching_is_complete_once_the_answers_are_remembered() -> None:
 def test_an_answer_that_nobody_could_give_stays_unknown() -> None:
     document = Document(SOURCE)
     index = _index(QUADRATIC, f"not({QUADRATIC})")
-    for condition in heavy_conditions(index, "c", {}, document):
+    for condition in deferred(index, document):
         document.remember(condition, None)
     assert index.match_values("c", {}, document).keys == []
     assert document.deferred == []
@@ -96,7 +102,7 @@ def test_without_bounds_every_condition_has_an_answer() -> None:
 
 def test_what_a_document_remembers_is_bounded_but_for_what_was_deferred() -> None:
     document = Document(SOURCE)
-    (waiting,) = heavy_conditions(_index(QUADRATIC), "c", {}, document)
+    (waiting,) = deferred(_index(QUADRATIC), document)
     for number in range(MAX_REMEMBERED + 10):
         document.remember((f"{number} = 1", ()), False)
     document.remember(waiting, True)

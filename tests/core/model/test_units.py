@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.qos.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, parse, render
+from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, parse, render
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""How much of a link each importance takes, and so what it leaves to one of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.importance import IMPORTANCES
+from accord.core.scheduling.strategies import FAIR, FIRST_COME, Discipline
+
+_WINDOW_MS: Final = 1_000
+_LEAST_SHARE: Final = 8  # what is left is never taken to be less than an eighth of the link
+
+
+class Flows:
+    """One destination's; kept only where somebody asks for it."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._since_ms = now_ms
+        self._bytes = [0] * IMPORTANCES
+        self._rates_bps = [0] * IMPORTANCES
+
+    def sent(self, importance: int, size: int) -> None:
+        self._bytes[importance] += size
+
+    def left_bps(
+        self, importance: int, carries_bps: int, discipline: Discipline, now_ms: int
+    ) -> int:
+        """What a link leaves to `importance`, as the last second or two were."""
+        self._advance(now_ms)
+        if discipline.strategy == FIRST_COME:
+            return carries_bps
+        above_bps = sum(self._rates_bps[importance + 1 :])
+        left_bps = max(carries_bps - above_bps, carries_bps // _LEAST_SHARE)
+        if discipline.strategy == FAIR:
+            weights = discipline.weights
+            active = weights[importance]
+            for other in range(IMPORTANCES):
+                if other != importance and self._rates_bps[other]:
+                    active += weights[other]
+            left_bps = max(left_bps, carries_bps * weights[importance] // active)
+        return left_bps
+
+    def _advance(self, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._since_ms
+        if elapsed_ms < _WINDOW_MS:
+            return
+        self._since_ms = now_ms
+        for importance in range(IMPORTANCES):
+            rate_bps = self._bytes[importance] * 8_000 // elapsed_ms
+            # A long time ago counts for nothing, the last window for half.
+            before_bps = self._rates_bps[importance] if elapsed_ms < 2 * _WINDOW_MS else rate_bps
+            self._rates_bps[importance] = (rate_bps + before_bps) // 2
+            self._bytes[importance] = 0
