@@ -38,6 +38,7 @@ from accord.core.qos.policy import Policy
 from accord.core.qos.switching import compiling, prepare
 from accord.live.logs import get_log
 from accord.live.policy_store import PolicyStore, Version
+from accord.shaping.checking import check_shapers
 
 log = get_log(__name__)
 
@@ -175,6 +176,7 @@ class Administration:
 
     async def dry_run(self, book: Book) -> DryRun:
         """Whom `book` would affect of those that have something open, and how."""
+        check_shapers(book)
         old = self.policies
         new = await self._compile(with_version(book, self.book.version + 1))
         found: list[Affected] = []
@@ -248,6 +250,7 @@ class Administration:
             book = with_version(await asyncio.to_thread(edit, current), number)
             if with_version(book, current.version) == current:
                 return current
+            check_shapers(book)
             policies = await self._compile(book)
             await self._prepare(policies)
             version = Version(version=number, changed_ms=self._now_ms(), who=who, what=what)

@@ -10,6 +10,7 @@ from accord.core.qos.book import Book, read_book, with_version, write_book
 from accord.live.administration import MAX_TEXT, wall_ms
 from accord.live.logs import get_log
 from accord.live.policy_store import PolicyStore, Version
+from accord.shaping.checking import check_shapers
 
 log = get_log(__name__)
 
@@ -36,6 +37,7 @@ def first_book(
         raise PolicyError(f"{file}, line {line}", "expected UTF-8 text") from None
     try:
         book = read_book(text, is_json=file.suffix == ".json")
+        check_shapers(book)
     except PolicyError as error:
         raise PolicyError(f"{file}, {error.place}", error.problem) from None
     book = with_version(book, store.last_number + 1)

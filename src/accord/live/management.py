@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from accord.core.model.document import Condition
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
@@ -20,7 +21,7 @@ from accord.core.qos.book import Book
 from accord.core.qos.dry_run import Open
 from accord.core.qos.policies import Entity, Policies
 from accord.core.scheduling.tasks import Tasks
-from accord.edges.mqtt.broker import Broker, make_message
+from accord.edges.mqtt.broker import TOO_COSTLY, Broker, make_message
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.hub import Order, Request
 from accord.edges.mqtt.properties import Properties
@@ -50,6 +51,9 @@ POLICIES: Final = "policies"
 _LOOK_S: Final = 1.0
 _SLICE: Final = 200
 _ANSWERS: Final = 100  # under way
+_EVALUATING: Final = 4  # messages of one publisher, at a time
+_GIVEN_UP: Final = 1_000  # conditions
+_GIVEN_UP_MS: Final = 60_000
 
 
 class Manager:
@@ -75,6 +79,8 @@ class Manager:
         self._clock = clock
         self.statistics = statistics
         self._limits: tuple[object, ...] = ()
+        self._evaluating: dict[str, int] = {}  # messages with costly conditions, by publisher
+        self._given_up: dict[Condition, int] = {}  # conditions that took too long, until when
         self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
         try:
             book = first_book(self._store, file)
@@ -299,15 +305,41 @@ class Manager:
         self.workers.submit(shape_job(content, order.shape, self._terms(order), done))
 
     def _evaluate(self, order: ConditionsOrder) -> None:
+        """Nobody's conditions keep the workers from others for long.
+
+        Those that ran out of time count as not met for a while, and one publisher's messages wait
+        for a few at a time.
+        """
+        now_ms = self._clock.now_ms()
+        publisher = order.message.publisher
+        for condition in order.document.deferred:
+            if self._given_up.get(condition, 0) > now_ms:
+                order.document.remember(condition, None)
         conditions = order.document.deferred
+        if not conditions or self._evaluating.get(publisher, 0) >= _EVALUATING:
+            self._broker.hub.counters.shed(TOO_COSTLY, publisher)
+            order.fail()
+            return
+        self._evaluating[publisher] = self._evaluating.get(publisher, 0) + 1
 
         def done(result: Values | Failure, _: int) -> None:
+            self._evaluating[publisher] -= 1
+            if not self._evaluating[publisher]:
+                del self._evaluating[publisher]
+            values = result if isinstance(result, list) else [None] * len(conditions)
+            for condition, value in zip(conditions, values, strict=True):
+                if value is None:
+                    self._give_up(condition)
             if self._has_succeeded(order, result):
-                assert isinstance(result, list)
-                order.finished(conditions, result)
+                order.finished(conditions, values)
 
         source = order.document.source
         self.workers.submit(xpath_job(source, conditions, self._terms(order), done))
+
+    def _give_up(self, condition: Condition) -> None:
+        if len(self._given_up) >= _GIVEN_UP:
+            self._given_up.clear()
+        self._given_up[condition] = self._clock.now_ms() + _GIVEN_UP_MS
 
     def _terms(self, order: Order) -> Terms:
         message = order.message

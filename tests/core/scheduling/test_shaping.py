@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from accord.core.scheduling.shaping import (
     MIN_BYTES,
-    MIN_PIXELS,
     Shape,
     bytes_in_time,
     choose_shape,

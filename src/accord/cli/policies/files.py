@@ -18,6 +18,7 @@ from accord.core.qos.policy import Policy
 from accord.core.qos.reading import policy_from
 from accord.core.qos.writing import policy_document
 from accord.live.administration import MAX_TEXT
+from accord.shaping.checking import check_shapers
 
 _PART: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
 _LINE: Final = re.compile(r"line (\d+)\b.*")
@@ -47,9 +48,11 @@ def read_text(file: str) -> str:
 def read_policies(file: str, text: str) -> Book:
     """All of a file, TOML or (by its name) JSON."""
     try:
-        return read_book(text, is_json=_is_json(file))
+        book = read_book(text, is_json=_is_json(file))
+        check_shapers(book)
     except PolicyError as error:
         raise _located(error, file, text) from None
+    return book
 
 
 def read_some(file: str, text: str) -> tuple[Policy, ...]:

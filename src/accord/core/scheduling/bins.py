@@ -13,7 +13,6 @@ from accord.core.model.importance import IMPORTANCES
 
 BINS: Final = 2 * IMPORTANCES
 
-LIGHT_BYTES: Final = 8 * 1024  # in an outbox
 LIGHT_US: Final = 1_000  # of CPU time
 
 _SHARE: Final = 0.125  # of a new value in the mean

@@ -13,6 +13,8 @@ Full means: the least important gives way, and of equal importance what is heavy
 light. Among equals an untracked newcomer pushes out the oldest (fresh information is worth more),
 while a tracked newcomer is the one that is refused (what was promised first is kept). Under laxity
 it is rather what has no deadline, then what is due first, that gives way among untracked equals.
+Under weighted fair who has most waiting for its weight gives way: where only the least important
+did, it would never get the share it is due.
 
 Several outboxes may hold the same parcel. Only one that is in no other may be resized.
 """

@@ -380,7 +380,8 @@ class Connection(Handshake):
             if expiry_s and not session.expiry_s:
                 raise violation("a session expiry in DISCONNECT and none in CONNECT")
             session.expiry_s = expiry_s
-        if self.connect is None:
+        if self.connect is None and not self.link.carries_bps():
+            # Not on a thin link: it would be busy for somebody who has left.
             session.pull(_LAST_BYTES, self._control)
         self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 

@@ -16,7 +16,7 @@ from accord.core.model.values import Value
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.node.message import Message
 from accord.core.qos.policies import Grant
-from accord.core.scheduling.outbox import Run
+from accord.core.scheduling.parcels import Run, cost_in_parts
 from accord.core.scheduling.shaping import Shape
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
@@ -259,6 +259,9 @@ class MessageRun(Run):
         self.grant = grant
         self.counts = counts
         self.parts: Parts | None = None
+
+    def cost(self, wanted: int) -> int:
+        return cost_in_parts(self, wanted)
 
     def split(self, bytes_wanted: int) -> tuple[Run, Run] | None:
         """The first messages, of at least `bytes_wanted` bytes, and the others."""

@@ -1,0 +1,18 @@
+"""Whether policies name shapers that there are."""
+
+from __future__ import annotations
+
+from accord.core.errors import PolicyError
+from accord.core.qos.book import Book
+from accord.core.qos.preferences import NO_SHAPING
+from accord.shaping.registry import names
+
+
+def check_shapers(book: Book) -> None:
+    """Raises PolicyError for the first policy that asks for a shaper nobody has."""
+    known = (NO_SHAPING, *names())
+    for policy in book.policies:
+        name = (policy.asked.shaping or NO_SHAPING).partition(":")[0].strip()
+        if name not in known:
+            place = f'policy "{policy.name}", preferences.shaping'
+            raise PolicyError(place, f"expected one of {', '.join(known)}, got {name[:40]!r}")

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from accord.core.errors import PolicyError
+from accord.core.qos.book import read_book
+from accord.shaping.checking import check_shapers
+
+
+@pytest.mark.parametrize(
+    "preferences", ['"GeneralSurv"', '"Default"', '{ shaping = "trimming: id, platform" }']
+)
+def test_there_are_such_shapers(preferences: str) -> None:
+    check_shapers(read_book(f'[[policies]]\nname = "a"\npreferences = {preferences}\n'))
+
+
+def test_a_slip_is_told() -> None:
+    book = read_book('[[policies]]\nname = "a"\npreferences = { shaping = "scalling" }\n')
+    with pytest.raises(PolicyError, match=r'policy "a".*expected one of none, .*scaling.*scalling'):
+        check_shapers(book)
