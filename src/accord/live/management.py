@@ -326,7 +326,8 @@ class Manager:
             self._evaluating[publisher] -= 1
             if not self._evaluating[publisher]:
                 del self._evaluating[publisher]
-            values = result if isinstance(result, list) else [None] * len(conditions)
+            unknown: Values = [None] * len(conditions)
+            values = result if isinstance(result, list) else unknown
             for condition, value in zip(conditions, values, strict=True):
                 if value is None:
                     self._give_up(condition)
