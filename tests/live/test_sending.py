@@ -190,13 +190,28 @@ def test_answers_go_at_once_and_count(timeline: Timeline) -> None:
     client.put(100, 10_000)
     client.go_on()
     assert client.sent() == 10_000
+    for pings in range(1, 8):
+        client.answers = [bytes(2)]
+        client.go_on()
+        assert client.sent() == 10_000 + 2 * pings
+        timeline.run(100_000)
+    assert client.sent() == 10_014, "the event is still being made up for"
+    timeline.run(300_000)
+    assert client.sent() == 20_014
+
+
+def test_many_answers_hold_up_events_for_a_moment(timeline: Timeline) -> None:
+    bandwidth = make_bandwidth()
+    bandwidth.set_limits(Limits(client_bps=80_000))
+    client = Client(timeline, bandwidth, "a")
+    client.go_on()
     client.answers = [bytes(5_000)]
     client.go_on()
-    assert client.sent() == 15_000
-    timeline.run(1_400_000)
-    assert client.sent() == 15_000, "the answer took the client's next half second"
+    client.put(1, 1_000)
+    client.go_on()
+    assert client.sent() == 5_000
     timeline.run(100_000)
-    assert client.sent() == 25_000
+    assert client.sent() == 6_000
 
 
 def test_single_limits_count_rather_than_that_of_all(timeline: Timeline) -> None:

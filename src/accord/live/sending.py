@@ -132,8 +132,9 @@ class Sender:
         link = self.link
         if link.carries_bps():
             link.renew(clock_us())
+        if self.pacer is not None or bandwidth.node is not None:
+            self._send_answers()  # apart from events: they count otherwise
         if bandwidth.node is not None:
-            self._send_answers()
             self.offer()
             return
         while not self.is_paused:

@@ -44,6 +44,19 @@ def test_answers_that_go_at_once_are_made_up_for() -> None:
     assert pacer.free_us == free_us + 100_000
 
 
+def test_answers_hold_up_events_for_a_moment_only_and_excuse_none() -> None:
+    pacer = Pacer(8_000)
+    pacer.answered(50, S)
+    assert pacer.free_us == S - CREDIT_US + 50_000
+    pacer.answered(60_000, S)
+    assert pacer.free_us == S + 100_000
+    pacer.sent(10_000, S + 100_000)
+    free_us = pacer.free_us
+    assert free_us == 11 * S + 100_000
+    pacer.answered(2, 2 * S)
+    assert pacer.free_us == free_us
+
+
 def test_small_events_share_a_segment_where_nobody_waits_long_for_that() -> None:
     assert Pacer(300_000).portion == 1_460
     assert Pacer(8_000).portion == 50

@@ -57,9 +57,13 @@ class Pacer:
         self.free_us = start_us + took_us
 
     def answered(self, size: int, now_us: int) -> None:
-        """As `sent`, for answers, which nobody orders: they do not take from events for long."""
+        """As `sent`, for answers, which nobody orders: they do not take from events for long.
+
+        Nor do they make up for events: otherwise who pings would be free of its limit.
+        """
+        free_us = self.free_us
         self.sent(size, now_us)
-        self.free_us = min(self.free_us, now_us + _MOST_OWED_US)
+        self.free_us = max(free_us, min(self.free_us, now_us + _MOST_OWED_US))
 
     def _bytes_in(self, duration_us: int) -> int:
         return self.limit_bps * duration_us // 8_000_000
