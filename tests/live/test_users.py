@@ -233,3 +233,16 @@ def test_hashes_are_salted_argon2() -> None:
 )
 def test_texts_that_are_no_hashes(text: str, problem: str) -> None:
     assert problem in (problem_with_hash(text) or "")
+
+
+def test_a_user_may_be_held_to_certain_clients() -> None:
+    password = hash_password("x")
+    users = Users(
+        [User("ann", password, clients=("patrol-*", "desk[1]")), User("bob", password)],
+        anonymous=None,
+    )
+    assert users.may_connect_as("ann", "patrol-1")
+    assert users.may_connect_as("ann", "desk[1]")
+    assert not users.may_connect_as("ann", "desk1")
+    assert not users.may_connect_as("ann", "uav-1")
+    assert users.may_connect_as("bob", "uav-1")

@@ -9,6 +9,7 @@ answered, conversions handed to worker processes, and the ledger is put away.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -50,6 +51,7 @@ log = get_log(__name__)
 POLICIES: Final = "policies"
 _LOOK_S: Final = 1.0
 _SLICE: Final = 200
+_LONG_S: Final = 0.002
 _ANSWERS: Final = 100  # under way
 _EVALUATING: Final = 4  # messages of one publisher, at a time
 _GIVEN_UP: Final = 1_000  # conditions
@@ -223,11 +225,15 @@ class Manager:
             return
         node = self.monitor.resources()
         has_changed = False
-        for number, session in enumerate(list(self._broker.sessions.values())):
-            if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
+        started_s = time.perf_counter()
+        for session in list(self._broker.sessions.values()):
+            spent_s = time.perf_counter() - started_s
+            if spent_s > _LONG_S:
+                # A fifth of the time at most, however many policies and sessions there are.
+                await asyncio.sleep(4 * spent_s)
                 if router.policies is not policies:
                     return
+                started_s = time.perf_counter()
             entity = session.entity
             resources: dict[str, Value] = {**node, **_client_resources(session)}
             holding = policies.holding(resources, entity)

@@ -183,7 +183,12 @@ class Node:
         if connect is None:
             return None, ""
         name = connect.username if self.users.are_configured else None
-        return await self.users.verify(name, connect.password), name or ""
+        rights = await self.users.verify(name, connect.password)
+        client = connection.client_id
+        if rights is not None and not self.users.may_connect_as(name or "", client):
+            log.warning("a client is called as its user may not call it", client=client, user=name)
+            rights = None
+        return rights, name or ""
 
     def _on_turn(self) -> None:
         if self.durability is not None:

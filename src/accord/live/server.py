@@ -195,6 +195,7 @@ class MqttProtocol(asyncio.Protocol):
         "_connection",
         "_discarded",
         "_is_finished",
+        "_is_resuming",
         "_sender",
         "_server",
         "_transport",
@@ -204,6 +205,7 @@ class MqttProtocol(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self.is_reading = True
+        self._is_resuming = False  # some time soon
         self._is_finished = False
         self._discarded = 0
         self._connection: Connection | None = None
@@ -244,6 +246,7 @@ class MqttProtocol(asyncio.Protocol):
 
     def resume(self) -> None:
         """Go on with what the connection left for later."""
+        self._is_resuming = False
         connection = self._connection
         if connection is not None:
             started_s = time.perf_counter()
@@ -257,7 +260,8 @@ class MqttProtocol(asyncio.Protocol):
         if self.is_reading and self._transport is not None:
             self.is_reading = False
             self._transport.pause_reading()
-        if connection.has_rest and not connection.is_stalled:
+        if connection.has_rest and not connection.is_stalled and not self._is_resuming:
+            self._is_resuming = True
             spent_s = time.perf_counter() - started_s
             self._server.later(0 if spent_s < _SHORT_S else _OTHERS * spent_s, self.resume)
 

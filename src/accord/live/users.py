@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
 import argon2
@@ -51,6 +52,14 @@ class User(Struct, frozen=True):
         tuple[str, ...],
         Meta(
             description="Groups the user belongs to, for policies to name.",
+            extra={"kind": "names"},
+        ),
+    ] = ()
+    clients: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Client identifiers the user may connect with, `*` for any text in them; "
+            "all if left out.",
             extra={"kind": "names"},
         ),
     ] = ()
@@ -117,6 +126,13 @@ class Users:
         """Those of a user, once verified; nobody else has any."""
         user = self._users.get(name)
         return () if user is None else user.groups
+
+    def may_connect_as(self, name: str, client: str) -> bool:
+        """Whether a user, once verified, may call its client so."""
+        user = self._users.get(name)
+        if user is None or not user.clients:
+            return True
+        return any(fnmatchcase(client, _literal(pattern)) for pattern in user.clients)
 
     async def verify(self, name: str | None, password: bytes | None) -> Rights | None:
         """The rights of who says `name` and `password`, or None where they are wrong.
@@ -201,3 +217,8 @@ def _without_names(rights: Rights) -> Rights:
     publish = tuple(pattern for pattern in rights.publish if "%u" not in pattern)
     subscribe = tuple(pattern for pattern in rights.subscribe if "%u" not in pattern)
     return replace(rights, publish=publish, subscribe=subscribe)
+
+
+def _literal(pattern: str) -> str:
+    """Only `*` means something."""
+    return pattern.replace("[", "[[]").replace("?", "[?]")
