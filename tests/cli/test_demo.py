@@ -59,7 +59,7 @@ def test_a_narrow_screen_shows_what_matters_most() -> None:
 
 def test_words_and_summary_come_from_the_same_figures() -> None:
     meters = measured()
-    assert "uav/imagery loses 1 of 3: 1 expired (importance 2 by policy AllUAS)." in drawn(
+    assert "uav/imagery loses 1 of 3: 1 expired (importance 2, policy AllUAS)." in drawn(
         draw_words(meters)
     )
     assert "67% 1.00 s 35 KB" in drawn(draw_summary(meters, 120))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import accord
-from accord.cli.up import _demo_url
+from accord.cli.up import _demo_url, node_settings
 from accord.config import Config
-from accord.config.settings import Anonymous
+from accord.config.settings import Anonymous, PoliciesSettings
 from accord.live.addresses import Address
 from accord.live.node import Listener
 from accord.live.users import User
@@ -65,3 +65,9 @@ def test_where_it_may_connect(config: Config, listeners: list[Listener], url: st
         addresses=[listener.address for listener in listeners],
     )
     assert _demo_url(config, node) == url
+
+
+def test_the_configured_policies_reach_the_node() -> None:
+    config = Config(policies=PoliciesSettings(file="policies.toml"))
+    assert node_settings(config).policies == Path("policies.toml")
+    assert node_settings(Config()).policies is None

@@ -43,11 +43,11 @@ class TestOneEvent:
                 "0.3 s at 300 kbit/s"
             ),
             "handling 1 ms, queued 3.2 s, sending 0.3 s; 12 KB",
-            "importance 5 by policy Reports",
+            "importance 5, policy Reports",
         ]
         assert "from 70.3 KB to 9.5 KB: scaled to 640x480" in lines
         assert "handling 1 ms, queued 40 ms, sending 0.3 s; 70.3 KB → 9.5 KB" in lines
-        assert "importance 5 by no policy" in lines
+        assert "importance 5, no policy" in lines
         assert "packet too large" in lines
 
     @pytest.mark.parametrize("text", [EVENT.lower(), f"{EVENT[:4]}-{EVENT[4:]}"])
@@ -57,7 +57,7 @@ class TestOneEvent:
     def test_one_of_a_run(self, url: str) -> None:
         lines = words(run(url, "why", event_id(FIRST + 4)).stdout)
         assert lines[0] == f"{event_id(FIRST + 4)} (several) from x"
-        assert lines[-1] == "importance 3 by no policy; together with 4 other events"
+        assert lines[-1] == "importance 3, no policy; together with 4 other events"
 
     def test_json(self, url: str) -> None:
         fields = json.loads(run(url, "why", EVENT, "--json").stdout)

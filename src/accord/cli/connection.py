@@ -79,6 +79,12 @@ Tell = Callable[[str], None]
 _NUMBER: Final = re.compile(r"\[Errno (\d{1,4})\]")
 
 
+Client = Annotated[
+    str | None,
+    typer.Option("--client", metavar="NAME", help="What to be called; the node chooses if not."),
+]
+
+
 class UnreachableError(AccordError):
     """No node answers: says where, why, and what to do."""
 
@@ -92,9 +98,12 @@ class Target:
     username: str | None
     password: str | None
     tls: ssl.SSLContext | None
+    client: str | None = None
 
 
-def read_target(url: str, user: str | None, authority: Path | None) -> Target:
+def read_target(
+    url: str, user: str | None, authority: Path | None, client: str | None = None
+) -> Target:
     from accord.client.address import parse_address
 
     try:
@@ -102,7 +111,7 @@ def read_target(url: str, user: str | None, authority: Path | None) -> Target:
     except ValueError as error:
         raise InputError("--url", str(error)) from None
     username, password = read_credentials(user, address.username, address.password)
-    return Target(url, address, username, password, read_authority(authority))
+    return Target(url, address, username, password, read_authority(authority), client)
 
 
 def read_credentials(
@@ -142,7 +151,11 @@ async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
 
     watch = _Watch(transport_with(target.tls), tell)
     connecting = connect(
-        target.url, username=target.username, password=target.password, transport=watch.open
+        target.url,
+        client_id=target.client or "",
+        username=target.username,
+        password=target.password,
+        transport=watch.open,
     )
     async with AsyncExitStack() as stack:
         try:

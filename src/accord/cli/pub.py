@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accord.cli.connection import DEFAULT_URL, Authority, Url, User
+from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
     from accord.cli.publishing import Source
@@ -62,6 +62,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
         str | None,
         typer.Option(metavar="TIME", help="Wait that long in between, such as 500ms or 2s."),
     ] = None,
+    client: Client = None,
     url: Url = DEFAULT_URL,
     user: User = None,
     authority: Authority = None,
@@ -87,7 +88,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
     )
     to_message(channel, b"", attributes, extras)  # mistakes show before anything is connected
     publishing = Publishing(channel, attributes, extras)
-    target = read_target(url, user, authority)
+    target = read_target(url, user, authority, client)
     try:
         asyncio.run(publishing.run(target, source))
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.connection import DEFAULT_URL, Authority, Url, User
+from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
     from accord.cli.showing import Show
@@ -52,6 +52,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         bool,
         typer.Option("--raw", help="Payloads only, each with a line end unless --count is 1."),
     ] = False,
+    client: Client = None,
     url: Url = DEFAULT_URL,
     user: User = None,
     authority: Authority = None,
@@ -80,7 +81,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     _check_predicate(where, xpath)
     following = Following(wish, _show(is_json=is_json, is_raw=is_raw, is_one=count == 1))
     try:
-        asyncio.run(following.run(read_target(url, user, authority)))
+        asyncio.run(following.run(read_target(url, user, authority, client)))
     except KeyboardInterrupt:
         typer.echo(err=True)
     following.summarise()

@@ -15,7 +15,7 @@ from accord.cli.connection import DEFAULT_URL
 
 if TYPE_CHECKING:
     from accord.config import Config
-    from accord.live.node import Listener, Node
+    from accord.live.node import Listener, Node, Settings
     from accord.live.users import Users
 
 _WHERE = "HOST:PORT, or nothing to switch it off."
@@ -69,24 +69,15 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
 
 async def _run(config: Config, *, has_demo: bool) -> None:
     from accord.live.memory import collect_seldom  # noqa: PLC0415
-    from accord.live.node import Node, Settings  # noqa: PLC0415
+    from accord.live.node import Node  # noqa: PLC0415
     from accord.live.users import Users  # noqa: PLC0415
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     users = Users(config.users, anonymous=config.anonymous_rights)
-    settings = Settings(
-        name=config.node.actual_name,
-        data=config.node.folder,
-        listeners=_listeners(config),
-        limits=config.limits,
-        kept=config.kept_channels,
-        journal=config.journal.options(),
-        statistics_s=config.node.statistics_s,
-    )
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(Node(settings, users))
+        node = await stack.enter_async_context(Node(node_settings(config), users))
         urls = await _serve_http(config, node, users, stack)
         demo_url = _demo_url(config, node) if has_demo else None
         collect_seldom()
@@ -98,6 +89,21 @@ async def _run(config: Config, *, has_demo: bool) -> None:
             stack.push_async_callback(_cancel, demo)
         await stop.wait()
         typer.echo("stopping")
+
+
+def node_settings(config: Config) -> Settings:
+    from accord.live.node import Settings  # noqa: PLC0415
+
+    return Settings(
+        name=config.node.actual_name,
+        data=config.node.folder,
+        listeners=_listeners(config),
+        limits=config.limits,
+        kept=config.kept_channels,
+        policies=Path(config.policies.file) if config.policies.file else None,
+        journal=config.journal.options(),
+        statistics_s=config.node.statistics_s,
+    )
 
 
 async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExitStack) -> list[str]:

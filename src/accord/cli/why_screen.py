@@ -102,11 +102,11 @@ def _lines(outcome: Outcome) -> Iterator[Text]:
     before_ms = outcome.queued_ms - outcome.received_ms
     before = f"handling {time_text(before_ms)}, " if before_ms > 0 else ""
     yield Text(f"{before}queued {time_text(outcome.queueing_ms)}{sending}; {size}")
-    policy = f"by policy {safe(outcome.policy)}" if outcome.policy else "by no policy"
+    policy = f"policy {safe(outcome.policy)}" if outcome.policy else "no policy"
     several = ""
     if outcome.count > 1:
         several = f"; together with {count_text(outcome.count - 1, 'other event')}"
-    yield Text(f"importance {outcome.importance} {policy}{several}")
+    yield Text(f"importance {outcome.importance}, {policy}{several}")
 
 
 def _total_ms(outcome: Outcome) -> int:

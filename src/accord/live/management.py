@@ -188,6 +188,8 @@ class Manager:
         for channel, receiver in self._broker.router.deliveries():
             yield Open("subscribe", channel, receiver.entity)
         for session in list(self._broker.sessions.values()):
+            for pattern in self._broker.router.unused(session.subscriptions.values()):
+                yield Open("subscribe", pattern, session.entity)
             line = session.line
             if isinstance(line, Connection):
                 for channel in line.published():

@@ -128,7 +128,8 @@ def mistake(error: Exception) -> PolicyError:
     if place == "do" or "missing required field `do`" in text:
         return PolicyError("do", f"expected one of {', '.join(_ACTIONS)}")
     problem = _PLACE.sub("", text).replace("`", "")
-    return PolicyError(place, problem[:1].lower() + problem[1:])
+    is_name = problem[:2].isupper()  # such as JSON
+    return PolicyError(place, problem if is_name else problem[:1].lower() + problem[1:])
 
 
 async def _act(administration: Administration, request: Request, who: str) -> dict[str, object]:

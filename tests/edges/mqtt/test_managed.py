@@ -403,11 +403,16 @@ def test_requests_are_for_the_node_and_nobody_else() -> None:
     table = Table()
     curious = table.join("ada").subscribe("$accord/#")
     bob = table.join("bob")
-    bob.publish("$accord/policies", b"{}", 1)
+    asked = Properties(response_topic="answers")
+    bob.publish("$accord/policies", b"{}", 1, properties=asked)
     (request,) = table.hub.requests
     assert (request.message.payload, request.client, request.is_trusted) == (b"{}", "bob", True)
-    assert bob.hear() == [Puback(1)]
+    bob.publish("$accord/policies", b"{}", 1)
+    bob.publish("$accord/policys", b"{}", 1, properties=asked)
+    reasons = [each.reason for each in bob.hear() if isinstance(each, Puback)]
+    assert reasons == [0, Reason.IMPLEMENTATION_SPECIFIC_ERROR, Reason.TOPIC_NAME_INVALID]
     assert curious.hear() == []
+    assert len(table.hub.requests) == 1
 
 
 @pytest.mark.parametrize("qos", [0, 1])

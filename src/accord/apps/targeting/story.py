@@ -166,7 +166,7 @@ def _has_turned(one_s: float | None, other_s: float | None) -> bool:
 def _by(line: Line) -> str:
     if line.importance is None:
         return ""
-    policy = f" by policy {line.policy}" if line.policy else ""
+    policy = f", policy {line.policy}" if line.policy else ""
     return f" (importance {line.importance}{policy})"
 
 

@@ -186,7 +186,7 @@ def limit(  # noqa: PLR0913 (a parameter per option)
     each: Annotated[str | None, typer.Option(metavar="RATE", help="Each client.")] = None,
     client: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="NAME RATE", help="One client."),
+        typer.Option(metavar="NAME RATE", help="One client, once."),
     ] = None,
     is_none: Annotated[bool, typer.Option("--none", help="Remove all limits.")] = False,
     is_json: IsJson = False,

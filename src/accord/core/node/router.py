@@ -13,7 +13,7 @@ together, so a message without conditions of its own costs policies nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
 from accord.core.errors import EventError
@@ -363,6 +363,16 @@ class Router:
         for channel, route in list(self._routes.items()):
             for target in route.targets:
                 yield channel, target.receiver
+
+    def unused(self, subscriptions: Iterable[Subscription]) -> list[str]:
+        """The channels of subscriptions to one channel on which nothing was published yet."""
+        return [
+            each.pattern
+            for each in subscriptions
+            if "+" not in each.pattern
+            and "#" not in each.pattern
+            and each.pattern not in self._routes
+        ]
 
     def check_invariants(self) -> None:
         for channel, route in self._routes.items():

@@ -13,7 +13,7 @@ class Grant:
     """What was decided for one delivery: 0 and "" stand for none.
 
     `policy` is the name of the one that decided the importance, or else the first that decided
-    anything.
+    anything; those that decided the deadline and the shaping may be others.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - made once, by position
@@ -25,6 +25,8 @@ class Grant:
         max_pixels: int,
         is_replacing: bool,
         policy: str,
+        deadline_policy: str = "",
+        shaping_policy: str = "",
     ) -> None:
         self.importance: Final = importance
         self.deadline_ms: Final = deadline_ms
@@ -33,6 +35,8 @@ class Grant:
         self.max_pixels: Final = max_pixels
         self.is_replacing: Final = is_replacing
         self.policy: Final = policy
+        self.deadline_policy: Final = deadline_policy
+        self.shaping_policy: Final = shaping_policy
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Grant):
@@ -106,7 +110,7 @@ def decide(rules: list[Rule], matching: int) -> Grant:
     importance = deadline_ms = replacement = UNSAID
     shaping: str | None = None
     max_bytes = max_pixels = 0
-    policy = first = ""
+    policy = first = deadline_policy = shaping_policy = ""
     for rule in rules:
         if rule.where and not rule.where & matching:
             continue
@@ -118,9 +122,11 @@ def decide(rules: list[Rule], matching: int) -> Grant:
             is_deciding = True
         if deadline_ms == UNSAID and context.deadline_ms != UNSAID:
             deadline_ms = context.deadline_ms
+            deadline_policy = context.name
             is_deciding = True
         if shaping is None and context.shaping is not None:
             shaping = context.shaping
+            shaping_policy = context.name
             max_bytes = context.max_bytes
             max_pixels = context.max_pixels
             is_deciding = True
@@ -139,4 +145,6 @@ def decide(rules: list[Rule], matching: int) -> Grant:
         max_pixels,
         replacement != 0,
         policy or first,
+        deadline_policy,
+        shaping_policy,
     )

@@ -17,7 +17,7 @@ from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
-from accord.core.node.rights import Rights
+from accord.core.node.rights import POLICIES, Rights
 from accord.core.node.router import HeavyMatchError, Way
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.policies import DEFAULT_GRANT, Grant
@@ -226,7 +226,7 @@ class Publishing(Answering):
             if properties is not NO_PROPERTIES:
                 read_special(message)
         except EventError as error:
-            self.refuse_event(qos, packet_id, error)
+            self.refuse_event(qos, packet_id, route.channel, error)
             return
         hub.number += 1
         message.number = hub.number
@@ -306,7 +306,7 @@ class Publishing(Answering):
         except EventError as error:
             if qos == 2:
                 session.received.pop(packet_id, None)
-            self.answering(session, qos).refuse_event(qos, packet_id, error)
+            self.answering(session, qos).refuse_event(qos, packet_id, message.channel, error)
             return
         if qos == 0:
             return
@@ -381,6 +381,14 @@ class Publishing(Answering):
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A message to the node itself: the driver answers it."""
         hub = self.hub
+        if message.channel != POLICIES:
+            problem = f"nobody answers there, expected {POLICIES}"
+            self._answer(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
+            return
+        if message.properties.response_topic is None:
+            problem = "expected a response topic"
+            self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            return
         if len(hub.requests) >= _REQUESTS_WAITING:
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
             return
@@ -391,8 +399,28 @@ class Publishing(Answering):
         hub.requests.append(Request(message, self.client_id, session.owner, is_trusted))
         self._answer(qos, packet_id, Reason.SUCCESS, "")
 
-    def refuse_event(self, qos: int, packet_id: int, error: EventError) -> None:
-        self.hub.counters.shed("bad attributes", self.client_id)
+    def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:
+        hub = self.hub
+        hub.counters.shed("bad attributes", self.client_id)
+        if hub.ledger.is_on:
+            now_ms = hub.now_ms
+            hub.number += 1
+            hub.ledger.add(
+                hub.number,
+                1,
+                channel,
+                self.client_id,
+                "",
+                REFUSED,
+                now_ms,
+                now_ms,
+                now_ms,
+                0,
+                0,
+                "",
+                str(error)[:200],
+                0,
+            )
         if self.waits_for == NOTHING:
             self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 

@@ -624,13 +624,18 @@ class Session(Receiver):
             channel = parcel.channel
             publisher = parcel.publisher
             received_ms = parcel.queued_ms
-            policy = parcel.grant.policy
+            grant = parcel.grant
         else:
             assert isinstance(parcel, Delivery)
             channel = parcel.message.channel
             publisher = parcel.message.publisher
             received_ms = parcel.message.received_ms
-            policy = parcel.grant.policy
+            grant = parcel.grant
+        policy = grant.policy
+        if outcome == SHAPED:
+            policy = grant.shaping_policy
+        elif outcome in (EXPIRED_OUTCOME, LATE):
+            policy = grant.deadline_policy
         line = self.line
         rate_bps = 0 if line is None else line.link.carries_bps()
         hub.ledger.add(
