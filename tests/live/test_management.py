@@ -176,7 +176,7 @@ def test_costly_conditions_are_evaluated_by_a_worker() -> None:
             async for event in events:
                 assert event.payload == b"1"
                 break
-            assert manager(node).workers.counts.done == 1
+            assert manager(node).orders.workers.counts.done == 1
 
     asyncio.run(run())
 

@@ -14,21 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from accord.core.model.document import Condition
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
 from accord.core.qos.book import Book
 from accord.core.qos.dry_run import Open
 from accord.core.qos.policies import Entity, Policies
-from accord.core.scheduling.tasks import Tasks
-from accord.edges.mqtt.broker import TOO_COSTLY, Broker, make_message
+from accord.edges.mqtt.broker import Broker, make_message
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.hub import Order, Request
+from accord.edges.mqtt.hub import Request
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.publishing import ConditionsOrder
 from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
 from accord.journal.disk import OsDisk
 from accord.live.administration import Administration, Around
 from accord.live.clock import Clock
@@ -37,14 +33,10 @@ from accord.live.first_book import first_book
 from accord.live.ledger import LedgerStore
 from accord.live.logs import get_log
 from accord.live.monitor import Monitor
+from accord.live.orders import Orders
 from accord.live.policy_requests import TOPIC, answer
 from accord.live.policy_store import PolicyStore
 from accord.live.server import Server
-from accord.live.worker_jobs import Failure, Terms, Values, shape_job, xpath_job
-from accord.live.workers import WorkerLimits, Workers
-from accord.shaping.content import Content
-from accord.shaping.registry import accepts
-from accord.shaping.sniffing import HEAD
 
 log = get_log(__name__)
 
@@ -53,9 +45,6 @@ _LOOK_S: Final = 1.0
 _SLICE: Final = 200
 _LONG_S: Final = 0.002
 _ANSWERS: Final = 100  # under way
-_EVALUATING: Final = 4  # messages of one publisher, at a time
-_GIVEN_UP: Final = 1_000  # conditions
-_GIVEN_UP_MS: Final = 60_000
 
 
 class Manager:
@@ -81,8 +70,6 @@ class Manager:
         self._clock = clock
         self.statistics = statistics
         self._limits: tuple[object, ...] = ()
-        self._evaluating: dict[str, int] = {}  # messages with costly conditions, by publisher
-        self._given_up: dict[Condition, int] = {}  # conditions that took too long, until when
         self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
         try:
             book = first_book(self._store, file)
@@ -98,14 +85,7 @@ class Manager:
             self._store.close()
             raise
         hub = broker.hub
-        limits = WorkerLimits()
-        waiting = Tasks(
-            count_limit=limits.waiting_jobs,
-            bytes_limit=limits.waiting_bytes,
-            discipline=hub.discipline,
-        )
-        self.workers = Workers(limits, waiting, now_ms=clock.now_ms)
-        hub.has_workers = True
+        self.orders = Orders(broker, clock, server.due)
         ledger = LedgerStore(
             hub.ledger,
             append=None if durability is None else durability.append_ledger,
@@ -120,20 +100,14 @@ class Manager:
         self._looking.cancel()
         await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
         await self.administration.close()
-        await self.workers.close()
+        await self.orders.close()
         self.monitor.store.drain(now_ms=self._clock.now_ms())
 
     def turn(self) -> None:
         """What came of the last turn of the event loop."""
         hub = self._broker.hub
         if hub.orders:
-            orders, hub.orders = hub.orders, []
-            for order in orders:
-                if isinstance(order, ShapingOrder):
-                    self._shape(order)
-                else:
-                    assert isinstance(order, ConditionsOrder)
-                    self._evaluate(order)
+            self.orders.take()
         if hub.requests:
             requests, hub.requests = hub.requests, []
             for request in requests:
@@ -295,79 +269,6 @@ class Manager:
         )
         self._broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
         self._server.due()
-
-    def _shape(self, order: ShapingOrder) -> None:
-        message = order.message
-        content = Content(
-            message.payload, message.properties.content_type or "", message.properties.user
-        )
-        if not accepts(order.shape.shaper, content.content_type, content.payload[:HEAD]):
-            order.fail()
-            return
-
-        def done(result: Content | Failure, _: int) -> None:
-            if self._has_succeeded(order, result):
-                assert isinstance(result, Content)
-                order.finished(shaped_message(message, result.payload, result.properties))
-
-        self.workers.submit(shape_job(content, order.shape, self._terms(order), done))
-
-    def _evaluate(self, order: ConditionsOrder) -> None:
-        """Nobody's conditions keep the workers from others for long.
-
-        Those that ran out of time count as not met for a while, and one publisher's messages wait
-        for a few at a time.
-        """
-        now_ms = self._clock.now_ms()
-        publisher = order.message.publisher
-        for condition in order.document.deferred:
-            if self._given_up.get(condition, 0) > now_ms:
-                order.document.remember(condition, None)
-        conditions = order.document.deferred
-        if not conditions or self._evaluating.get(publisher, 0) >= _EVALUATING:
-            self._broker.hub.counters.shed(TOO_COSTLY, publisher)
-            order.fail()
-            return
-        self._evaluating[publisher] = self._evaluating.get(publisher, 0) + 1
-
-        def done(result: Values | Failure, _: int) -> None:
-            self._evaluating[publisher] -= 1
-            if not self._evaluating[publisher]:
-                del self._evaluating[publisher]
-            unknown: Values = [None] * len(conditions)
-            values = result if isinstance(result, list) else unknown
-            for condition, value in zip(conditions, values, strict=True):
-                if value is None:
-                    self._give_up(condition)
-            if self._has_succeeded(order, result):
-                order.finished(conditions, values)
-
-        source = order.document.source
-        self.workers.submit(xpath_job(source, conditions, self._terms(order), done))
-
-    def _give_up(self, condition: Condition) -> None:
-        if len(self._given_up) >= _GIVEN_UP:
-            self._given_up.clear()
-        self._given_up[condition] = self._clock.now_ms() + _GIVEN_UP_MS
-
-    def _terms(self, order: Order) -> Terms:
-        message = order.message
-        return Terms(
-            queued_ms=self._clock.now_ms(),
-            importance=order.importance,
-            due_ms=order.due_ms,
-            channel=message.channel,
-            cost_us=self.workers.cost_us(message.channel),
-            number=message.number,
-        )
-
-    def _has_succeeded(self, order: Order, result: Content | Values | Failure) -> bool:
-        self._broker.hub.now_ms = self._clock.now_ms()
-        self._server.due()
-        if isinstance(result, Failure):
-            log.warning("no result from a worker", channel=order.message.channel, why=result.reason)
-            order.fail()
-        return not isinstance(result, Failure)
 
 
 def _client_resources(session: Session) -> dict[str, Value]:

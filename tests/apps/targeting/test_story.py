@@ -85,7 +85,7 @@ def test_losses_have_a_cause_and_a_policy_and_are_compared() -> None:
     before = phase("1", line("UAV-1", lost=0, latency_s=0.004))
     other = Line(REPORT, "PATROL-1", offered=2, received=2, latencies_s=[0.1, 0.1], importance=4)
     words = narrate(phase("2", line("UAV-1", lost=4, latency_s=4.5), other), before)
-    assert "uav/imagery loses 4 of 10: 4 expired (importance 2 by policy AllUAS)." in words
+    assert "uav/imagery loses 4 of 10: 4 expired (importance 2, policy AllUAS)." in words
     assert "The other 1 channels, importance 4 and above, lose nothing." in words
     assert "uav/imagery gets 60% through, after 100%." in words
     assert "p95: uav/imagery 4.5 s after 4 ms." in words

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from accord.core.model.channels import filter_selects
 from accord.core.node.limits import Limits
-from accord.core.node.router import Route, Router, Subscription, Way
+from accord.core.node.router import Router
+from accord.core.node.routes import Route, Subscription, Way
 from accord.core.predicates.predicate import parse
 from accord.core.qos.book import Book
 from accord.core.qos.policies import Entity, Policies

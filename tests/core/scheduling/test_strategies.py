@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.core.model.importance import IMPORTANCES
+from accord.core.qos import book
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
 from accord.core.scheduling.parcels import NEVER
@@ -201,3 +202,9 @@ def test_strict_sends_the_highest_only(sizes: dict[int, list[int]], total: int) 
     backlog = Backlog(sizes, Discipline(STRICT))
     backlog.send(total)
     assert set(backlog.order) == {max(sizes)}
+
+
+def test_books_and_queues_mean_the_same() -> None:
+    assert set(book.STRATEGIES) == set(STRATEGY_NAMES)
+    assert list(book.Book().weights) == Discipline().weights
+    assert book.MAX_WEIGHT == WEIGHT_LIMIT

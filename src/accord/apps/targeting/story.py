@@ -99,7 +99,8 @@ def _by_channel(phase: Phase) -> list[Line]:
 def _totals(phase: Phase, groups: list[Line]) -> Iterator[str]:
     lost = sum(group.lost for group in groups)
     rates = f"{phase.offered_kbps:,.0f} kbit/s offered, {phase.received_kbps:,.0f} received"
-    fate = f"{lost:,} events dropped" if lost else "nothing dropped"
+    events = "event" if lost == 1 else "events"
+    fate = f"{lost:,} {events} dropped" if lost else "nothing dropped"
     known = [group for group in groups if group.p95_s is not None]
     if not known:
         yield f"{rates}, {fate}."

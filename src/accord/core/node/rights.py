@@ -35,7 +35,11 @@ class Rights(Struct, frozen=True):
         Meta(description="Filters of the channels it may subscribe to.", extra={"kind": "filters"}),
     ] = ()
     statistics: Annotated[
-        bool, Meta(description="Whether it may read the node's statistics under $SYS/#.")
+        bool,
+        Meta(
+            description="Whether it may read the node's statistics under $SYS/#, and over HTTP its "
+            "status, clients, ledger and series."
+        ),
     ] = True
     system: Annotated[
         bool, Meta(description="Whether it may use all other channels that begin with $.")

@@ -6,9 +6,6 @@ predicate are kept apart, in the index: only channels that they select make an e
 
 A receiver whose subscriptions overlap gets one copy, at the highest QoS among them. A shared
 subscription gives each message to one member of its group.
-
-A way is what one publisher has of a route: what policies grant its messages. Both are remembered
-together, so a message without conditions of its own costs policies nothing.
 """
 
 from __future__ import annotations
@@ -18,177 +15,23 @@ from typing import Final
 
 from accord.core.errors import EventError
 from accord.core.model.channels import ChannelMap
-from accord.core.model.document import Document
-from accord.core.monitoring.channels import ChannelCounts, ChannelTable
+from accord.core.monitoring.channels import ChannelTable
 from accord.core.node.message import Message
+from accord.core.node.routes import (
+    Group,
+    HeavyMatchError,
+    Receiver,
+    Route,
+    Subscription,
+    Target,
+    Way,
+    merge,
+)
 from accord.core.predicates.index import Index
-from accord.core.predicates.predicate import Predicate
 from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, View
-from accord.core.scheduling.outbox import Run
 
-REQUESTS: Final = "$accord/"  # what is published there is for the node itself
 _REMEMBERED_ROUTES: Final = 10_000
 _REMEMBERED_LENGTH: Final = 1_024
-
-
-class HeavyMatchError(Exception):
-    """Conditions that `document` defers have to be evaluated before a message can be matched."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        super().__init__(f"{len(document.deferred)} conditions to be evaluated elsewhere")
-
-
-class Receiver:
-    """Where messages go: a client's session, later also a neighbouring node."""
-
-    def __init__(self, name: str, entity: Entity) -> None:
-        self.name = name
-        self.entity = entity
-        self.is_connected = False
-        # Which publisher's frames it takes as they are; 0 means none, each is made for it.
-        self.dialect = 0
-
-    def deliver(
-        self,
-        message: Message,
-        qos: int,
-        is_retained: bool,
-        identifiers: tuple[int, ...],
-        grant: Grant,
-    ) -> None:
-        raise NotImplementedError
-
-    def forward(self, run: Run) -> None:
-        """Take unacknowledged messages as frames of its own dialect."""
-        raise NotImplementedError
-
-
-class Subscription:
-    """One receiver's wish for the channels a filter selects."""
-
-    def __init__(
-        self,
-        receiver: Receiver,
-        pattern: str,
-        *,
-        group: str = "",
-        qos: int = 0,
-        is_local_excluded: bool = False,
-        keeps_retained_flag: bool = False,
-        identifier: int = 0,
-        predicate: Predicate | None = None,
-        where: str = "",
-        xpath: str = "",
-    ) -> None:
-        self.receiver = receiver
-        self.pattern = pattern
-        self.group = group
-        self.qos = qos
-        self.is_local_excluded = is_local_excluded
-        self.keeps_retained_flag = keeps_retained_flag
-        self.identifier = identifier
-        self.predicate = predicate
-        self.where = where  # the predicate as its client wrote it
-        self.xpath = xpath
-        self.importance = 0  # of its predicate, as the index has it
-
-    def is_plain(self) -> bool:
-        """Whether an unacknowledged message reaches the receiver just as it was published."""
-        return not (self.is_local_excluded or self.identifier or self.receiver.dialect == 0)
-
-
-class Target:
-    """One copy of a message for a receiver, on behalf of one or more of its subscriptions."""
-
-    def __init__(self, subscription: Subscription, view: View) -> None:
-        self.receiver = subscription.receiver
-        self.side = view.receiver(subscription.receiver.entity)
-        self.qos = -1
-        self.keeps_retained_flag = False
-        self.identifiers: tuple[int, ...] = ()
-        # Whether the copy of what the receiver itself published is another, and which one if any.
-        self.is_local_excluded = False
-        self.own: Target | None = None
-        self.add(subscription)
-
-    def add(self, subscription: Subscription) -> None:
-        self.qos = max(self.qos, subscription.qos)
-        self.keeps_retained_flag = self.keeps_retained_flag or subscription.keeps_retained_flag
-        if subscription.identifier:
-            self.identifiers = (*self.identifiers, subscription.identifier)
-
-    def facts(self) -> tuple[object, ...]:
-        """All that makes it another target."""
-        own = None if self.own is None else self.own.facts()
-        kept = self.keeps_retained_flag
-        identifiers = self.identifiers
-        return self.receiver, self.side, self.qos, kept, identifiers, self.is_local_excluded, own
-
-
-class Group:
-    """The members of a shared subscription, who take turns."""
-
-    def __init__(self) -> None:
-        self.members: list[Subscription] = []
-        self.turn = 0
-
-    def choose(self, candidates: list[Subscription]) -> Subscription:
-        """The next in turn, a connected one if there is any."""
-        turn = self.turn
-        self.turn += 1
-        for step in range(len(candidates)):
-            candidate = candidates[(turn + step) % len(candidates)]
-            if candidate.receiver.is_connected:
-                return candidate
-        return candidates[turn % len(candidates)]
-
-
-class Route:
-    """Where the messages of one channel go."""
-
-    def __init__(self, channel: str, view: View, counts: ChannelCounts) -> None:
-        self.channel = channel
-        self.view = view
-        self.counts = counts
-        self.targets: list[Target] = []
-        self.subscriptions: list[Subscription] = []
-        self.groups: list[tuple[str, str]] = []
-        self.has_predicates = False
-        self.is_kept = False
-        self.is_request = channel.startswith(REQUESTS)
-        self.is_valid = True
-        # Whether unacknowledged messages can be forwarded as they are to all of `plain`.
-        self.is_plain = False
-        self.plain: list[Receiver] = []
-
-
-class Way:
-    """A route as one publisher uses it.
-
-    `pending` are its messages that wait for their turn on the CPU: no later one may overtake them.
-    """
-
-    def __init__(self, entity: Entity, route: Route) -> None:
-        self.entity = entity
-        self.pending = 0
-        self.is_light = True  # those that wait: what comes behind them must not overtake them
-        self.renew(route)
-
-    def renew(self, route: Route) -> None:
-        """Take another route, because the one before is not valid any more."""
-        view = route.view
-        self.route = route
-        self.side = view.publisher(self.entity)
-        self.grant = view.publish_grant(self.side)
-        # What each of `route.plain` is granted; None where nobody is granted anything special.
-        self.grants: list[Grant] | None = None
-        self.is_plain = route.is_plain and self.side.mask == 0
-        if self.is_plain and not view.is_plain:
-            grants = [view.grant(self.side, target.side) for target in route.targets]
-            if any(grant is not DEFAULT_GRANT for grant in grants):
-                self.grants = grants
-                self.is_plain = not any(grant.shaping for grant in grants)
 
 
 class Router:
@@ -402,7 +245,7 @@ class Router:
                     wanting[key.pattern, key.group].append(key)
                 else:
                     chosen.append(key)
-        targets = _merge(chosen, route.view)
+        targets = merge(chosen, route.view)
         for (pattern, name), candidates in wanting.items():
             if candidates:
                 groups = self._shared.get(pattern)
@@ -463,7 +306,7 @@ class Router:
         for groups in self._shared.select(channel):
             for name, group in groups.items():
                 route.groups.append((group.members[0].pattern, name))
-        route.targets = _merge(route.subscriptions, route.view)
+        route.targets = merge(route.subscriptions, route.view)
         route.has_predicates = bool(self._conditional.select(channel))
         route.is_kept = bool(self._kept.select(channel))
         route.plain = self._audience([target.receiver for target in route.targets])
@@ -476,27 +319,3 @@ class Router:
             or any(not subscription.is_plain() for subscription in route.subscriptions)
         )
         return route
-
-
-def _merge(subscriptions: list[Subscription], view: View) -> list[Target]:
-    """One target for each receiver."""
-    targets = _by_receiver(subscriptions, view)
-    excluding = [each for each in subscriptions if each.is_local_excluded]
-    if excluding:
-        own = _by_receiver([each for each in subscriptions if not each.is_local_excluded], view)
-        for each in excluding:
-            target = targets[each.receiver]
-            target.is_local_excluded = True
-            target.own = own.get(each.receiver)
-    return list(targets.values())
-
-
-def _by_receiver(subscriptions: list[Subscription], view: View) -> dict[Receiver, Target]:
-    targets: dict[Receiver, Target] = {}
-    for subscription in subscriptions:
-        known = targets.get(subscription.receiver)
-        if known is None:
-            targets[subscription.receiver] = Target(subscription, view)
-        else:
-            known.add(subscription)
-    return targets

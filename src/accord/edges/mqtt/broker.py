@@ -15,7 +15,8 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.retained import Retained
-from accord.core.node.router import HeavyMatchError, Router, Subscription, Way
+from accord.core.node.router import Router
+from accord.core.node.routes import HeavyMatchError, Subscription, Way
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.book import Book

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from accord.core.node.router import Way
+from accord.core.node.routes import Way
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import Broker

@@ -18,7 +18,7 @@ from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
 from accord.core.node.rights import POLICIES, Rights
-from accord.core.node.router import HeavyMatchError, Way
+from accord.core.node.routes import HeavyMatchError, Way
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.policies import DEFAULT_GRANT, Grant
 from accord.core.scheduling.tasks import UNKNOWN_US, Task

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from accord.core.errors import AccordError
-from accord.core.node.router import Subscription
+from accord.core.node.routes import Subscription
 from accord.core.qos.policies import Entity
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.broker import FOREVER, Broker, Condition, split_shared

@@ -17,23 +17,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.monitoring.ledger import (
-    DELIVERED,
-    LATE,
-    SHAPED,
-    SHED,
-    deadline_detail,
-    replacement_detail,
-    shape_detail,
-)
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.monitoring.ledger import REFUSED as REFUSED_OUTCOME
 from accord.core.monitoring.ledger import REPLACED as REPLACED_OUTCOME
+from accord.core.monitoring.ledger import (
+    SHED,
+    deadline_detail,
+    replacement_detail,
+)
 from accord.core.node.message import Message
-from accord.core.node.router import Receiver, Subscription
+from accord.core.node.routes import Receiver, Subscription
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.flows import Flows
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.edges.mqtt.accounts import count_lost, count_sent, note, received_ms
 from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.delivery import (
     EXPIRED,
@@ -562,30 +559,9 @@ class Session(Receiver):
         """Count and note what is on its way."""
         if self.flows is not None:
             self.flows.sent(parcel.importance, size)
-        hub = self.hub
-        now_ms = hub.now_ms
-        is_late = 0 < parcel.expires_ms <= now_ms
-        if isinstance(parcel, MessageRun):
-            parcel.count_delivered(wait_ms)
-            detail = ""
-            outcome = LATE if is_late else DELIVERED
-        else:
-            assert isinstance(parcel, Delivery)
-            message = parcel.message
-            counts = message.counts
-            detail = ""
-            outcome = LATE if is_late else DELIVERED
-            if message.shaped_from:
-                outcome = SHAPED
-                detail = shape_detail(message.shaped_from, "")
-            if counts is not None:
-                counts.is_delivered(1, size, wait_ms)
-                counts.late += is_late
-                counts.shaped += message.shaped_from > 0
-            if message.key:
-                self._is_unreplaceable(parcel)
-        if hub.ledger.is_on:
-            self._note_sent(parcel, outcome, size, detail)
+        if isinstance(parcel, Delivery) and parcel.message.key:
+            self._is_unreplaceable(parcel)
+        count_sent(self.hub, self.line, self.name, parcel, size, wait_ms)
 
     def _is_unreplaceable(self, delivery: Delivery) -> None:
         key = (delivery.message.channel, delivery.message.key)
@@ -594,7 +570,7 @@ class Session(Receiver):
 
     def _expire(self, parcel: Parcel) -> None:
         """Not send what could not arrive in time."""
-        detail = deadline_detail(parcel.expires_ms - _received_ms(parcel))
+        detail = deadline_detail(parcel.expires_ms - received_ms(parcel))
         self._drop(parcel, EXPIRED, EXPIRED_OUTCOME, detail)
 
     def _shed(self, parcel: Parcel, cause: str) -> None:
@@ -602,12 +578,8 @@ class Session(Receiver):
 
     def _drop(self, parcel: Parcel, cause: str, outcome: int, detail: str) -> None:
         self._count(cause, parcel.count)
-        if isinstance(parcel, MessageRun):
-            parcel.count_lost(outcome == EXPIRED_OUTCOME)
-        elif isinstance(parcel, Delivery):
-            counts = parcel.message.counts
-            if counts is not None:
-                counts.is_lost(1, outcome == EXPIRED_OUTCOME)
+        count_lost(parcel, outcome == EXPIRED_OUTCOME)
+        if isinstance(parcel, Delivery):
             if parcel.message.key:
                 self._is_unreplaceable(parcel)
             if parcel.qos and parcel.packet_id:
@@ -616,52 +588,11 @@ class Session(Receiver):
 
     def _note(self, parcel: Parcel, outcome: int, detail: str) -> None:
         if self.hub.ledger.is_on:
-            self._note_sent(parcel, outcome, parcel.size, detail)
-
-    def _note_sent(self, parcel: Parcel, outcome: int, size: int, detail: str) -> None:
-        hub = self.hub
-        if isinstance(parcel, MessageRun):
-            channel = parcel.channel
-            publisher = parcel.publisher
-            received_ms = parcel.queued_ms
-            grant = parcel.grant
-        else:
-            assert isinstance(parcel, Delivery)
-            channel = parcel.message.channel
-            publisher = parcel.message.publisher
-            received_ms = parcel.message.received_ms
-            grant = parcel.grant
-        policy = grant.policy
-        if outcome == SHAPED:
-            policy = grant.shaping_policy
-        elif outcome in (EXPIRED_OUTCOME, LATE):
-            policy = grant.deadline_policy
-        line = self.line
-        rate_bps = 0 if line is None else line.link.carries_bps()
-        hub.ledger.add(
-            parcel.number,
-            parcel.count,
-            channel,
-            publisher,
-            self.name,
-            outcome,
-            received_ms,
-            parcel.queued_ms,
-            hub.now_ms,
-            size,
-            parcel.importance,
-            policy,
-            detail,
-            size * 8_000_000 // rate_bps if rate_bps else 0,
-        )
+            note(self.hub, self.line, self.name, parcel, outcome, parcel.size, detail)
 
     def _count(self, cause: str, count: int) -> None:
         self.shed += count
         self.hub.counters.shed(cause, self.name, count)
-
-
-def _received_ms(parcel: Parcel) -> int:
-    return parcel.message.received_ms if isinstance(parcel, Delivery) else parcel.queued_ms
 
 
 class HeldDelivery(HeldShape):

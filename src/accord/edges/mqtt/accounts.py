@@ -1,0 +1,91 @@
+"""What became of a message for one receiver: counted by channel, and noted in the ledger."""
+
+from __future__ import annotations
+
+from accord.core.monitoring.ledger import DELIVERED, EXPIRED, LATE, SHAPED, shape_detail
+from accord.core.scheduling.parcels import Parcel
+from accord.edges.mqtt.delivery import Delivery
+from accord.edges.mqtt.hub import Hub, Line
+from accord.edges.mqtt.message import MessageRun
+
+
+def received_ms(parcel: Parcel) -> int:
+    """When its events came."""
+    return parcel.message.received_ms if isinstance(parcel, Delivery) else parcel.queued_ms
+
+
+def count_sent(
+    hub: Hub, line: Line | None, receiver: str, parcel: Parcel, size: int, wait_ms: int
+) -> None:
+    """It is on its way, as `size` bytes."""
+    detail = ""
+    is_late = 0 < parcel.expires_ms <= hub.now_ms
+    outcome = LATE if is_late else DELIVERED
+    if isinstance(parcel, MessageRun):
+        parcel.count_delivered(wait_ms)
+    else:
+        assert isinstance(parcel, Delivery)
+        message = parcel.message
+        counts = message.counts
+        if message.shaped_from:
+            outcome = SHAPED
+            detail = shape_detail(message.shaped_from, "")
+        if counts is not None:
+            counts.is_delivered(1, size, wait_ms)
+            counts.late += is_late
+            counts.shaped += message.shaped_from > 0
+    if hub.ledger.is_on:
+        note(hub, line, receiver, parcel, outcome, size, detail)
+
+
+def count_lost(parcel: Parcel, is_expired: bool) -> None:
+    """It does not reach its receiver."""
+    if isinstance(parcel, MessageRun):
+        parcel.count_lost(is_expired)
+    elif isinstance(parcel, Delivery):
+        counts = parcel.message.counts
+        if counts is not None:
+            counts.is_lost(1, is_expired)
+
+
+def note(
+    hub: Hub,
+    line: Line | None,
+    receiver: str,
+    parcel: Parcel,
+    outcome: int,
+    size: int,
+    detail: str,
+) -> None:
+    """Add to the ledger what became of it."""
+    if isinstance(parcel, MessageRun):
+        channel = parcel.channel
+        publisher = parcel.publisher
+        grant = parcel.grant
+    else:
+        assert isinstance(parcel, Delivery)
+        channel = parcel.message.channel
+        publisher = parcel.message.publisher
+        grant = parcel.grant
+    policy = grant.policy
+    if outcome == SHAPED:
+        policy = grant.shaping_policy
+    elif outcome in (EXPIRED, LATE):
+        policy = grant.deadline_policy
+    rate_bps = 0 if line is None else line.link.carries_bps()
+    hub.ledger.add(
+        parcel.number,
+        parcel.count,
+        channel,
+        publisher,
+        receiver,
+        outcome,
+        received_ms(parcel),
+        parcel.queued_ms,
+        hub.now_ms,
+        size,
+        parcel.importance,
+        policy,
+        detail,
+        size * 8_000_000 // rate_bps if rate_bps else 0,
+    )
