@@ -15,6 +15,7 @@ from accord.core.errors import AccordError
 from accord.live.worker_messages import LENGTH, MAX_FRAME, Ready, Reply, Work, frame, read_reply
 
 START_LIMIT_S: Final = 60.0  # a machine may be busy; a worker that hangs is given up then
+_END_S: Final = 5.0
 _STDIN: Final = 0
 _STDOUT: Final = 1
 
@@ -29,6 +30,7 @@ class WorkerLine(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.replies: asyncio.Queue[Reply | None] = asyncio.Queue()
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.SubprocessTransport | None = None
         self._received = bytearray()
 
@@ -85,6 +87,10 @@ class WorkerLine(asyncio.SubprocessProtocol):
     async def end(self) -> None:
         """Kill the process, whatever it does, and wait until nothing is left of it."""
         self._kill()
+        # First its end, by those who watch it: closing would look for it, too, and take it away.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await asyncio.shield(self._exited)
         self._process().close()  # the pipes too, which what it has started may hold open
         await asyncio.shield(self._closed)
 
@@ -144,6 +150,8 @@ class WorkerLine(asyncio.SubprocessProtocol):
             self.replies.put_nowait(None)
 
     def process_exited(self) -> None:
+        if not self._exited.done():
+            self._exited.set_result(None)
         self.replies.put_nowait(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
