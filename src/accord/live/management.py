@@ -34,7 +34,7 @@ from accord.live.ledger import LedgerStore
 from accord.live.logs import get_log
 from accord.live.monitor import Monitor
 from accord.live.orders import Orders
-from accord.live.policy_requests import TOPIC, answer
+from accord.live.policy_requests import answer
 from accord.live.policy_store import PolicyStore
 from accord.live.server import Server
 
@@ -247,21 +247,16 @@ class Manager:
     # What clients and deliveries ask for.
 
     async def _answer(self, request: Request) -> None:
-        message = request.message
-        if message.channel == TOPIC:
-            who = request.user or request.client
-            body = await answer(
-                self.administration, message.payload, may_change=request.is_trusted, who=who
-            )
-        else:
-            body = b'{"ok":false,"error":"nobody answers here","place":""}'
+        who = request.user or request.client
+        payload = request.message.payload
+        may_change = request.is_trusted
+        body = await answer(self.administration, payload, may_change=may_change, who=who)
         self._reply(request, body)
 
     def _reply(self, request: Request, body: bytes) -> None:
         properties = request.message.properties
         topic = properties.response_topic
-        if topic is None:
-            return
+        assert topic is not None  # those without are not taken
         hub = self._broker.hub
         hub.now_ms = self._clock.now_ms()
         reply = Properties(

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from accord.core.errors import AccordError, PolicyError
-from accord.core.node.rights import POLICIES
 from accord.core.qos.book import Book, book_from, document, read_book
 from accord.core.qos.reading import policy_from
 from accord.core.qos.writing import policy_document
@@ -23,8 +22,6 @@ from accord.live.administration import MAX_TEXT, Administration, Question, Unkno
 from accord.live.logs import get_log
 
 log = get_log(__name__)
-
-TOPIC: Final = POLICIES
 
 _PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
 

@@ -33,14 +33,12 @@ class ChannelLine(Struct, frozen=True, kw_only=True):
         return self.replaced_hz + self.expired_hz + self.shed_hz + self.refused_hz
 
 
-class ClientReading(Struct, frozen=True, kw_only=True):
-    """A client and its link as they stand: `sent`, `sent_bytes` and `shed` only grow."""
+class ClientState(Struct, frozen=True, kw_only=True):
+    """A client and its link as they stand; `shed` counts all there were."""
 
     client: str
     user: str = ""
     is_connected: bool = True
-    sent: int = 0
-    sent_bytes: int = 0
     shed: int = 0
     queued_messages: int = 0
     queued_bytes: int = 0
@@ -49,21 +47,19 @@ class ClientReading(Struct, frozen=True, kw_only=True):
     rtt_ms: float | None = None
 
 
-class ClientLine(Struct, frozen=True, kw_only=True):
-    """One client, with rates in place of counts; `shed` counts all there were."""
+class ClientReading(ClientState, frozen=True, kw_only=True):
+    """With what it was sent so far, which only grows."""
 
-    client: str
-    user: str = ""
-    is_connected: bool = True
+    sent: int = 0
+    sent_bytes: int = 0
+
+
+class ClientLine(ClientState, frozen=True, kw_only=True):
+    """With rates in place of counts."""
+
     sent_hz: float = 0
     sent_kbps: float = 0
     shed_hz: float = 0
-    shed: int = 0
-    queued_messages: int = 0
-    queued_bytes: int = 0
-    link_kbps: float | None = None
-    limit_kbps: float | None = None
-    rtt_ms: float | None = None
 
 
 class BinLine(Struct, frozen=True, kw_only=True):

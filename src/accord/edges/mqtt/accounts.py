@@ -89,3 +89,32 @@ def note(
         detail,
         size * 8_000_000 // rate_bps if rate_bps else 0,
     )
+
+
+def note_untaken(
+    hub: Hub,
+    number: int,
+    channel: str,
+    publisher: str,
+    outcome: int,
+    received_ms: int,
+    size: int,
+    detail: str,
+) -> None:
+    """Add to the ledger what came to an end before anybody was to get it."""
+    hub.ledger.add(
+        number,
+        1,
+        channel,
+        publisher,
+        "",
+        outcome,
+        received_ms,
+        received_ms,
+        hub.now_ms,
+        size,
+        0,
+        "",
+        detail,
+        0,
+    )

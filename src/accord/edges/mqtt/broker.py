@@ -20,7 +20,7 @@ from accord.core.node.routes import HeavyMatchError, Subscription, Way
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.book import Book
-from accord.core.qos.policies import Entity, Policies
+from accord.core.qos.policies import Entity, Grant, Policies
 from accord.core.scheduling.strategies import strategy_of
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.codes import Reason
@@ -28,10 +28,10 @@ from accord.edges.mqtt.hub import Hub, Line
 from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Filter, Will
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, encode_properties, passed_on
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
 from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.timers import Timer, Timers
-from accord.edges.mqtt.wire import read_varint, string_bytes
+from accord.edges.mqtt.wire import string_bytes
 
 FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
 SHARED: Final = "$share/"
@@ -132,6 +132,11 @@ class Broker:
         if (entity.user, entity.groups) != (user, groups):
             session.entity = Entity(session.name, user, groups, self.hub.node)
             session.forget_routes()
+
+    def grant(self, message: Message, session: Session) -> Grant:
+        """What policies grant a message from before to a session."""
+        publisher = Entity(message.publisher, node=self.hub.node)
+        return self.router.grant(message, publisher, session.entity)
 
     def way(self, publisher: Entity, channel: str) -> Way:
         return Way(publisher, self.router.route(channel))
@@ -271,9 +276,7 @@ class Broker:
     def send(self, message: MqttMessage) -> None:
         """Deliver a message of the node itself."""
         way = self.way(self.node, message.channel)
-        message.counts = way.route.counts
-        self.hub.number += 1
-        message.number = self.hub.number
+        self.hub.enter(message, way.route.counts)
         self.router.publish(message, way)
 
     def subscribe(
@@ -399,10 +402,8 @@ class Broker:
                 subscription.predicate, message
             ):
                 continue
-            publisher = Entity(message.publisher, node=self.hub.node)
-            grant = self.router.grant(message, publisher, session.entity)
             qos = min(subscription.qos, message.qos)
-            session.deliver(message, qos, True, identifiers, grant)
+            session.deliver(message, qos, True, identifiers, self.grant(message, session))
             sent += 1
         return sent
 
@@ -418,10 +419,8 @@ class Broker:
             message = make_message(
                 will.topic, will.payload, will.qos, will.retain, session.name, now_ms, properties
             )
-            self.hub.number += 1
-            message.number = self.hub.number
             way = self.way(session.entity, will.topic)
-            message.counts = way.route.counts
+            self.hub.enter(message, way.route.counts)
             self._publish_now(message, way)
         except EventError:
             self.hub.counters.shed("bad attributes", session.name)
@@ -509,11 +508,7 @@ def make_message(
     properties: Properties,
 ) -> MqttMessage:
     """A message from its parts; EventError where its deadline is bad."""
-    block = b""
-    if properties is not NO_PROPERTIES:
-        encoded = encode_properties(passed_on(properties))
-        _, start = read_varint(encoded, 0, len(encoded))
-        block = encoded[start:]
+    block = b"" if properties is NO_PROPERTIES else passed_on_block(properties)
     message = MqttMessage(
         channel,
         string_bytes(channel),

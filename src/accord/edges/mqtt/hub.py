@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import Ledger
 from accord.core.node.limits import Limits
@@ -19,7 +20,7 @@ from accord.core.node.router import Router
 from accord.core.scheduling.link import Link
 from accord.core.scheduling.shaping import Shape
 from accord.core.scheduling.strategies import Discipline
-from accord.core.scheduling.tasks import Tasks
+from accord.core.scheduling.tasks import Task, Tasks
 from accord.edges.mqtt.durable import Record, Together, encode_record, stored
 from accord.edges.mqtt.message import MqttMessage
 
@@ -133,6 +134,19 @@ class Hub:
         if not line.is_dirty:
             line.is_dirty = True
             self.dirty.append(line)
+
+    def enter(self, message: MqttMessage, counts: ChannelCounts) -> None:
+        """Give a message that came in a number of its own."""
+        self.number += 1
+        message.number = self.number
+        message.counts = counts
+
+    def submit(self, task: Task) -> None:
+        """Let `task` wait for its turn on the CPU; what has no room for it is shed."""
+        shed = self.tasks.put(task)
+        if shed is not None:
+            for each in shed:
+                each.shed()
 
     def record(self, record: Record) -> None:
         """Append to the state log."""

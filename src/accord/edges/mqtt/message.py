@@ -21,7 +21,7 @@ from accord.core.scheduling.shaping import Shape
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.wire import varint_bytes
+from accord.edges.mqtt.wire import read_varint, varint_bytes
 
 PUBLISH: Final = 0x30
 DUPLICATE: Final = 0x08
@@ -269,14 +269,8 @@ class MessageRun(Run):
         at = 0
         count = 0
         while at < bytes_wanted:
-            length = 0
-            shift = 0
-            at += 1
-            while frames[at] >= 0x80:
-                length |= (frames[at] & 0x7F) << shift
-                shift += 7
-                at += 1
-            at += 1 + (length | frames[at] << shift)
+            length, body = read_varint(frames, at + 1, len(frames))
+            at = body + length
             count += 1
             if count == self.count:
                 return None
@@ -327,15 +321,7 @@ def convert_run(frames: bytes, version: int) -> bytes:
     at = 0
     while at < len(frames):
         first = frames[at]
-        length = 0
-        shift = 0
-        at += 1
-        while frames[at] >= 0x80:
-            length |= (frames[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-        length |= frames[at] << shift
-        at += 1
+        length, at = read_varint(frames, at + 1, len(frames))
         topic_end = at + 2 + (frames[at] << 8 | frames[at + 1])
         if version == V5:
             parts.append(bytes((first,)) + varint_bytes(length + 1))

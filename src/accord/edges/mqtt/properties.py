@@ -271,3 +271,9 @@ def passed_on(properties: Properties) -> Properties:
         correlation_data=properties.correlation_data,
         user=properties.user,
     )
+
+
+def passed_on_block(properties: Properties) -> bytes:
+    """The same, encoded, without the length in front."""
+    encoded = encode_properties(passed_on(properties))
+    return encoded[read_varint(encoded, 0, len(encoded))[1] :]

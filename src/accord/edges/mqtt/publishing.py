@@ -23,6 +23,7 @@ from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.policies import DEFAULT_GRANT, Grant
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
 from accord.edges.mqtt import durable
+from accord.edges.mqtt.accounts import note_untaken
 from accord.edges.mqtt.answering import NOTHING, Answering
 from accord.edges.mqtt.broker import Broker, read_special
 from accord.edges.mqtt.codec import encode
@@ -42,8 +43,7 @@ from accord.edges.mqtt.properties import (
     NO_PROPERTIES,
     Properties,
     decode_properties,
-    encode_properties,
-    passed_on,
+    passed_on_block,
 )
 from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.wire import read_varint, string_bytes
@@ -228,9 +228,7 @@ class Publishing(Answering):
         except EventError as error:
             self.refuse_event(qos, packet_id, route.channel, error)
             return
-        hub.number += 1
-        message.number = hub.number
-        message.counts = route.counts
+        hub.enter(message, route.counts)
         route.counts.published += 1
         route.counts.published_bytes += end - start
         if qos and properties is NO_PROPERTIES and not first & DUPLICATE:
@@ -279,10 +277,7 @@ class Publishing(Answering):
             self._unanswered += 1
         elif qos == 2:
             session.received[packet_id] = False
-        shed = hub.tasks.put(task)
-        if shed is not None:
-            for each in shed:
-                each.shed()
+        hub.submit(task)
 
     def task_ended(self, qos: int) -> None:
         self._tasks -= 1
@@ -355,23 +350,16 @@ class Publishing(Answering):
         hub.counters.shed(_OVERLOAD, session.name)
         if message.counts is not None:
             message.counts.shed += 1
-        if hub.ledger.is_on:
-            hub.ledger.add(
-                message.number,
-                1,
-                message.channel,
-                message.publisher,
-                "",
-                SHED if qos == 0 else REFUSED,
-                message.received_ms,
-                message.received_ms,
-                hub.now_ms,
-                len(message.payload),
-                0,
-                "",
-                _OVERLOAD,
-                0,
-            )
+        note_untaken(
+            hub,
+            message.number,
+            message.channel,
+            message.publisher,
+            SHED if qos == 0 else REFUSED,
+            message.received_ms,
+            len(message.payload),
+            _OVERLOAD,
+        )
         if qos == 2:
             session.received.pop(packet_id, None)
         answering = self.answering(session, qos)
@@ -402,25 +390,9 @@ class Publishing(Answering):
     def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:
         hub = self.hub
         hub.counters.shed("bad attributes", self.client_id)
-        if hub.ledger.is_on:
-            now_ms = hub.now_ms
-            hub.number += 1
-            hub.ledger.add(
-                hub.number,
-                1,
-                channel,
-                self.client_id,
-                "",
-                REFUSED,
-                now_ms,
-                now_ms,
-                now_ms,
-                0,
-                0,
-                "",
-                str(error)[:200],
-                0,
-            )
+        hub.number += 1
+        problem = str(error)[:200]
+        note_untaken(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
         if self.waits_for == NOTHING:
             self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 
@@ -558,11 +530,7 @@ class PublishTask(Task):
 
     def run_again(self) -> None:
         """What could not be matched at once can be now."""
-        hub = self.publishing.hub
-        shed = hub.tasks.put(self)
-        if shed is not None:
-            for each in shed:
-                each.shed()
+        self.publishing.hub.submit(self)
 
     def _defer_conditions(self) -> None:
         """Let other processes evaluate what would keep this one busy."""
@@ -614,5 +582,4 @@ def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes,
         raise violation("a subscription identifier in a client's PUBLISH")
     if properties.topic_alias is None and properties.message_expiry_s is None:
         return properties, data[read_varint(data, at, end)[1] : after], after
-    block = encode_properties(passed_on(properties))
-    return properties, block[read_varint(block, 0, len(block))[1] :], after
+    return properties, passed_on_block(properties), after

@@ -13,7 +13,6 @@ import msgspec
 
 from accord.core.errors import AccordError
 from accord.core.node.routes import Subscription
-from accord.core.qos.policies import Entity
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.broker import FOREVER, Broker, Condition, split_shared
 from accord.edges.mqtt.delivery import RELEASED, Delivery
@@ -159,7 +158,6 @@ class _Restoring:
         message = self._messages.get(record.number)
         if message is None:
             raise AccordError(f"message {record.number} is missing")
-        publisher = Entity(message.publisher, node=self._broker.hub.node)
         delivery = Delivery(
             message,
             record.qos,
@@ -167,7 +165,7 @@ class _Restoring:
             record.identifiers,
             record.packet_id,
             message.received_ms,
-            self._broker.router.grant(message, publisher, session.entity),
+            self._broker.grant(message, session),
         )
         delivery.was_sent = record.was_sent or session.name in self._present
         session.unacknowledged[record.packet_id] = delivery

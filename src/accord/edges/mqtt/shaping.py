@@ -17,8 +17,7 @@ from accord.core.scheduling.shaping import Shape, choose_shape
 from accord.edges.mqtt.delivery import Delivery
 from accord.edges.mqtt.hub import HeldShape, Hub, Order
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import encode_properties, passed_on
-from accord.edges.mqtt.wire import read_varint
+from accord.edges.mqtt.properties import passed_on, passed_on_block
 
 SHAPED_FROM: Final = "shaped-from"
 _MOST: Final = 1_000  # conversions under way
@@ -76,7 +75,6 @@ def shaped_message(
         user=(*user, (SHAPED_FROM, str(len(message.payload)))),
         message_expiry_s=message.properties.message_expiry_s,
     )
-    block = encode_properties(passed_on(properties))
     shaped = MqttMessage(
         message.channel,
         message.topic,
@@ -86,7 +84,7 @@ def shaped_message(
         message.publisher,
         message.received_ms,
         properties,
-        block[read_varint(block, 0, len(block))[1] :],
+        passed_on_block(properties),
         message.expires_ms,
     )
     shaped.key = message.key
