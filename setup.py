@@ -38,6 +38,8 @@ HOT = [
             "accounts",
             "shaping",
             "session",
+            "kept",
+            "history",
             "timers",
             "broker",
             "answering",

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from accord.core.monitoring.counters import Counters
-from accord.core.monitoring.statistics import ClientStatus, JournalStatus, Statistics
+from accord.core.monitoring.statistics import (
+    ClientStatus,
+    JournalStatus,
+    PipelineStatus,
+    Statistics,
+)
 
 
 class FakeNode:
@@ -16,6 +23,7 @@ class FakeNode:
         self.counters = Counters(started_ms=0)
         self.counters.sessions = 3
         self.journal: JournalStatus | None = None
+        self.pipeline: PipelineStatus | None = None
         self.is_serving = True
         self.clients_seen = 0
 
@@ -23,7 +31,8 @@ class FakeNode:
         return self.is_serving
 
     def statistics(self) -> Statistics:
-        return self.counters.snapshot(now_ms=2_500, journal=self.journal)
+        taken = self.counters.snapshot(now_ms=2_500, journal=self.journal)
+        return replace(taken, pipeline=self.pipeline)
 
     def clients(self) -> Iterator[ClientStatus]:
         for number in range(3):

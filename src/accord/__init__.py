@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ClientError,
         ConnectionFailedError,
         ExpiredError,
+        QueryError,
         RefusedError,
         SessionClosedError,
     )
@@ -27,6 +28,7 @@ __all__ = [
     "ConnectionFailedError",
     "Event",
     "ExpiredError",
+    "QueryError",
     "RefusedError",
     "SessionClosedError",
     "connect",
@@ -37,6 +39,7 @@ _PLACES = {
     "ClientError": "accord.client.errors",
     "ConnectionFailedError": "accord.client.errors",
     "ExpiredError": "accord.client.errors",
+    "QueryError": "accord.client.errors",
     "RefusedError": "accord.client.errors",
     "SessionClosedError": "accord.client.errors",
     "connect": "accord.client.session",

@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.fake_node import FakeNode
 
 from accord.api.metrics import exposition, registry_of
-from accord.core.monitoring.statistics import JournalStatus
+from accord.core.monitoring.statistics import JournalStatus, PipelineStatus
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -82,3 +82,33 @@ def test_openmetrics_where_it_is_asked_for() -> None:
     )
     assert media_type.startswith("application/openmetrics-text")
     assert text.endswith(b"# EOF\n")
+
+
+def test_the_pipeline() -> None:
+    node = FakeNode()
+    node.pipeline = PipelineStatus(
+        state="ready",
+        lag_ms=1_500,
+        lag_records=7,
+        events=100,
+        rows_per_s=12.5,
+        files=3,
+        bytes=900,
+        queries=5,
+        restarts=2,
+    )
+    samples = scrape(node)
+    for name, value in (
+        ("pipeline_up", 1),
+        ("pipeline_lag_seconds", 1.5),
+        ("pipeline_lag_records", 7),
+        ("pipeline_events_total", 100),
+        ("pipeline_rows_per_second", 12.5),
+        ("pipeline_archive_files", 3),
+        ("pipeline_archive_bytes", 900),
+        ("pipeline_queries_total", 5),
+        ("pipeline_restarts_total", 2),
+    ):
+        assert samples[f"accord_{name}", ()] == value
+    node.pipeline = PipelineStatus(state="starting")
+    assert scrape(node)["accord_pipeline_up", ()] == 0

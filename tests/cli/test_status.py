@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from accord.api.view import Status
@@ -23,7 +24,7 @@ from accord.cli.node_status import Rates, StatusSource, to_fields
 from accord.cli.status import _looks
 from accord.cli.status_screen import MAX_CLIENTS, draw_status
 from accord.core.monitoring.counters import Counters
-from accord.core.monitoring.statistics import JournalStatus, Statistics
+from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
 from accord.live.users import hash_password
 from tests.brokers import HOST, free_port, start_accord
 from tests.cli.conftest import Accord, RunningNode, wait_for
@@ -76,6 +77,37 @@ class TestRates:
 
 
 class TestScreen:
+    @pytest.mark.parametrize(
+        ("pipeline", "words"),
+        [
+            (PipelineStatus(problem="no data"), "pipeline off: no data"),
+            (PipelineStatus(state="starting"), "pipeline starting"),
+            (
+                PipelineStatus(state="failed", problem="there is no Java: install it"),
+                "pipeline failed: there is no Java: install it",
+            ),
+            (
+                PipelineStatus(
+                    state="ready",
+                    lag_ms=2_500,
+                    lag_records=1_200,
+                    rows_per_s=90,
+                    bytes=5_000_000,
+                    files=2,
+                    queries=3,
+                ),
+                "pipeline ready, 2.5 s behind (1,200 records), 90 rows/s; archive 5.0 MB in 2",
+            ),
+            (
+                PipelineStatus(state="ready", restarts=1),
+                "pipeline ready, all archived, 0 rows/s; archive 0 B in 0 files; 0 answered;",
+            ),
+        ],
+    )
+    def test_the_pipeline(self, pipeline: PipelineStatus, words: str) -> None:
+        statistics = replace(Counters(started_ms=0).snapshot(now_ms=1), pipeline=pipeline)
+        assert words in " ".join(shown(statistics))
+
     def test_a_node_that_has_done_nothing(self) -> None:
         counters = Counters(started_ms=0)
         assert shown(counters.snapshot(now_ms=5_000)) == [

@@ -118,6 +118,16 @@ class TestMistakes:
     def test_options_that_exclude_each_other(self, accord: Accord, arguments: list[str]) -> None:
         assert accord("sub", "a", *arguments).exit_code == 2
 
+    def test_a_bad_beginning(self, accord: Accord, dead_url: str) -> None:
+        heard = accord("sub", "a", "--since", "yesterday", "--url", dead_url)
+        assert heard.exit_code == 2
+        assert heard.stderr.startswith("error: --since: expected a time such as -24h")
+
+    def test_a_node_without_a_past(self, accord: Accord) -> None:
+        heard = accord("sub", "a", "--since", "-24h")
+        assert heard.exit_code == 2
+        assert "since: the data pipeline is off" in heard.stderr
+
     def test_no_node(self, accord: Accord, dead_url: str) -> None:
         heard = accord("sub", "a", "--url", dead_url)
         assert heard.exit_code == 2

@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 
 import accord
-from accord.cli.up import _demo_url, node_settings
+from accord.cli.up import _demo_url, _pipeline_words, node_settings
 from accord.config import Config
-from accord.config.settings import Anonymous, PoliciesSettings
+from accord.config.settings import (
+    Anonymous,
+    Keep,
+    NodeSettings,
+    PipelineSettings,
+    PoliciesSettings,
+)
 from accord.live.addresses import Address
 from accord.live.node import Listener
+from accord.live.pipeline import Pipeline
+from accord.live.pipeline_options import PipelineOptions
 from accord.live.users import User
 from tests.brokers import HOST, start_accord
 
@@ -71,3 +79,43 @@ def test_the_configured_policies_reach_the_node() -> None:
     config = Config(policies=PoliciesSettings(file="policies.toml"))
     assert node_settings(config).policies == Path("policies.toml")
     assert node_settings(Config()).policies is None
+
+
+def test_the_configured_pipeline_reaches_the_node() -> None:
+    assert node_settings(Config(pipeline=PipelineSettings(enabled=False))).pipeline is None
+    keep = Keep(channels=("a",), attributes={"x": "float"})
+    settings = PipelineSettings(spark="yarn", archive="b", retain_s=60)
+    options = node_settings(Config(keep=(keep,), pipeline=settings), has_demo=True).pipeline
+    assert options is not None
+    assert (options.spark, options.archive, options.retain_ms) == ("yarn", Path("b"), 60_000)
+    assert options.declared == {"x": "float"}
+
+
+def test_the_demonstration_is_kept_where_nothing_else_is() -> None:
+    kept = node_settings(Config(), has_demo=True)
+    assert kept.kept == ("demo/#",)
+    assert kept.pipeline is not None
+    assert kept.pipeline.retain_ms == 604_800_000
+    assert kept.pipeline.declared["altitude_m"] == "float"
+    for config, has_demo in (
+        (Config(), False),
+        (Config(pipeline=PipelineSettings(enabled=False)), True),
+        (Config(node=NodeSettings(data="")), True),
+        (Config(users=(ANN,)), True),
+    ):
+        other = node_settings(config, has_demo=has_demo)
+        assert other.kept == ()
+        assert other.pipeline is None or other.pipeline.retain_ms is None
+    config = Config(keep=(Keep(channels=("a",)),))
+    assert node_settings(config, has_demo=True).kept == ("a",)
+
+
+def test_what_is_said_of_the_pipeline(tmp_path: Path) -> None:
+    def words(options: PipelineOptions | None) -> str:
+        node: Any = SimpleNamespace(pipeline=Pipeline(options, node="a", data=tmp_path))
+        return _pipeline_words(node)
+
+    where = f"archive in {tmp_path / 'archive'}"
+    assert words(PipelineOptions()) == f"starting (Spark in its own process), {where}"
+    assert words(PipelineOptions(spark="sc://a:1")) == f"starting (sc://a:1), {where}"
+    assert words(None).startswith("off, ")

@@ -87,3 +87,31 @@ def test_a_message_that_is_no_event_still_has_its_payload() -> None:
 def test_an_outcome_says_whether_somebody_listens() -> None:
     assert Outcome().has_subscribers
     assert not Outcome(Reason.NO_MATCHING_SUBSCRIBERS).has_subscribers
+
+
+def test_a_kept_event_says_where_it_is_from() -> None:
+    user = (
+        ("n", "1"),
+        ("accord-channel", "uav/imagery"),
+        ("accord-event", "7ZK"),
+        ("accord-received-ms", "1700000000123"),
+        ("accord-publisher", "camera"),
+        ("accord-later", "unknown"),
+    )
+    message = Publish("reply/me", b"x", properties=Properties(user=user))
+    event = to_received(message, 99, may_be_kept=True)
+    assert (event.channel, event.id, event.source) == ("uav/imagery", "7ZK", "camera")
+    assert event.received_ms == event.published_ms == 1_700_000_000_123
+    assert event.attributes == {"n": 1}
+    assert event.is_kept
+    elsewhere = to_received(message, 99)
+    assert (elsewhere.channel, elsewhere.received_ms, elsewhere.id) == ("reply/me", 99, "")
+    assert not elsewhere.is_kept
+
+
+def test_nonsense_about_the_origin_is_no_crash() -> None:
+    user = (("accord-received-ms", "9" * 40), ("accord-channel", "a/#"), ("accord-event", ""))
+    event = to_received(Publish("a", b"x", properties=Properties(user=user)), 9, may_be_kept=True)
+    assert event.channel == "a"
+    assert event.received_ms == 9
+    assert event.problem is not None

@@ -11,6 +11,7 @@ from accord.client.errors import (
     SessionClosedError,
 )
 from tests.brokers import HOST, free_port
+from tests.client.fake_archive import FakeArchive
 
 
 def test_publish_and_go_through(broker_url: str) -> None:
@@ -49,6 +50,29 @@ def test_request_and_response(broker_url: str) -> None:
         server.start()
         assert session.request("sync/svc", b"hello").payload == b"HELLO"
         server.join()
+
+
+def test_queries() -> None:
+    archive = FakeArchive(250)
+    with accord.connect_sync(transport=archive.open) as session:
+        query = session.query("uav/#", page=100, newest_first=False)
+        assert [event.attributes["n"] for event in query] == list(range(250))
+        assert (query.stats.pages, query.stats.events) == (3, 250)
+        with session.query("uav/#") as query:
+            assert next(iter(query)).attributes["n"] == 249
+        with pytest.raises(ValueError, match="since: expected"):
+            session.query("uav/#", since="x")
+
+
+def test_leaving_a_query_early_tells_the_node() -> None:
+    archive = FakeArchive(250)
+    archive.holds_after = 1
+    with accord.connect_sync(transport=archive.open) as session:
+        for _ in session.query("uav/#", page=10):
+            while len(archive.asked) < 2:
+                threading.Event().wait(0.001)
+            break
+    assert [each["do"] for each in archive.asked] == ["find", "next", "cancel"]
 
 
 def test_closing_the_session_ends_a_loop_in_another_thread(broker_url: str) -> None:

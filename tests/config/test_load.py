@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
-from accord.config.settings import Anonymous, Keep, Listen
+from accord.config.settings import Anonymous, Keep, Listen, PipelineSettings
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.journal.options import JournalOptions
 from accord.live.addresses import Address
@@ -16,6 +16,8 @@ from accord.live.users import User
 HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("secret")
 USER = f"[users.ann]\npassword = '{HASH}'\n"
 LOOPBACK = "127.0.0.1"
+_AB = Keep(channels=("a", "b/+"), attributes={"altitude_m": "float", "platform": "string"})
+KEEP = "[[keep]]\nchannels = 'a'\nattributes"
 
 
 def mistakes(text: str, **options: str) -> list[str]:
@@ -44,6 +46,11 @@ def test_a_whole_file() -> None:
         channels = "report/#"
         [[keep]]
         channels = ["a", "b/+"]
+        attributes = {{ altitude_m = "float", platform = "string" }}
+        [pipeline]
+        spark = "spark://head:7077"
+        archive = "old"
+        retain_s = "90d"
         [users.ann]
         password = '{HASH}'
         may = {{ publish = "uav/#", subscribe = ["#"], statistics = false }}
@@ -59,7 +66,11 @@ def test_a_whole_file() -> None:
     assert config.limits.packet_bytes == 1_048_576
     assert config.limits.session_expiry_s == 86_400
     assert config.limits.connections == 100
-    assert config.keep == (Keep(channels=("report/#",)), Keep(channels=("a", "b/+")))
+    assert config.keep == (Keep(channels=("report/#",)), _AB)
+    assert config.declared == {"altitude_m": "float", "platform": "string"}
+    assert config.pipeline == PipelineSettings(
+        spark="spark://head:7077", archive="old", retain_s=7_776_000
+    )
     assert config.kept_channels == ("report/#", "a", "b/+")
     assert config.users == (
         User("ann", HASH, Rights(("uav/#",), ("#",), statistics=False)),
@@ -101,6 +112,31 @@ def test_a_whole_file() -> None:
         ("[[keep]]\n[[keep]]\nchannels = 'a'", "1: keep[1].channels: expected, but missing"),
         ("[[keep]]\nchannels = 'a#'", "2: keep[1].channels: expected a wildcard to fill its"),
         ("[[keep]]\nchannels = ['a', 3]", "2: keep[1].channels[2]: expected a filter of channels"),
+        (
+            f"{KEEP} = 3",
+            '3: keep[1].attributes: expected a table such as { speed = "float" }, got 3',
+        ),
+        (
+            f"{KEEP} = {{ x = 'real' }}",
+            '3: keep[1].attributes.x: expected one of "integer", "float"',
+        ),
+        (f"{KEEP} = {{ x = 3 }}", '3: keep[1].attributes.x: expected one of "integer", "float"'),
+        (f"{KEEP}.Payload = 'string'", "3: keep[1].attributes.Payload: every event has a column"),
+        (f"{KEEP}.'a b' = 'string'", "expected the name of an attribute: up to 100 letters"),
+        (
+            f"{KEEP}.x = 'float'\n{KEEP}.x = 'string'",
+            '6: keep[2].attributes.x: expected "float", as it is declared before, got "string"',
+        ),
+        (
+            f"{KEEP}.x = 'float'\nattributes.X = 'float'",
+            "4: keep[1].attributes.X: expected it to be called x, as before",
+        ),
+        (
+            "[pipeline]\nspark = 'head:7077'",
+            "2: pipeline.spark: expected spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn",
+        ),
+        ("pipeline.interval_ms = 1", "1: pipeline.interval_ms: expected 50 to 3600000, got 1"),
+        ("pipeline.enabled = 1", "1: pipeline.enabled: expected true or false, got 1"),
         ("users = 3", "1: users: expected tables, such as [users.NAME], got 3"),
         ("users.ann = 3", "1: users.ann: expected a table, got 3"),
         ("[users.ann]", "1: users.ann.password: expected, but missing"),
@@ -302,3 +338,20 @@ def test_the_journal_gets_its_options() -> None:
     assert options.retention.max_age_ms == 3_600_000
     assert options.retention.max_bytes == 10_000_000_000
     assert options.retention.hard_bytes is None
+
+
+@pytest.mark.parametrize(
+    "url", ["", "local", "local[4]", "local[*]", "yarn", "spark://h:7077", "sc://h:15002/;x=1"]
+)
+def test_where_spark_may_run(url: str) -> None:
+    assert parse("[pipeline]\nspark = 'yarn'", spark=url).pipeline.spark == url
+
+
+def test_where_spark_can_not_run_is_told_with_the_option() -> None:
+    (mistake,) = mistakes("", spark="cluster")
+    assert mistake.startswith("--spark: expected spark://HOST:PORT")
+
+
+def test_the_same_attribute_may_be_declared_again() -> None:
+    config = parse(f"{KEEP} = {{ x = 'float' }}\n{KEEP} = {{ x = 'float', y = 'boolean' }}")
+    assert config.declared == {"x": "float", "y": "boolean"}

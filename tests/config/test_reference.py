@@ -43,7 +43,7 @@ def test_what_the_sample_has_in_comments_are_the_defaults() -> None:
         line.removeprefix("# ")
         for line in example_toml().splitlines()
         if re.match(r"# [a-z_]+ = |\[", line)
-        and not re.match(r"# (password|channels|may|groups) = ", line)
+        and not re.match(r"# (password|channels|attributes|may|groups) = ", line)
     ]
     names = sum(len(structs.fields(cls)) for _, cls, is_many in sections() if not is_many)
     assert len(settings) == names - 1 + sum(not is_many for _, _, is_many in sections())

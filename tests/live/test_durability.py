@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from accord.core.node.limits import Limits
@@ -14,8 +15,15 @@ from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.durable import Completed, Received, Record, SessionOpened, decode_record
-from accord.edges.mqtt.packets import Connect, Publish, Pubrec, Pubrel
+from accord.edges.mqtt.durable import (
+    Completed,
+    KeptThrough,
+    Received,
+    Record,
+    SessionOpened,
+    decode_record,
+)
+from accord.edges.mqtt.packets import Connect, Filter, Publish, Pubrec, Pubrel, Subscribe
 from accord.edges.mqtt.properties import Properties
 from accord.journal.events import decode_event
 from accord.journal.log import Log
@@ -38,9 +46,10 @@ def start(folder: Path) -> tuple[Broker, Durability]:
     return broker, durability
 
 
-def connect(broker: Broker) -> Connection:
+def connect(broker: Broker, client: str = "pump") -> Connection:
     connection = Connection(broker, None, "here")
-    connection.receive(encode(CONNECT, V5), now_ms=1_000)
+    packet = msgspec.structs.replace(CONNECT, client_id=client)
+    connection.receive(encode(packet, V5), now_ms=1_000)
     return connection
 
 
@@ -96,10 +105,10 @@ def test_state_waits_for_the_events_of_its_turn(
         durability.append()
         durability._state.flush()
         # A crash now must not make the node believe that it has the message.
-        assert [type(record) for record in state(tmp_path)] == [SessionOpened]
+        assert [type(record) for record in state(tmp_path)] == [SessionOpened, KeptThrough]
         gate.set()
         await until(lambda: not broker.hub.has_pending())
-        assert state(tmp_path)[1:] == [Received("pump", 7)]
+        assert state(tmp_path)[-2:] == [Received("pump", 7), KeptThrough(1)]
         assert events(tmp_path) == [b"4.2"]
         assert publisher.take(1_000) == [encode(Pubrec(7, 0x10), V5)]
         durability.close()
@@ -117,7 +126,7 @@ def test_closing_makes_the_state_behind_waiting_events_durable(
         publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
         threading.Timer(0.05, gate.set).start()
         durability.close()
-        assert state(tmp_path)[1:] == [Received("pump", 7)]
+        assert state(tmp_path)[-2:] == [Received("pump", 7), KeptThrough(1)]
         assert events(tmp_path) == [b"4.2"]
 
     asyncio.run(scenario())
@@ -140,13 +149,48 @@ def test_snapshot_stands_for_just_the_records_before_it(
         await committed(broker, durability)
         await until(lambda: not durability._state.is_compacting)
         snapshot = durability._state.journal.log.snapshot
-        assert snapshot == 2  # behind SessionOpened and Received
+        assert snapshot == 4  # behind SessionOpened and Received, each with its mark
         left = Reader(tmp_path / STATE).read(snapshot)
         changes = [each for item in left if isinstance(item, Batch) for each in item.records()]
         assert [decode_record(bytes(each)) for each in changes] == [Completed("pump", 7)]
         durability.close()
         again, reopened = start(tmp_path)
         assert not again.sessions["pump"].received
+        reopened.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_crash_between_event_and_state_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event is kept and its state is not: it reaches its subscriber, and once."""
+
+    async def scenario() -> None:
+        broker, durability = start(tmp_path)
+        publisher, reader = connect(broker), connect(broker, "reader")
+        reader.receive(encode(Subscribe(1, (Filter("kept/#", 2),)), V5), now_ms=1_000)
+        await committed(broker, durability)
+        monkeypatch.setattr(durability, "_append_state", lambda: "")  # never gets there
+        publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
+        durability.append()
+        durability._events.flush()
+        durability.close()
+        assert (events(tmp_path), state(tmp_path)[-1]) == ([b"4.2"], KeptThrough(0))
+
+        broker, durability = start(tmp_path)
+        assert durability.redone == 1
+        publisher, reader = connect(broker), connect(broker, "reader")
+        again = msgspec.structs.replace(MESSAGE, dup=True)
+        publisher.receive(encode(again, V5), now_ms=1_002)
+        await committed(broker, durability)
+        assert publisher.take(1_000)[-1] == encode(Pubrec(7), V5)
+        received = b"".join(reader.take(1_000))
+        assert received.count(b"4.2") == 1
+        durability.close()
+        assert events(tmp_path) == [b"4.2"]
+        _, reopened = start(tmp_path)
+        assert reopened.redone == 0
         reopened.close()
 
     asyncio.run(scenario())

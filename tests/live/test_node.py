@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests import fake_pipeline
 from tests.certificates import make_certificate
 
 import accord
@@ -30,9 +33,12 @@ from accord.edges.mqtt.packets import (
     Suback,
     Subscribe,
 )
+from accord.edges.pipeline.messages import Ask, Watched
 from accord.journal.errors import JournalError
 from accord.live.addresses import Address, ListenError
 from accord.live.node import Listener, Node, Settings
+from accord.live.pipeline_feed import watched
+from accord.live.pipeline_options import PipelineOptions
 from accord.live.tls import TlsFiles, server_context
 from accord.live.users import User, Users, hash_password
 
@@ -380,3 +386,54 @@ def test_status_tells_of_clients() -> None:
         assert not node.is_ready()
 
     asyncio.run(scenario())
+
+
+def test_the_pipeline_lives_with_the_node(tmp_path: Path) -> None:
+    measured = [["channel", "a", "rate_hz", 2.5, time.time_ns() // 1_000_000]]
+    options = PipelineOptions(
+        command=fake_pipeline.command({"events": 2, "measured": measured}),
+        declared={"x": "float"},
+    )
+    settings = Settings(
+        name="alpha",
+        data=tmp_path,
+        listeners=(Listener(LOOPBACK),),
+        statistics_s=0,
+        pipeline=options,
+    )
+
+    def told(kind: str) -> list[dict[str, Any]]:
+        return [each for each in fake_pipeline.told(tmp_path / "pipeline") if each["type"] == kind]
+
+    async def scenario() -> None:
+        async with Node(settings, Users(anonymous=EVERYTHING)) as node:
+            assert node.is_ready()  # whatever the pipeline does
+            page = await node.pipeline.page(Ask(channel="a"))
+            assert len(page.events) == 2
+            status = node.statistics().pipeline
+            assert status is not None
+            assert (status.state, status.archive) == ("ready", str(tmp_path / "archive"))
+            await until(lambda: len(node.registry) == 1)
+            await until(lambda: bool(told("watch")))
+
+    asyncio.run(scenario())
+    assert told("start")[0]["declared"] == {"x": "float"}
+    assert told("watch")[0]["predicates"] == []
+
+
+def test_which_predicates_are_registered(tmp_path: Path) -> None:
+    async def scenario() -> tuple[Watched, ...]:
+        async with a_node() as node:
+            url = f"mqtt://127.0.0.1:{node.addresses[0].port}"
+            async with (
+                accord.connect(url) as one,
+                accord.connect(url) as other,
+                one.subscribe("a/#", where="x > 1"),
+                one.subscribe("b", where="x > 2"),
+                one.subscribe("c", xpath="/d"),
+                one.subscribe("e"),
+                other.subscribe("b", where="x > 2"),
+            ):
+                return await watched(node.broker, most=2)
+
+    assert asyncio.run(scenario()) == (Watched("b", "x > 2", "", 2), Watched("a/#", "x > 1", "", 1))

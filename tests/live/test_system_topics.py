@@ -4,7 +4,7 @@ import msgspec
 
 from accord.core.model.channels import problem_with_channel
 from accord.core.monitoring.counters import Counters
-from accord.core.monitoring.statistics import JournalStatus, Statistics
+from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
 from accord.live.system_topics import system_topics
 
 
@@ -69,3 +69,12 @@ def test_topics_are_channels_and_come_once() -> None:
     names = [topic for topic, _ in system_topics(busy())]
     assert len(names) == len(set(names))
     assert [problem_with_channel(name) for name in names] == [None] * len(names)
+
+
+def test_the_pipeline() -> None:
+    statistics = msgspec.structs.replace(
+        busy(), pipeline=PipelineStatus(state="ready", lag_records=5)
+    )
+    topics = dict(system_topics(statistics))
+    assert topics["$SYS/accord/pipeline/state"] == b"ready"
+    assert topics["$SYS/accord/pipeline/lag_records"] == b"5"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -11,11 +12,14 @@ from fastapi.responses import HTMLResponse, Response
 
 from accord.api.answers import NOT_STORED, describe, json_answer, returns
 from accord.api.guard import Guard
+from accord.api.journal import add_journal
 from accord.api.ledger import LedgerView, add_ledger
 from accord.api.metrics import exposition, registry_of
 from accord.api.page import HEADERS, landing_page
 from accord.api.policies import add_policies
+from accord.api.queries import Importances, PipelineView, add_queries, add_registry
 from accord.api.view import Clients, NodeView, Status
+from accord.core.monitoring.registry import LocalRegistry
 from accord.live.administration import Administration
 from accord.live.users import Users
 
@@ -23,19 +27,28 @@ Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at m
 Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessions to pass over")]
 
 
-def create_app(
+class KeptView(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is of kept events: who finds them, where their journal is, what was measured."""
+
+    pipeline: PipelineView
+    registry: LocalRegistry
+    journal: Path | None = None
+
+
+def create_app(  # noqa: PLR0913 (the parts of a node)
     view: NodeView,
     *,
     ledger: LedgerView | None = None,
     administration: Administration | None = None,
+    kept: KeptView | None = None,
     users: Users | None = None,
     is_loopback: bool = True,
 ) -> FastAPI:
     """An application that shows `view`, to `users` where there are any.
 
     With a `ledger` it tells what became of events, with an `administration` it shows and changes
-    policies. `is_loopback` says that it is served on this machine only, and has to be addressed as
-    that.
+    policies, with `kept` it finds kept events. `is_loopback` says that it is served on this machine
+    only, and has to be addressed as that.
     """
     app = FastAPI(
         title="Accord",
@@ -50,6 +63,12 @@ def create_app(
         structs += add_ledger(app, ledger)
     if administration is not None:
         structs += add_policies(app, administration)
+    if kept is not None:
+        importances = Importances(administration, users, view.name)
+        structs += add_queries(app, kept.pipeline, importances)
+        structs += add_registry(app, kept.registry)
+        if kept.journal is not None:
+            structs += add_journal(app, kept.journal, view.name)
     describe(app, structs)
     app.add_middleware(Guard, users=users, is_loopback=is_loopback)
     return app

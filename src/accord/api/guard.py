@@ -21,8 +21,10 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from accord.api.found import QUERY
 from accord.api.policy_answers import POLICIES
 from accord.core.node.rights import EVERYTHING, NOTHING, Rights
+from accord.edges.pipeline.remote import JOURNAL
 from accord.live.addresses import Address, parse_address
 from accord.live.users import BusyError, Users
 
@@ -73,7 +75,7 @@ class Guard:
             if isinstance(found, Response):
                 return found
             asker = found
-            if not asker.rights.statistics and not _is_about_policies(scope):
+            if not asker.rights.statistics and _is_about_statistics(scope):
                 return _refuse(403, "this user may not read statistics")
         if not asker.rights.policies and _is_about_policies(scope):
             return _refuse(403, f"{asker.name or 'who has no name'} may not see or change policies")
@@ -96,6 +98,13 @@ class Guard:
 def _is_about_policies(scope: Scope) -> bool:
     path: str = scope["path"]
     return path == POLICIES or path.startswith(f"{POLICIES}/")
+
+
+def _is_about_statistics(scope: Scope) -> bool:
+    """All but what takes other rights: policies, and what was kept."""
+    path: str = scope["path"]
+    is_kept = path in (QUERY, JOURNAL) or path.startswith(f"{JOURNAL}/")
+    return not is_kept and not _is_about_policies(scope)
 
 
 def _is_from_here(headers: Headers) -> bool:

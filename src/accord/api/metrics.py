@@ -22,6 +22,7 @@ from accord.api.view import NodeView
 from accord.core.monitoring.statistics import (
     WAIT_BOUNDS_MS,
     JournalStatus,
+    PipelineStatus,
     Queue,
     Statistics,
     Traffic,
@@ -52,6 +53,8 @@ class NodeCollector(Collector):
         yield _by_name("shed", "Messages that did not reach a client", "cause", now.shed.causes)
         if now.journal is not None:
             yield from _journal(now.journal)
+        if now.pipeline is not None:
+            yield from _pipeline(now.pipeline)
 
 
 def registry_of(view: NodeView) -> CollectorRegistry:
@@ -119,6 +122,25 @@ def _journal(journal: JournalStatus) -> Iterator[Metric]:
     yield _counter("journal_records", "Records appended, ever", journal.next_offset)
     yield _gauge("journal_unsynced", "Records not yet on disk", journal.unsynced)
     yield _gauge("journal_failed", "1 while it can't be written", journal.failure is not None)
+
+
+def _pipeline(pipeline: PipelineStatus) -> Iterator[Metric]:
+    def gauge(name: str, words: str, value: float) -> Metric:
+        return _gauge(f"pipeline_{name}", words, value)
+
+    yield gauge("up", "1 while it archives and answers", pipeline.state == "ready")
+    yield gauge("lag_seconds", "Age of the oldest record not archived", pipeline.lag_ms / 1_000)
+    yield gauge("lag_records", "Records not archived yet", pipeline.lag_records)
+    yield _counter("pipeline_events", "Events archived", pipeline.events)
+    yield _counter("pipeline_ledger_rows", "Entries of the ledger archived", pipeline.ledger_rows)
+    yield gauge("rows_per_second", "What it archives now", pipeline.rows_per_s)
+    yield gauge("archive_files", "Files of the archive", pipeline.files)
+    yield gauge("archive_bytes", "Size of the archive", pipeline.bytes)
+    yield _counter("pipeline_compactions", "Times that files were merged", pipeline.compactions)
+    yield _counter("pipeline_queries", "Questions answered", pipeline.queries)
+    yield gauge("queries_running", "Questions being answered", pipeline.queries_running)
+    yield gauge("queries_waiting", "Questions nobody works on yet", pipeline.queries_waiting)
+    yield _counter("pipeline_restarts", "Times it had to be started again", pipeline.restarts)
 
 
 def _gauge(name: str, words: str, value: float) -> Metric:

@@ -4,7 +4,8 @@
 
 Attribute values keep the type JSON gives them, so a string stays a string even where it looks like
 a time; `{"timestamp": "2026-03-14T06:12:30Z"}` is a timestamp. Other fields: `metadata` (XML),
-`payload_base64` in place of `payload`, `key`, `deadline_ms`, `published_ms`, `source`, `sequence`.
+`payload_base64` in place of `payload`, `key`, `deadline_ms`, `published_ms`, `received_ms`,
+`source`, `sequence`, and `id`, by which a node knows it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ _TYPES: Final[Mapping[str, type]] = {
     "key": str,
     "deadline_ms": int,
     "published_ms": int,
+    "received_ms": int,
     "source": str,
     "sequence": int,
+    "id": str,
 }
 _JSON_NAMES: Final[Mapping[type, str]] = {
     str: "a string",
@@ -111,6 +114,7 @@ def parse_event(text: str) -> Event:
         key=fields.get("key"),
         deadline_ms=fields.get("deadline_ms"),
         published_ms=fields.get("published_ms", 0),
+        received_ms=fields.get("received_ms", 0),
         source=fields.get("source", ""),
         sequence=fields.get("sequence", 0),
     )

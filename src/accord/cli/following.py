@@ -29,6 +29,7 @@ class Wish:
     filters: tuple[str, ...]
     where: str | None = None
     xpath: str | None = None
+    since: str | None = None
     qos: int = 1
     has_retained: bool = True
     count: int | None = None
@@ -57,6 +58,7 @@ class Following:
                         pattern,
                         where=wish.where,
                         xpath=wish.xpath,
+                        since=wish.since,
                         qos=wish.qos,
                         retain_handling=_RETAINED if wish.has_retained else _NOT_RETAINED,
                     )

@@ -1,4 +1,4 @@
-"""A node's ledger and its busiest parts over HTTP, as commands ask for them."""
+"""A node's ledger, its busiest parts and reports over HTTP, as commands ask for them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from accord.api.found import REPORT
 from accord.api.outcomes import EVENTS, LEDGER, TOP, EventOutcomes, Outcomes
 from accord.api.policy_answers import Problem
 from accord.cli.node_http import NodeHttp
 from accord.core.errors import AccordError
 from accord.core.monitoring.top import Top
+from accord.edges.pipeline.report import Report
 
 PATIENCE_S: Final = 30.0  # a search of the whole journal takes a while
+REPORT_PATIENCE_S: Final = 120.0  # so does starting a pipeline
 
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",
@@ -45,8 +48,12 @@ class LedgerSource:
     def top(self, limit: int) -> Top:
         return self._get(f"{TOP}?limit={limit}", Top)
 
-    def _get(self, path: str, type_: type[T]) -> T:
-        answer = self._node.ask(path, patience_s=PATIENCE_S)
+    def report(self, **wanted: str | None) -> Report:
+        given = {name: value for name, value in wanted.items() if value is not None}
+        return self._get(f"{REPORT}?{urlencode(given)}", Report, REPORT_PATIENCE_S)
+
+    def _get(self, path: str, type_: type[T], patience_s: float = PATIENCE_S) -> T:
+        answer = self._node.ask(path, patience_s=patience_s)
         try:
             if answer.code == 200:
                 return msgspec.json.decode(answer.body, type=type_)
@@ -55,4 +62,6 @@ class LedgerSource:
             if answer.code != 200:
                 raise self._node.complaint(answer, _ADVICE) from None
             raise self._node.strange(error) from None
-        raise NotAnsweredError(problem.error)
+        raise NotAnsweredError(
+            f"{problem.place}: {problem.error}" if problem.place else problem.error
+        )

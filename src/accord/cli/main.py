@@ -18,6 +18,8 @@ from accord.cli import (
     policy,
     predicate,
     pub,
+    query,
+    report,
     status,
     sub,
     top,
@@ -54,10 +56,12 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
+app.command("query")(query.query)
 app.command("bench")(bench.bench)
 app.command("status")(status.status)
 app.command("top")(top.top)
 app.command("why")(why.why)
+app.command("report")(report.report)
 app.command("config")(config.config)
 app.add_typer(policy.app, name="policy")
 app.add_typer(demo.app, name="demo")

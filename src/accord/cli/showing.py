@@ -69,6 +69,10 @@ def to_fields(event: ReceivedEvent) -> dict[str, Any]:
     if event.deadline_ms is not None:
         fields["deadline_ms"] = event.deadline_ms
     fields["published_ms"] = event.published_ms
+    if event.is_kept:
+        fields |= {"received_ms": event.received_ms, "id": event.id}
+        if event.source:
+            fields["source"] = event.source
     return fields
 
 
@@ -77,15 +81,21 @@ def _json_value(value: Value) -> object:
 
 
 class Pretty:
-    """Remembers how wide columns were."""
+    """Remembers how wide columns were. Days, and ids, matter for what was kept."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, has_days: bool = False, has_ids: bool = False) -> None:
         self._console = console
+        self._has_days = has_days
+        self._has_ids = has_ids
+        self._id_width = 0
         self._channel_width = MIN_COLUMN
         self._widths: dict[str, int] = {}
 
     def show(self, event: ReceivedEvent) -> None:
-        head = Text.assemble((_clock_text(event.received_ms), "dim"), _GAP)
+        head = Text.assemble((_clock_text(event.received_ms, self._has_days), "dim"), _GAP)
+        if self._has_ids:
+            self._id_width = max(self._id_width, min(len(event.id), MAX_COLUMN))
+            head.append(safe(event.id).ljust(self._id_width) + _GAP, "dim")
         channel = safe(event.channel)
         self._channel_width = max(self._channel_width, min(len(channel), MAX_COLUMN))
         head.append(channel.ljust(self._channel_width), "cyan")
@@ -136,9 +146,10 @@ class Pretty:
         return pair
 
 
-def _clock_text(moment_ms: int) -> str:
+def _clock_text(moment_ms: int, has_day: bool) -> str:
     local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
-    return f"{local:%H:%M:%S}.{moment_ms % 1000:03}"
+    day = f"{local:%Y-%m-%d} " if has_day else ""
+    return f"{day}{local:%H:%M:%S}.{moment_ms % 1000:03}"
 
 
 def _remarks(event: ReceivedEvent) -> Iterator[Text]:

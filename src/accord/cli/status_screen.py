@@ -14,7 +14,13 @@ from accord.api.view import Status
 from accord.cli.node_status import Rates
 from accord.cli.quantities import count_text, duration_text, rate_text, size_text
 from accord.cli.screen import safe
-from accord.core.monitoring.statistics import JournalStatus, Queue, Shed, Statistics
+from accord.core.monitoring.statistics import (
+    JournalStatus,
+    PipelineStatus,
+    Queue,
+    Shed,
+    Statistics,
+)
 
 MAX_CLIENTS: Final = 10
 
@@ -95,6 +101,8 @@ def _named_facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
         Text(count_text(statistics.shed.total, "event"), "yellow" if statistics.shed.total else ""),
     )
     yield "journal", _journal(statistics.journal)
+    if statistics.pipeline is not None:
+        yield "pipeline", _pipeline(statistics.pipeline)
 
 
 def _journal(journal: JournalStatus | None) -> Text:
@@ -106,6 +114,26 @@ def _journal(journal: JournalStatus | None) -> Text:
     where = f"{size_text(journal.bytes)} in {count_text(journal.segments, 'segment')}"
     state = f"{journal.unsynced:,} not on disk yet" if journal.unsynced else "all on disk"
     return Text(f"{records}, {where}, {state}")
+
+
+def _pipeline(pipeline: PipelineStatus) -> Text:
+    problem = safe(pipeline.problem)
+    if pipeline.state == "off":
+        return Text(f"off: {problem}", "dim")
+    if pipeline.state != "ready":
+        words = f"{safe(pipeline.state)}: {problem}" if problem else safe(pipeline.state)
+        return Text(words, "bold red" if pipeline.state == "failed" else "yellow")
+    behind = f"{duration_text(pipeline.lag_ms / 1_000)} behind ({pipeline.lag_records:,} records)"
+    lag = behind if pipeline.lag_records else "all archived"
+    archive = f"{size_text(pipeline.bytes)} in {count_text(pipeline.files, 'file')}"
+    rates = f"{rate_text(pipeline.rows_per_s)} rows/s"
+    words = f"ready, {lag}, {rates}; archive {archive}; {pipeline.queries:,} answered"
+    if pipeline.restarts:
+        words += f"; restarted {count_text(pipeline.restarts, 'time')}"
+    text = Text(words)
+    if problem:
+        text.append(f"\n{problem}", "yellow")
+    return text
 
 
 def _queues(queues: list[Queue]) -> Table:

@@ -29,6 +29,10 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         str | None,
         typer.Option(metavar="CONDITION", help="XPath 1.0 over XML metadata, in its place."),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start with kept events: -24h, 2026-11-16T07:30:00Z, …"),
+    ] = None,
     qos: Annotated[
         int,
         typer.Option(
@@ -57,13 +61,14 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show events as they come, until Ctrl-C.
+    """Show events as they come, until Ctrl-C; with --since those of the past before them.
 
     Exit code 0, or 1 if --count was not reached in time; 2 for a mistake.
     """
     from accord.cli.connection import read_target
     from accord.cli.following import Following, Wish
     from accord.cli.quantities import read_duration_s
+    from accord.cli.text import check_predicate, read_since
 
     if where is not None and xpath is not None:
         raise typer.BadParameter("give one of --where and --xpath")
@@ -73,13 +78,19 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         filters=tuple(dict.fromkeys(map(_checked, filters))),
         where=where,
         xpath=xpath,
+        since=since,
         qos=qos,
         has_retained=has_retained,
         count=count,
         limit_s=None if limit is None else read_duration_s(limit, "--for"),
     )
-    _check_predicate(where, xpath)
-    following = Following(wish, _show(is_json=is_json, is_raw=is_raw, is_one=count == 1))
+    check_predicate(where, xpath)
+    if since is not None:
+        read_since(since, "--since")
+    following = Following(
+        wish,
+        _show(is_json=is_json, is_raw=is_raw, is_one=count == 1, has_days=since is not None),
+    )
     try:
         asyncio.run(following.run(read_target(url, user, authority, client)))
     except KeyboardInterrupt:
@@ -97,16 +108,7 @@ def _checked(pattern: str) -> str:
     return pattern
 
 
-def _check_predicate(where: str | None, xpath: str | None) -> None:
-    """A mistake shows here, with its place, before the node is asked."""
-    if where is None and xpath is None:
-        return
-    from accord.cli.text import read_predicate
-
-    read_predicate(where or xpath or "", is_xpath=where is None)
-
-
-def _show(*, is_json: bool, is_raw: bool, is_one: bool) -> Show:
+def _show(*, is_json: bool, is_raw: bool, is_one: bool, has_days: bool) -> Show:
     from accord.cli.screen import open_console
     from accord.cli.showing import Pretty, show_json, show_raw
 
@@ -114,4 +116,4 @@ def _show(*, is_json: bool, is_raw: bool, is_one: bool) -> Show:
         return show_json
     if is_raw:
         return lambda event: show_raw(event, has_end=not is_one)
-    return Pretty(open_console()).show
+    return Pretty(open_console(), has_days=has_days).show

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from accord.cli.errors import InputError
 from accord.core.model.channels import problem_with_filter
+from accord.core.model.moments import read_moment
 from accord.predicates import Predicate, PredicateError, parse, parse_xpath
 
 XPATH_PREFIX: Final = "xpath:"
@@ -25,6 +27,20 @@ def read_predicate(
         if "\ud800" <= character <= "\udfff":
             raise PredicateError("not Unicode text", text=text, position=position)
     return parse_xpath(text, namespaces) if is_xpath else parse(text)
+
+
+def check_predicate(where: str | None, xpath: str | None) -> None:
+    """A mistake shows here, with its place, before a node is asked."""
+    if where is not None or xpath is not None:
+        read_predicate(where or xpath or "", is_xpath=where is None)
+
+
+def read_since(text: str, where: str) -> int:
+    """The moment that `text` says, in milliseconds; `where` names the option in the error."""
+    try:
+        return read_moment(text, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise InputError(where, str(error)) from None
 
 
 def read_prefixed(text: str, namespaces: Mapping[str, str]) -> Predicate:
@@ -55,7 +71,7 @@ def read_namespaces(bindings: Iterable[str], where: str = "--namespace") -> dict
     return namespaces
 
 
-def check_filter(pattern: str) -> str:
+def check_filter(pattern: str, where: str = "--channel") -> str:
     if problem := problem_with_filter(pattern):
-        raise InputError("--channel", problem)
+        raise InputError(where, problem)
     return pattern

@@ -7,7 +7,7 @@ import signal
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,9 +16,12 @@ from accord.cli.connection import DEFAULT_URL
 if TYPE_CHECKING:
     from accord.config import Config
     from accord.live.node import Listener, Node, Settings
+    from accord.live.pipeline_options import PipelineOptions
     from accord.live.users import Users
 
-_WHERE = "HOST:PORT, or nothing to switch it off."
+DEMO_CHANNELS: Final = ("demo/#",)
+DEMO_ATTRIBUTES: Final = {"altitude_m": "float", "temperature_c": "float", "priority": "string"}
+DEMO_RETAIN_S: Final = 604_800
 
 
 def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
@@ -45,12 +48,19 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
     demo: Annotated[
         bool, typer.Option("--demo/--no-demo", help="Publish demonstration events to demo/….")
     ] = True,
-    pipeline: Annotated[  # noqa: ARG001 (for when there is one)
-        bool,
+    pipeline: Annotated[
+        bool | None,
         typer.Option(
-            "--pipeline/--no-pipeline", help="Start the data pipeline, once there is one."
+            "--pipeline/--no-pipeline", help="Archive what is kept, and answer queries; on."
         ),
-    ] = True,
+    ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where Spark runs: spark://…, sc://…; in a process beside the node if not said.",
+        ),
+    ] = None,
 ) -> None:
     """Run a node until Ctrl-C or SIGTERM.
 
@@ -58,11 +68,15 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
     """
     # Only now, because other commands should not wait for these.
     import uvloop  # noqa: PLC0415
+    from msgspec.structs import replace  # noqa: PLC0415
 
     from accord.config import load  # noqa: PLC0415
     from accord.live.logs import start_logs  # noqa: PLC0415
 
-    settings = load(config, mqtt=mqtt, websocket=websocket, http=http, data=data)
+    settings = load(config, mqtt=mqtt, websocket=websocket, http=http, data=data, spark=spark)
+    if pipeline is not None:
+        changed = replace(settings.pipeline, enabled=pipeline)
+        settings = replace(settings, pipeline=changed)
     with start_logs(settings.log):
         uvloop.run(_run(settings, has_demo=demo))
 
@@ -77,8 +91,11 @@ async def _run(config: Config, *, has_demo: bool) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     users = Users(config.users, anonymous=config.anonymous_rights)
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(Node(node_settings(config), users))
+        node = await stack.enter_async_context(
+            Node(node_settings(config, has_demo=has_demo), users)
+        )
         urls = await _serve_http(config, node, users, stack)
+        stack.callback(node.pipeline.turn_away)  # first of all: HTTP waits for who waits for it
         demo_url = _demo_url(config, node) if has_demo else None
         collect_seldom()
         _announce(node, urls, demo_url)
@@ -91,18 +108,45 @@ async def _run(config: Config, *, has_demo: bool) -> None:
         typer.echo("stopping")
 
 
-def node_settings(config: Config) -> Settings:
+def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
     from accord.live.node import Settings  # noqa: PLC0415
 
+    keeps_demo = has_demo and _keeps_demo(config)
     return Settings(
         name=config.node.actual_name,
         data=config.node.folder,
         listeners=_listeners(config),
         limits=config.limits,
-        kept=config.kept_channels,
+        kept=DEMO_CHANNELS if keeps_demo else config.kept_channels,
         policies=Path(config.policies.file) if config.policies.file else None,
         journal=config.journal.options(),
         statistics_s=config.node.statistics_s,
+        pipeline=_pipeline(config, keeps_demo=keeps_demo),
+    )
+
+
+def _keeps_demo(config: Config) -> bool:
+    """Whether the demonstration is kept, so that there is something to query."""
+    has_something = bool(config.keep) or config.anonymous_rights is None
+    return config.pipeline.enabled and bool(config.node.data) and not has_something
+
+
+def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
+    from accord.live.pipeline_options import PipelineOptions  # noqa: PLC0415
+
+    settings = config.pipeline
+    if not settings.enabled:
+        return None
+    retain_s = settings.retain_s or (DEMO_RETAIN_S if keeps_demo else 0)
+    return PipelineOptions(
+        spark=settings.spark,
+        archive=Path(settings.archive) if settings.archive else None,
+        interval_ms=settings.interval_ms,
+        retain_ms=retain_s * 1_000 or None,
+        large_bytes=settings.large_bytes,
+        memory_mb=settings.memory_mb,
+        timeout_s=settings.timeout_s,
+        declared=DEMO_ATTRIBUTES if keeps_demo else config.declared,
     )
 
 
@@ -111,10 +155,14 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
     listen = config.listen
     if not (listen.http or listen.https):
         return []
-    from accord.api.app import create_app  # noqa: PLC0415
+    from accord.api.app import KeptView, create_app  # noqa: PLC0415
     from accord.api.server import serve  # noqa: PLC0415
+    from accord.live.durability import EVENTS  # noqa: PLC0415
 
     tls = _tls(config) if listen.https else None
+    folder = config.node.folder
+    journal = None if folder is None else folder / EVENTS
+    kept = KeptView(pipeline=node.pipeline, registry=node.registry, journal=journal)
     urls = []
     for scheme, addresses, context in (("http", listen.http, None), ("https", listen.https, tls)):
         for address in addresses:
@@ -123,6 +171,7 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
                 node,
                 ledger=node.manager.monitor,
                 administration=node.manager.administration,
+                kept=kept,
                 users=users,
                 is_loopback=address.is_loopback,
             )
@@ -179,9 +228,18 @@ def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
     for url in (*listening, *urls):
         typer.echo(f"  {url}")
     typer.echo(f"  data in {where}" if where else "  nothing is kept on disk")
+    typer.echo(f"  pipeline: {_pipeline_words(node)}")
     if demo_url is not None:
         option = "" if demo_url == DEFAULT_URL else f" --url {demo_url}"
         typer.echo(f"try: accord sub 'demo/uav/+' --where \"altitude_m > 300\"{option}")
+
+
+def _pipeline_words(node: Node) -> str:
+    pipeline = node.pipeline
+    if not pipeline.is_enabled:
+        return f"off, {pipeline.health.problem}"
+    where = pipeline.options.spark or "Spark in its own process"
+    return f"starting ({where}), archive in {pipeline.archive}"
 
 
 def _scheme(listener: Listener) -> str:

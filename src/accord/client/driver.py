@@ -68,6 +68,7 @@ class Driver:
         self._wake_ms: int | None = None
         self._connected_ms: int | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self.next_connection: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[Close] = self._loop.create_future()
         self._final: Close | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -128,6 +129,12 @@ class Driver:
             await self._has_room.wait()
         return settled
 
+    def tell(self, order: Callable[[int], None]) -> None:
+        """Give the machine the order, whatever becomes of it."""
+        if self.error is None:
+            self._tokens += 1
+            order(self._tokens)
+
     # -------------------------------------------------------------------------------- what it does
 
     def _perform(self, outputs: list[Output]) -> None:
@@ -150,6 +157,8 @@ class Driver:
                     self._connected_ms = self.now_ms()
                     if not self._ready.done():
                         self._ready.set_result(None)
+                    self.next_connection.set_result(None)
+                    self.next_connection = self._loop.create_future()
                 case Close():
                     if output.is_final:
                         self._final = output

@@ -40,6 +40,18 @@ class ExpiredError(ClientError):
     """The event's deadline passed before it could be sent."""
 
 
+class QueryError(ClientError):
+    """A query that was not answered, or not to its end.
+
+    `place` names what was wrong in the question (`where`, `channel`, …), if something was.
+    """
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"{place}: {problem}" if place else problem)
+
+
 class AlreadySubscribedError(ClientError):
     """The session has a subscription with this filter: MQTT keeps one for each filter."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.client.inbox import Delivery, Inbox
+from accord.client.past import SINCE, Past
 from accord.client.signals import SubscribeAsked
 from accord.core.model.channels import filter_selects
 from accord.edges.mqtt.codec import SHARED
@@ -33,16 +34,19 @@ MAX_UNCLAIMED: Final = 100
 class Interest:
     """A subscription as the server sees it.
 
-    `packet_id` is that of a SUBSCRIBE on its way, else 0; `token` whom its first answer goes to.
+    `packet_id` is that of a SUBSCRIBE on its way, else 0; `token` whom its first answer goes to;
+    `past` is there where it was to begin in the past.
     """
 
-    __slots__ = ("_pattern", "filter", "identifier", "inbox", "is_granted", "packet_id", "token",
-                 "user")  # fmt: skip
+    __slots__ = ("_pattern", "_user", "filter", "identifier", "inbox", "is_granted", "packet_id",
+                 "past", "token")  # fmt: skip
 
-    def __init__(self, asked: SubscribeAsked) -> None:
+    def __init__(self, asked: SubscribeAsked, now_ms: int) -> None:
         self.token: int | None = asked.token
         self.filter = asked.filter
-        self.user = asked.user
+        self._user = asked.user
+        since = next((value for name, value in asked.user if name == SINCE), None)
+        self.past = None if since is None else Past(since, now_ms)
         self.inbox = Inbox(asked.queue)
         self.identifier = asked.identifier
         self.packet_id = 0
@@ -51,6 +55,14 @@ class Interest:
         if pattern.startswith(SHARED):
             pattern = pattern.removeprefix(SHARED).partition("/")[2]
         self._pattern = pattern
+
+    @property
+    def user(self) -> tuple[tuple[str, str], ...]:
+        """User properties to subscribe with now."""
+        past = self.past
+        if past is None:
+            return self._user
+        return tuple((name, past.since if name == SINCE else value) for name, value in self._user)
 
     def selects(self, topic: str) -> bool:
         return filter_selects(self._pattern, topic)
@@ -142,6 +154,11 @@ class Incoming:
         if message.qos:
             self._held[message.packet_id] = delivery
         chosen = self._choose(message)
+        if any(each.past for each in chosen):
+            chosen = [each for each in chosen if not each.past or each.past.accept(message, now_ms)]
+            if not chosen:
+                delivery.owed = 1
+                return self.consume(delivery), []
         for interest in chosen:
             if not interest.inbox.is_overfull:
                 self._put(interest, delivery)

@@ -164,7 +164,7 @@ class Machine:
                 self._outgoing.withdraw(token)
                 return []
             case SubscribeAsked():
-                return [*self._subscribing.ask(happened), *self._resume(now_ms)]
+                return [*self._subscribing.ask(happened, now_ms), *self._resume(now_ms)]
             case UnsubscribeAsked(identifier, is_kept):
                 left = self._subscribing.leave(identifier, is_kept=is_kept)
                 return [*left, *self._resume(now_ms)]
@@ -323,7 +323,7 @@ class Machine:
         self._is_first = False
         outputs: list[Output] = [Connected(is_resumed, properties)]
         outputs += self._outgoing.start(properties, is_resumed=is_resumed)
-        outputs += self._subscribing.start(properties, is_resumed=is_resumed)
+        outputs += self._subscribing.start(properties, is_resumed=is_resumed, now_ms=now_ms)
         return [*outputs, *self._outgoing.pump(now_ms)]
 
     def _disconnected(self, packet: Disconnect) -> list[Output]:

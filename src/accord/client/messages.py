@@ -14,10 +14,13 @@ from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
+from accord.edges.mqtt.names import CHANNEL, OWN, PUBLISHER, RECEIVED
+from accord.edges.mqtt.names import EVENT as KEPT_EVENT
 from accord.edges.mqtt.packets import Publish
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 
 UTF8: Final = 1  # a payload format
+_DIGITS: Final = 18  # of a moment, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +28,13 @@ class ReceivedEvent(Event):
     """An event as it came, with the facts that MQTT gave along.
 
     `problem` says why a message could not be read as an event; it has its payload then, and no
-    attributes.
+    attributes. One that comes from what was kept, as the result of a query or the past of a
+    subscription, `is_kept`: its `id` is what the node calls it, and `received_ms` is when the node
+    received it.
     """
 
+    id: str = ""
+    is_kept: bool = False
     qos: int = 0
     retain: bool = False
     properties: Properties = NO_PROPERTIES
@@ -117,12 +124,19 @@ def time_to_send_ms(message: Publish, extras: Extras) -> int | None:
     return None if expiry_s is None else expiry_s * 1000
 
 
-def to_received(message: Publish, received_ms: int) -> ReceivedEvent:
-    problem = None
+def to_received(message: Publish, received_ms: int, *, may_be_kept: bool = False) -> ReceivedEvent:
+    """The event that a message says; with `may_be_kept` what the node says of its origin counts."""
+    topic, properties, own = message.topic, message.properties, {}
+    if may_be_kept:
+        own = {name: text for name, text in properties.user if name.startswith(OWN)}
+    if own:
+        user = tuple(pair for pair in properties.user if pair[0] not in own)
+        properties = msgspec.structs.replace(properties, user=user)
+        topic = own.get(CHANNEL, topic)
+        received_ms = _moment_ms(own.get(RECEIVED)) or received_ms
+    source, problem = own.get(PUBLISHER, ""), None
     try:
-        event = to_event(
-            message.topic, message.payload, message.properties, received_ms=received_ms
-        )
+        event = to_event(topic, message.payload, properties, received_ms=received_ms, source=source)
     except EventError as error:
         problem = str(error)
         event = Event(
@@ -140,8 +154,16 @@ def to_received(message: Publish, received_ms: int) -> ReceivedEvent:
         deadline_ms=event.deadline_ms,
         published_ms=event.published_ms,
         received_ms=event.received_ms,
+        source=event.source,
+        id=own.get(KEPT_EVENT, ""),
+        is_kept=RECEIVED in own,
         qos=message.qos,
         retain=message.retain,
         properties=message.properties,
         problem=problem,
     )
+
+
+def _moment_ms(text: str | None) -> int | None:
+    is_number = text is not None and len(text) <= _DIGITS and text.isascii() and text.isdecimal()
+    return int(text) if text is not None and is_number else None

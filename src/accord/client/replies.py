@@ -6,12 +6,37 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 from urllib.parse import quote
 
 from accord.client.errors import ClientError, SessionClosedError
 from accord.client.messages import ReceivedEvent
 from accord.client.subscription import Subscription
 from accord.edges.mqtt.properties import Properties
+
+
+class Expecting(Protocol):
+    """Who waits for the answers to one request."""
+
+    def answer(self, event: ReceivedEvent) -> None: ...
+
+    def fail(self, error: ClientError) -> None: ...
+
+
+class OneAnswer:
+    """The first answer is the answer."""
+
+    def __init__(self) -> None:
+        self.event: asyncio.Future[ReceivedEvent] = asyncio.get_running_loop().create_future()
+
+    def answer(self, event: ReceivedEvent) -> None:
+        if not self.event.done():
+            self.event.set_result(event)
+
+    def fail(self, error: ClientError) -> None:
+        if not self.event.done():
+            self.event.set_exception(error)
+            self.event.exception()  # retrieved: nobody may be waiting any more
 
 
 class Replies:
@@ -26,7 +51,7 @@ class Replies:
         self._topic = f"{start.rstrip('/')}/{self._secret.hex()}"
         self._subscribe = subscribe
         self._sent = 0
-        self._expected: dict[bytes, asyncio.Future[ReceivedEvent]] = {}
+        self._expected: dict[bytes, Expecting] = {}
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
 
@@ -40,14 +65,13 @@ class Replies:
         return self._topic
 
     @contextmanager
-    def expect(self) -> Iterator[tuple[bytes, asyncio.Future[ReceivedEvent]]]:
-        """Correlation data for a request, and its answer."""
+    def expect(self, expecting: Expecting) -> Iterator[bytes]:
+        """Correlation data for a request."""
         self._sent += 1
         correlation_data = self._secret + self._sent.to_bytes(8, "big")
-        reply: asyncio.Future[ReceivedEvent] = asyncio.get_running_loop().create_future()
-        self._expected[correlation_data] = reply
+        self._expected[correlation_data] = expecting
         try:
-            yield correlation_data, reply
+            yield correlation_data
         finally:
             del self._expected[correlation_data]
 
@@ -55,6 +79,7 @@ class Replies:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._fail(SessionClosedError("the session was closed"))
 
     async def _collect(self, ready: asyncio.Future[None]) -> None:
         try:
@@ -70,11 +95,10 @@ class Replies:
             self._fail(error)
 
     def _answer(self, event: ReceivedEvent) -> None:
-        reply = self._expected.get(event.properties.correlation_data or b"")
-        if reply is not None and not reply.done():
-            reply.set_result(event)
+        expecting = self._expected.get(event.properties.correlation_data or b"")
+        if expecting is not None:
+            expecting.answer(event)
 
     def _fail(self, error: ClientError) -> None:
-        for reply in self._expected.values():
-            if not reply.done():
-                reply.set_exception(error)
+        for expecting in list(self._expected.values()):
+            expecting.fail(error)

@@ -15,14 +15,15 @@ import asyncio
 import random as system_random
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from weakref import WeakSet
 
 from accord.client.address import parse_address
 from accord.client.backoff import Backoff
 from accord.client.driver import Driver
-from accord.client.errors import ConnectionFailedError, RefusedError
+from accord.client.errors import ConnectionFailedError, RefusedError, SessionClosedError
 from accord.client.machine import Machine
 from accord.client.messages import (
     Extras,
@@ -31,7 +32,10 @@ from accord.client.messages import (
     time_to_send_ms,
     to_message,
 )
-from accord.client.replies import Replies
+from accord.client.past import SINCE
+from accord.client.query import Query
+from accord.client.questions import Find, Moment, check_find, moment_text
+from accord.client.replies import OneAnswer, Replies
 from accord.client.signals import DURABLE_S, Options, PublishAsked
 from accord.client.subscription import Subscription
 from accord.client.transport import Stream, Transport, transport_with
@@ -43,6 +47,7 @@ from accord.edges.mqtt.packets import Filter, Publish, Will
 from accord.edges.mqtt.properties import Properties
 
 QUEUE: Final = 1_000
+PAGE: Final = 200
 
 
 class Session:
@@ -52,6 +57,7 @@ class Session:
         self._driver = driver
         self._clock = clock
         self._replies: Replies | None = None
+        self._queries: WeakSet[Query] = WeakSet()
 
     @property
     def client_id(self) -> str:
@@ -108,6 +114,7 @@ class Session:
         *,
         where: str | None = None,
         xpath: str | None = None,
+        since: Moment | None = None,
         qos: int = 1,
         no_local: bool = False,
         retain_as_published: bool = False,
@@ -117,6 +124,9 @@ class Session:
         user: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Events of the channels that `pattern` selects, and that match the predicate.
+
+        With `since` (`-24h`, an ISO 8601 time, a datetime, a timedelta) kept events from then on
+        come first, then live ones, without gap or repetition; the former have `is_kept`.
 
         Enter it with `async with`: RefusedError says there what the server has against it. At
         most about `queue` events wait for the consumer, then no more are read. With `keep` the
@@ -130,13 +140,65 @@ class Session:
                 raise ValueError(f"{name}: expected 0 to {high}, got {value}")
         if queue < 1:
             raise ValueError(f"queue: expected at least 1, got {queue}")
-        predicates = [("where", where), ("xpath", xpath)]
+        beginning = moment_text(since, SINCE, self._clock())
+        predicates = [("where", where), ("xpath", xpath), (SINCE, beginning)]
         pairs = [(name, text) for name, text in predicates if text is not None]
         pairs += (user or {}).items()
         chosen = Filter(pattern, qos, no_local, retain_as_published, retain_handling)
         return Subscription(
-            self._driver, chosen, tuple(pairs), queue=queue, keep=keep, clock=self._clock
+            self._driver,
+            chosen,
+            tuple(pairs),
+            queue=queue,
+            keep=keep,
+            may_be_kept=any(name == SINCE for name, _ in pairs),
+            clock=self._clock,
         )
+
+    def query(  # noqa: PLR0913
+        self,
+        channel: str,
+        *,
+        where: str | None = None,
+        xpath: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+        newest_first: bool = True,
+        event: str | None = None,
+        page: int = PAGE,
+        timeout_s: float = 120.0,
+    ) -> Query:
+        """Kept events of the channels that a filter selects, by content and time.
+
+            async for event in session.query("uav/#", where="altitude_m > 300", since="-24h"):
+                print(event.id, event.received_ms, event.attributes)
+
+        `since` and `until` are when the node received them (`-24h`, `now`, an ISO 8601 time, a
+        datetime, a timedelta before now); `event` is the id of just one. They come in pages of
+        `page`, the next while one is worked on. QueryError says why there is no answer, also
+        after `timeout_s` without a sign.
+        """
+        now_ms = self._clock()
+        find = Find(
+            channel=channel,
+            where=where,
+            xpath=xpath,
+            since=moment_text(since, "since", now_ms),
+            until=moment_text(until, "until", now_ms),
+            limit=limit,
+            order="newest" if newest_first else "oldest",
+            event=event,
+            page=page if limit is None else min(page, limit),
+        )
+        find = check_find(find, now_ms)
+
+        def publish(message: Publish) -> Awaitable[object]:
+            return self._publish(message, None)
+
+        query = Query(self._driver, self._expecting, publish, find, timeout_s=timeout_s)
+        self._queries.add(query)
+        return query
 
     async def request(
         self,
@@ -151,10 +213,10 @@ class Session:
     ) -> ReceivedEvent:
         """Publish a request and return the first answer to it; TimeoutError if none comes."""
         async with asyncio.timeout(timeout_s):
-            if self._replies is None:
-                self._replies = Replies(self.server, self.client_id, self.subscribe)
-            topic = await self._replies.topic()
-            with self._replies.expect() as (correlation_data, reply):
+            replies = self._expecting()
+            topic = await replies.topic()
+            reply = OneAnswer()
+            with replies.expect(reply) as correlation_data:
                 await self.publish(
                     channel,
                     payload,
@@ -163,7 +225,7 @@ class Session:
                     correlation_data=correlation_data,
                     attributes=merged(attributes, more),
                 )
-                return await reply
+                return await reply.event
 
     async def respond(
         self,
@@ -202,7 +264,25 @@ class Session:
             raise RefusedError(reason, explanation, what=what, facts=settled.properties.user)
         return Outcome(reason, explanation, settled.properties.user)
 
+    def _expecting(self) -> Replies:
+        if self._replies is None:
+            self._replies = Replies(self.server, self.client_id, self._subscribe_to_replies)
+        return self._replies
+
+    def _subscribe_to_replies(self, topic: str) -> Subscription:
+        return Subscription(
+            self._driver,
+            Filter(topic, 1),
+            (),
+            queue=QUEUE,
+            keep=False,
+            may_be_kept=True,
+            clock=self._clock,
+        )
+
     async def _close(self) -> None:
+        for query in list(self._queries):
+            query.stop(SessionClosedError("the session was closed"))
         if self._replies is not None:
             await self._replies.close()
 

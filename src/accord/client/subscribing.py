@@ -1,7 +1,8 @@
 """Subscriptions as agreed with the server: asked for, granted, given back, made again.
 
 Those granted stay so as long as the server has the session. When it lost that, all are asked for
-again, under the same identifiers; one that the server then refuses ends with its explanation.
+again, under the same identifiers (one that began in the past from where it was: see `past`); one
+that the server then refuses ends with its explanation.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Subscribing:
     def is_waiting(self) -> bool:
         return bool(self._asked or self._leaving)
 
-    def ask(self, asked: SubscribeAsked) -> list[Output]:
+    def ask(self, asked: SubscribeAsked, now_ms: int) -> list[Output]:
         if self._incoming.find(asked.filter.pattern) is not None:
             raise AlreadySubscribedError(asked.filter.pattern)
-        interest = Interest(asked)
+        interest = Interest(asked, now_ms)
         self._incoming.add(interest)
         self._wanted.append(interest)
         outputs = self._pump()
@@ -64,14 +65,16 @@ class Subscribing:
         self._wanted.remove(interest)
         return outputs
 
-    def start(self, server: Properties, *, is_resumed: bool) -> list[Output]:
+    def start(self, server: Properties, *, is_resumed: bool, now_ms: int) -> list[Output]:
         """A connection was made."""
         self._server = server
         if not is_resumed:
             self._unwanted.clear()
             self._wanted = deque(self._incoming.interests.values())
-            for interest in self._wanted:
-                interest.is_granted = False
+        for interest in self._wanted:
+            interest.is_granted = False
+            if interest.past is not None:
+                interest.past.resume(now_ms)
         return self._pump()
 
     def stop(self) -> None:

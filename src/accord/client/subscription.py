@@ -31,6 +31,7 @@ class Subscription:
         *,
         queue: int,
         keep: bool,
+        may_be_kept: bool,
         clock: Callable[[], int],
     ) -> None:
         self._driver = driver
@@ -38,6 +39,7 @@ class Subscription:
         self._user = user
         self._queue = queue
         self._keep = keep
+        self._may_be_kept = may_be_kept
         self._clock = clock
         self._identifier: int | None = None
         self._inbox: Inbox | None = None
@@ -116,7 +118,7 @@ class Subscription:
 
     def _event(self, delivery: Delivery) -> ReceivedEvent:
         ago_ms = self._driver.now_ms() - delivery.received_ms
-        return to_received(delivery.message, self._clock() - ago_ms)
+        return to_received(delivery.message, self._clock() - ago_ms, may_be_kept=self._may_be_kept)
 
     def _leave(self) -> None:
         self._finish()

@@ -13,15 +13,19 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 from accord.client.errors import SessionClosedError
 from accord.client.messages import ReceivedEvent
+from accord.client.query import Query
+from accord.client.questions import QueryStats
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_AT_ONCE: Final = 50  # events of a query that change threads together
 
 
 class _Runner:
@@ -44,6 +48,11 @@ class _Runner:
         except BaseException:
             future.cancel()  # of use when the wait was interrupted from the keyboard
             raise
+
+    def tell(self, work: Callable[[], None]) -> None:
+        """Have it done, some time: also where waiting could be for oneself."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(work)
 
     def close(self) -> None:
         self.run(_finished())
@@ -86,6 +95,52 @@ def _subscribing(
 
     call.__doc__ = method.__doc__
     return call
+
+
+def _querying(
+    method: Callable[Concatenate[Session, P], Query],
+) -> Callable[Concatenate[SyncSession, P], SyncQuery]:
+    def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> SyncQuery:
+        async def work() -> Query:
+            return method(self._session, *args, **kwargs)
+
+        return SyncQuery(self._runner, self._runner.run(work()))
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+class SyncQuery:
+    """Go through it with `for`; leaving the loop, or its `with`, ends it."""
+
+    def __init__(self, runner: _Runner, query: Query) -> None:
+        self._runner = runner
+        self._query = query
+
+    @property
+    def stats(self) -> QueryStats:
+        return self._query.stats
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[ReceivedEvent]:
+        try:
+            while events := self._runner.run(self._query.take(_AT_ONCE)):
+                yield from events
+        finally:
+            self._runner.tell(self._query.stop)
+
+    def close(self) -> None:
+        self._runner.run(self._query.aclose())
 
 
 class SyncSubscription:
@@ -149,6 +204,7 @@ class SyncSession:
     request = _blocking(Session.request)
     respond = _blocking(Session.respond)
     subscribe = _subscribing(Session.subscribe)
+    query = _querying(Session.query)
 
 
 def _made_sync(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from accord.config.lines import Path
 from accord.config.settings import Config
+from accord.edges.pipeline.declared import problems_among
 from accord.live.addresses import Address
 
 ENCRYPTED = ("mqtts", "websockets", "https")
+_SPARK: Final = re.compile(r"|local(\[[^\]\s]+\])?|yarn|(spark|sc|k8s)://\S+")
+_SPARK_EXPECTED: Final = 'spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn, local[N] or ""'
 
 
 def problems(config: Config) -> Iterator[tuple[Path, str]]:
@@ -17,6 +22,10 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
     yield from _problems_with_tls(config)
     yield from _problems_with_users(config)
     yield from _problems_with_sizes(config)
+    yield from _problems_with_declared(config)
+    if not _SPARK.fullmatch(config.pipeline.spark):
+        got = config.pipeline.spark[:60]
+        yield ("pipeline", "spark"), f"expected {_SPARK_EXPECTED}, got {got!r}"
     if config.keep and not config.node.data:
         yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
 
@@ -72,6 +81,18 @@ def _problems_with_users(config: Config) -> Iterator[tuple[Path, str]]:
     for name, patterns in (("publish", may.publish), ("subscribe", may.subscribe)):
         if any("%u" in pattern for pattern in patterns):
             yield ("anonymous", "may", name), "expected no %u, as nobody verified a name"
+
+
+def _problems_with_declared(config: Config) -> Iterator[tuple[Path, str]]:
+    """Attributes that two tables declare otherwise."""
+    declared = [
+        (number, name, type_)
+        for number, keep in enumerate(config.keep)
+        for name, type_ in keep.attributes.items()
+    ]
+    for position, problem in problems_among((name, type_) for _, name, type_ in declared):
+        number, name, _ = declared[position]
+        yield ("keep", number, "attributes", name), problem
 
 
 def _problems_with_sizes(config: Config) -> Iterator[tuple[Path, str]]:

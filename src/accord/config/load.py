@@ -28,9 +28,9 @@ _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> Config:
     """The configuration in the file `path`; without one in `accord.toml`, if it is here.
 
-    Options (`mqtt`, `websocket`, `http`, …, `data`) replace what the file says, where they are
-    not None; an empty one switches off. Raises `ConfigError` with all mistakes in single settings,
-    or, where there are none, with all in how they go together.
+    Options (`mqtt`, `websocket`, `http`, …, `data`, `spark`) replace what the file says, where they
+    are not None; an empty one switches off. Raises `ConfigError` with all mistakes in single
+    settings, or, where there are none, with all in how they go together.
     """
     if path is None:
         path = FILE if Path(FILE).is_file() else None
@@ -74,7 +74,7 @@ def _finish(
     given = {name: text for name, text in options.items() if text is not None}
     config = _with_options(config, given, mistakes)
     for path, problem in problems(config):
-        is_option = path[-1] in given and path[0] in ("listen", "node")
+        is_option = path[-1] in given and path[0] in ("listen", "node", "pipeline")
         if is_option:
             mistakes.append(Mistake(f"--{path[-1]}", "", problem))
         else:
@@ -89,6 +89,9 @@ def _with_options(config: Config, given: dict[str, str], mistakes: list[Mistake]
     for name, text in given.items():
         if name == "data":
             config = replace(config, node=replace(config.node, data=text))
+            continue
+        if name == "spark":
+            config = replace(config, pipeline=replace(config.pipeline, spark=text))
             continue
         assert name in listen.__struct_fields__, f"no option {name}"
         address = parse_address(text) if text else None

@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, Struct, inspect, structs
 from accord.config.lines import Path
 from accord.config.units import format_duration, format_size, parse_duration, parse_size
 from accord.core.model.channels import problem_with_filter
+from accord.edges.pipeline.declared import problem_with
 from accord.live.addresses import Address, parse_address
 from accord.live.users import problem_with_hash
 
@@ -39,6 +40,7 @@ class Reader:
             "filters": self._read_filters,
             "hash": self._read_hash,
             "names": self._read_names,
+            "declared": self._read_declared,
         }
 
     def read_struct(
@@ -164,6 +166,16 @@ class Reader:
                 what = f"a name of up to {MAX_SHOWN} printable characters"
                 self._note(place, f"expected {what}, got {shown(text)}")
         return tuple(found)
+
+    def _read_declared(self, value: object, path: Path) -> dict[str, str]:
+        """Names of attributes with their types."""
+        if not isinstance(value, dict):
+            self._note(path, f'expected a table such as {{ speed = "float" }}, got {shown(value)}')
+            return {}
+        for name, type_ in value.items():
+            if problem := problem_with(name, type_):
+                self._note((*path, name), problem)
+        return value
 
     def _read_hash(self, value: object, path: Path) -> object:
         # Never shown: it may be the password itself.

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, inspect, structs
+from msgspec import NODEFAULT, Struct, inspect, structs
 
 from accord.config.reading import describe_integer, is_named, is_required, quoted
 from accord.config.settings import Config
@@ -25,6 +26,7 @@ _EXAMPLES: Final = {
     "keep": """\
 # [[keep]]
 # channels = ["report/#", "uav/+/position"]
+# attributes = { altitude_m = "float", platform = "string" }
 """,
     "users": """\
 # [users.ann]
@@ -43,7 +45,7 @@ def example_toml() -> str:
         "# paths are relative to the folder of this file.",
     ]
     for name, cls, is_many in sections():
-        parts += ["", *(f"# {line}" for line in _doc(cls).splitlines())]
+        parts += ["", *(f"# {line}".rstrip() for line in _doc(cls).splitlines())]
         if is_many:
             parts += [f"#   {key.name}: {_description(key)}" for key in _keys(cls)]
             parts += _EXAMPLES[name].rstrip().splitlines()
@@ -105,7 +107,7 @@ def _inner(key: structs.FieldInfo) -> list[structs.FieldInfo]:
 
 
 def _doc(cls: type[Struct]) -> str:
-    return (cls.__doc__ or "").strip()
+    return cleandoc(cls.__doc__ or "").strip()
 
 
 def _description(key: structs.FieldInfo) -> str:
@@ -130,7 +132,10 @@ def _range(key: structs.FieldInfo) -> str:
 
 
 def _default(key: structs.FieldInfo) -> str:
-    return _toml(key.name, key.default)
+    default = key.default
+    if default is NODEFAULT and key.default_factory is not NODEFAULT:
+        default = key.default_factory()
+    return _toml(key.name, default)
 
 
 def _toml(name: str, value: object) -> str:
@@ -148,6 +153,9 @@ def _toml(name: str, value: object) -> str:
                 f"{key} = {_toml(key, getattr(value, key))}" for key in ("publish", "subscribe")
             )
             return f"{{ {', '.join(inner)} }}"
+        case dict():
+            assert not value
+            return "{}"
         case tuple():
             items = [f'"{each}"' for each in value]
             if len(items) == 1 and isinstance(value[0], Address):

@@ -96,6 +96,15 @@ class Keep(Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="A filter of channels, or a list of them.", extra={"kind": "filters"}),
     ]
+    attributes: Annotated[
+        dict[str, str],
+        Meta(
+            description="Attributes that get columns of their own in the archive, by which "
+            'queries are quick: each with its type, "integer", "float", "string", "boolean" '
+            'or "timestamp". They count for all channels.',
+            extra={"kind": "declared"},
+        ),
+    ] = {}
 
 
 class JournalSettings(Struct, frozen=True, kw_only=True):
@@ -150,6 +159,52 @@ class PoliciesSettings(Struct, frozen=True, kw_only=True):
     ] = ""
 
 
+class PipelineSettings(Struct, frozen=True, kw_only=True):
+    """The data pipeline: Spark beside the node, which archives what is kept and finds it again.
+
+    It needs `pip install 'accord[pipeline]'` and Java 17 or 21.
+    """
+
+    enabled: Annotated[bool, Meta(description="Whether it is started with the node.")] = True
+    spark: Annotated[
+        str,
+        Meta(
+            max_length=1_000,
+            description="Where Spark runs: `spark://HOST:PORT`, `sc://HOST:PORT`, `yarn`, "
+            "`k8s://…` or `local[N]`; in the pipeline's own process if left empty.",
+        ),
+    ] = ""
+    archive: Annotated[
+        str,
+        Meta(
+            description="Folder of the archive, which a cluster must see under the same path; "
+            "`archive` in the node's folder if left empty.",
+            extra={"kind": "path"},
+        ),
+    ] = ""
+    interval_ms: Annotated[
+        int,
+        Meta(ge=50, le=3_600_000, description="Milliseconds between two batches of the archive."),
+    ] = 500
+    retain_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3_153_600_000,
+            description="Age from which whole days of the archive are removed; 0 for never. "
+            "What is kept only for the demonstration goes after seven days.",
+        ),
+    ] = 0
+    large_bytes: Annotated[
+        int,
+        Meta(ge=1_024, le=1 << 30, description="Payloads of this size get files of their own."),
+    ] = 1_048_576
+    memory_mb: Annotated[
+        int, Meta(ge=256, le=1 << 20, description="Megabytes that Spark's driver may use.")
+    ] = 1_024
+    timeout_s: Annotated[int, Meta(ge=1, le=86_400, description="How long a query may take.")] = 60
+
+
 class Anonymous(Struct, frozen=True, kw_only=True):
     """Clients that connect without a user name."""
 
@@ -174,6 +229,7 @@ class Config(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     keep: tuple[Keep, ...] = ()
     journal: JournalSettings = JournalSettings()
+    pipeline: PipelineSettings = PipelineSettings()
     policies: PoliciesSettings = PoliciesSettings()
     users: tuple[User, ...] = ()
     anonymous: Anonymous = Anonymous()
@@ -201,3 +257,8 @@ class Config(Struct, frozen=True, kw_only=True):
     @property
     def kept_channels(self) -> tuple[str, ...]:
         return tuple(pattern for keep in self.keep for pattern in keep.channels)
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """Attributes that have columns in the archive, with their types."""
+        return {name: type_ for keep in self.keep for name, type_ in keep.attributes.items()}

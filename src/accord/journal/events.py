@@ -14,8 +14,8 @@ from accord.core.model.event import Event
 from accord.edges.mqtt.codes import PacketType
 from accord.edges.mqtt.mapping import to_event
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import decode_properties
-from accord.edges.mqtt.wire import varint_bytes
+from accord.edges.mqtt.properties import Properties, decode_properties
+from accord.edges.mqtt.wire import string_bytes, varint_bytes
 
 
 class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
@@ -29,11 +29,12 @@ class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     attributes: bytes
     payload: bytes
     number: int = 0  # of the event on its node; the ledger knows it by that
+    packet_id: int = 0  # of a QoS 2 message: by that its publisher would send it again
+    is_retained: bool = False
 
     def event(self) -> Event:
         """The typed event; ProtocolError or EventError where the record is damaged."""
-        encoded = varint_bytes(len(self.attributes)) + self.attributes
-        properties, _ = decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)
+        properties = _properties(self.attributes)
         if self.expiry_s >= 0:
             properties = msgspec.structs.replace(properties, message_expiry_s=self.expiry_s)
         return to_event(
@@ -60,8 +61,35 @@ def encode_event(message: MqttMessage) -> bytes:
             message.block,
             message.payload,
             message.number,
+            message.packet_id,
+            message.is_retained,
         )
     )
+
+
+def kept_message(kept: KeptEvent) -> MqttMessage:
+    """The message that was kept; ProtocolError where the record is damaged."""
+    message = MqttMessage(
+        kept.channel,
+        string_bytes(kept.channel),
+        kept.payload,
+        kept.qos,
+        kept.is_retained,
+        kept.publisher,
+        kept.received_ms,
+        _properties(kept.attributes),
+        kept.attributes,
+        0,
+    )
+    message.expiry_s = kept.expiry_s
+    message.number = kept.number
+    message.packet_id = kept.packet_id
+    return message
+
+
+def _properties(block: bytes) -> Properties:
+    encoded = varint_bytes(len(block)) + block
+    return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0]
 
 
 def decode_event(record: bytes) -> KeptEvent:

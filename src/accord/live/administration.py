@@ -33,6 +33,7 @@ from accord.core.qos.book import (
 from accord.core.qos.dry_run import Affected, Open, affected
 from accord.core.qos.explain import explain
 from accord.core.qos.explanation import Explanation
+from accord.core.qos.grants import Grant
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import Policy
 from accord.core.qos.switching import compiling, prepare
@@ -222,6 +223,15 @@ class Administration:
             payload_bytes=question.payload_bytes or 0,
             resources=resources,
         )
+
+    def query_grant(self, channel: str, entity: Entity) -> Grant:
+        """What counts for a query of the channels of a filter, as resources are now."""
+        policies = self.policies
+        resources = self._around.resources(entity.client)
+        if resources is not None:
+            entity = entity.with_holding(policies.holding(resources))
+        view = policies.view(channel)
+        return view.publish_grant(view.query(entity))
 
     async def close(self) -> None:
         """Let changes under way end, and others have the folder."""

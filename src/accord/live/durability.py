@@ -6,7 +6,9 @@ A log that can't keep up takes no more: then the broker refuses what would have 
 
 A turn's events are on disk before its state goes to its log. The other way round, a crash between
 the two could leave the state "this QoS 2 message was taken" without the event: its repetition
-would be acknowledged, and the event never kept. As it is, a crash there keeps the event twice.
+would be acknowledged, and the event never kept. As it is, a crash there keeps an event that led to
+nothing. So the state also says how far the journal had come: of QoS 2 events behind that, the node
+does what they should have led to when it starts again, and knows them when they are repeated.
 """
 
 from __future__ import annotations
@@ -17,13 +19,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from accord.core.monitoring.statistics import JournalStatus
 from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.mqtt.durable import KeptThrough, encode_record
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.restoring import Restored, restore, snapshot
+from accord.edges.mqtt.restoring import Restored, redo, restore, snapshot
 from accord.journal.errors import JournalError
-from accord.journal.events import encode_event
+from accord.journal.events import decode_event, encode_event, kept_message
+from accord.journal.ledger import EVENT, kind_of
 from accord.journal.options import JournalOptions
+from accord.journal.reader import Reader
+from accord.journal.record import Batch
 from accord.journal.state import StateLog
 from accord.journal.status import Refused
 from accord.journal.writer import Journal
@@ -34,6 +43,7 @@ log = get_log(__name__)
 EVENTS: Final = "journal"
 STATE: Final = "state"
 _SESSION_BYTES: Final = 300  # what a session takes in a snapshot, about
+_MARK_EVERY: Final = 10_000  # records of the journal, so that few are looked at after a crash
 
 
 class _Turn(NamedTuple):
@@ -88,12 +98,36 @@ class Durability:
         self._state_offset = self._state.journal.next_offset
         self._events_offset = self._events.next_offset
         self.restored: Restored = restore(broker, records, now_ms=now_ms)
+        known = self.restored.kept_through
+        self._kept_through = -1 if known is None else known
+        self.redone = self._redo(directory / EVENTS)
         self._say_what_was_found()
+
+    def _redo(self, journal: Path) -> int:
+        """Do what the last events before a crash should have led to; gives how many they were."""
+        start = self.restored.kept_through
+        if start is None:
+            return 0
+        redone = 0
+        reader = Reader(journal)
+        for found in reader.read(max(start, reader.extent().first_offset)):
+            for record in found.records() if isinstance(found, Batch) else ():
+                if kind_of(record) == EVENT:
+                    try:
+                        redone += redo(self._broker, kept_message(decode_event(record)))
+                    except (msgspec.DecodeError, ProtocolError) as error:
+                        log.error("a kept event is unusable", problem=str(error))
+        return redone
 
     def append(self) -> None:
         """Hand what was recorded to the logs."""
         hub = self._broker.hub
+        first_offset = self._events.next_offset
         problem = self._append_events()
+        if not problem and hub.cuts:
+            cuts, hub.cuts = hub.cuts, []
+            for cut in cuts:
+                cut.made(first_offset + cut.kept)
         if not problem and hub.appended > self._position:
             self._position = hub.appended
             self._turns.append(_Turn(self._position, self._events.next_offset, hub.state_records))
@@ -111,6 +145,11 @@ class Durability:
             log.warning("entries of the ledger were not kept", problem=str(error))
             return False
 
+    @property
+    def committed_offset(self) -> int:
+        """Of the journal: all records before it are on disk."""
+        return self._events_offset
+
     def tidy(self) -> None:
         """Replace the state log by a snapshot where that makes it much smaller."""
         broker = self._broker
@@ -122,7 +161,9 @@ class Durability:
         self.append()
         if not broker.hub.state_records and not any(turn.snapshot for turn in self._turns):
             # In its place behind the records that made this state.
-            turn = _Turn(self._position, self._events.next_offset, [], snapshot(broker))
+            offset = self._events.next_offset
+            records = [*snapshot(broker), encode_record(KeptThrough(offset))]
+            turn = _Turn(self._position, offset, [], records)
             self._turns.append(turn)
             self._append_state()
 
@@ -163,15 +204,25 @@ class Durability:
         turns = self._turns
         while turns and turns[0].events_offset <= self._events_offset:
             turn = turns[0]
-            if turn.records:
-                taken = self._state.append(turn.records)
+            records = self._with_mark(turn)
+            if records:
+                taken = self._state.append(records)
                 if isinstance(taken, Refused):
                     return taken.why
             if turn.snapshot is not None and not self._state.is_compacting:
                 self._state.compact(turn.snapshot)
             turns.popleft()
+            if records:
+                self._kept_through = turn.events_offset
             self._written.append(_Written(turn.position, self._state.journal.next_offset))
         return ""
+
+    def _with_mark(self, turn: _Turn) -> list[bytes]:
+        """A turn's records, and how far the journal had come, where that is worth a record."""
+        passed = turn.events_offset - self._kept_through
+        if passed == 0 or (not turn.records and passed < _MARK_EVERY):
+            return turn.records
+        return [*turn.records, encode_record(KeptThrough(turn.events_offset))]
 
     def _close(self, each: Journal | StateLog) -> None:
         try:
@@ -216,6 +267,7 @@ class Durability:
             subscriptions=restored.subscriptions,
             messages=restored.messages,
             retained=restored.retained,
+            redone=self.redone,
         )
         for problem in (*restored.problems, *(str(each) for each in self._state.damaged)):
             log.warning("a record of the state log is unusable", problem=problem)

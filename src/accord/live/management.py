@@ -17,6 +17,7 @@ from typing import Final
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
+from accord.core.node.rights import QUERIES
 from accord.core.qos.book import Book
 from accord.core.qos.dry_run import Open
 from accord.core.qos.policies import Entity, Policies
@@ -34,8 +35,10 @@ from accord.live.ledger import LedgerStore
 from accord.live.logs import get_log
 from accord.live.monitor import Monitor
 from accord.live.orders import Orders
+from accord.live.pipeline import Pipeline
 from accord.live.policy_requests import answer
 from accord.live.policy_store import PolicyStore
+from accord.live.queries import Queries
 from accord.live.server import Server
 
 log = get_log(__name__)
@@ -62,6 +65,7 @@ class Manager:
         durability: Durability | None,
         folder: Path | None,
         file: Path | None,
+        pipeline: Pipeline,
     ) -> None:
         self.name = name
         self.version = version
@@ -86,6 +90,13 @@ class Manager:
             raise
         hub = broker.hub
         self.orders = Orders(broker, clock, server.due)
+        self.queries = Queries(
+            broker,
+            clock,
+            pipeline,
+            committed_offset=lambda: 0 if durability is None else durability.committed_offset,
+            due=server.due,
+        )
         ledger = LedgerStore(
             hub.ledger,
             append=None if durability is None else durability.append_ledger,
@@ -99,6 +110,7 @@ class Manager:
     async def close(self) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
+        await self.queries.close()
         await self.administration.close()
         await self.orders.close()
         self.monitor.store.drain(now_ms=self._clock.now_ms())
@@ -111,12 +123,16 @@ class Manager:
         if hub.requests:
             requests, hub.requests = hub.requests, []
             for request in requests:
+                if request.message.channel == QUERIES:
+                    self.queries.take(request)
+                    continue
                 if len(self._answers) >= _ANSWERS:
                     self._reply(request, b'{"ok":false,"error":"too many requests","place":""}')
                     continue
                 task = asyncio.create_task(self._answer(request))
                 self._answers.add(task)
                 task.add_done_callback(self._answers.discard)
+        self.queries.turn()
         if hub.ledger.is_due():
             self.monitor.store.drain(now_ms=hub.now_ms)
 
@@ -249,7 +265,7 @@ class Manager:
     async def _answer(self, request: Request) -> None:
         who = request.user or request.client
         payload = request.message.payload
-        may_change = request.is_trusted
+        may_change = request.may_change_policies()
         body = await answer(self.administration, payload, may_change=may_change, who=who)
         self._reply(request, body)
 

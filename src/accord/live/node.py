@@ -10,9 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from accord.core.model.importance import IMPORTANCES
+from accord.core.monitoring.registry import LocalRegistry
 from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.node.limits import Limits
 from accord.core.node.rights import Rights
@@ -21,6 +22,7 @@ from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.edges.mqtt.session import Session
+from accord.edges.pipeline.messages import Measured
 from accord.journal.options import JournalOptions
 from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
 from accord.live.clock import Clock
@@ -28,6 +30,9 @@ from accord.live.durability import Durability
 from accord.live.logs import get_log
 from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
+from accord.live.pipeline import Pipeline
+from accord.live.pipeline_feed import feed
+from accord.live.pipeline_options import PipelineOptions
 from accord.live.server import MqttProtocol, Server
 from accord.live.system_topics import system_topics
 from accord.live.users import Users
@@ -56,6 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     policies: Path | None = None
     journal: JournalOptions = JournalOptions()
     statistics_s: int = 10
+    pipeline: PipelineOptions | None = None
 
 
 class Node:
@@ -69,6 +75,13 @@ class Node:
         self.addresses: list[Address] = []
         self.durability: Durability | None = None
         self.manager: Manager | None = None
+        self.registry = LocalRegistry()
+        self.pipeline = Pipeline(
+            settings.pipeline,
+            node=settings.name,
+            data=settings.data,
+            on_measured=self._take_measured,
+        )
         self._clock = Clock()
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -108,6 +121,7 @@ class Node:
                 durability=self.durability,
                 folder=settings.data,
                 file=settings.policies,
+                pipeline=self.pipeline,
             )
             for listener in settings.listeners:
                 await self._listen(listener)
@@ -115,6 +129,9 @@ class Node:
             await self._close()
             raise
         self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._tidy())]
+        if self.pipeline.is_enabled:
+            self.pipeline.start()
+            self._tasks.append(asyncio.create_task(feed(self.pipeline, self.broker)))
         if settings.statistics_s:
             self._tasks.append(asyncio.create_task(self._tell()))
         self._is_ready = True
@@ -149,7 +166,9 @@ class Node:
                     counters.queued_messages[importance] += depth[importance]
                     counters.queued_bytes[importance] += waiting[importance]
         journal = None if self.durability is None else self.durability.status()
-        return counters.snapshot(now_ms=self._clock.now_ms(), journal=journal)
+        taken = counters.snapshot(now_ms=self._clock.now_ms(), journal=journal)
+        pipeline = self.pipeline.status(0 if journal is None else journal.synced_offset)
+        return structs.replace(taken, pipeline=pipeline)
 
     def clients(self) -> Iterator[ClientStatus]:
         for session in list(self.broker.sessions.values()):
@@ -196,6 +215,10 @@ class Node:
         if self.manager is not None:
             self.manager.turn()
 
+    def _take_measured(self, measured: Measured) -> None:
+        for each in measured.values:
+            self.registry.put(each.kind, each.subject, each.name, each.value, at_ms=each.at_ms)
+
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
@@ -232,6 +255,7 @@ class Node:
             protocol.abort()
         if self.manager is not None:
             await self.manager.close()
+        await self.pipeline.close()
         if self.durability is not None:
             self.durability.close()
         await self.users.close()

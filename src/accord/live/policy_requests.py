@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -117,13 +118,13 @@ def read_request(body: bytes) -> Request:
         raise mistake(error) from None
 
 
-def mistake(error: Exception) -> PolicyError:
+def mistake(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
     """What a decoder says, in our words."""
     text = str(error)
     found = _PLACE.search(text)
     place = (found[1] if found else "") or "request"
     if place == "do" or "missing required field `do`" in text:
-        return PolicyError("do", f"expected one of {', '.join(_ACTIONS)}")
+        return PolicyError("do", f"expected one of {', '.join(actions)}")
     problem = _PLACE.sub("", text).replace("`", "")
     is_name = problem[:2].isupper()  # such as JSON
     return PolicyError(place, problem if is_name else problem[:1].lower() + problem[1:])

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.monitoring.statistics import JournalStatus, Queue, Statistics
+from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Queue, Statistics
 
 _BROKER: Final = "$SYS/broker"
 _ACCORD: Final = "$SYS/accord"
@@ -60,6 +60,8 @@ def _our_own(now: Statistics) -> Iterator[tuple[str, object]]:
         yield from _queue(queue)
     if now.journal is not None:
         yield from _journal(now.journal)
+    if now.pipeline is not None:
+        yield from _pipeline(now.pipeline)
 
 
 def _queue(queue: Queue) -> Iterator[tuple[str, object]]:
@@ -78,6 +80,15 @@ def _journal(journal: JournalStatus) -> Iterator[tuple[str, object]]:
     yield f"{prefix}/next_offset", journal.next_offset
     yield f"{prefix}/synced_offset", journal.synced_offset
     yield f"{prefix}/state", "ok" if journal.failure is None else journal.failure
+
+
+def _pipeline(pipeline: PipelineStatus) -> Iterator[tuple[str, object]]:
+    prefix = f"{_ACCORD}/pipeline"
+    yield f"{prefix}/state", pipeline.state
+    yield f"{prefix}/lag_ms", pipeline.lag_ms
+    yield f"{prefix}/lag_records", pipeline.lag_records
+    yield f"{prefix}/archived_offset", pipeline.archived_offset
+    yield f"{prefix}/restarts", pipeline.restarts
 
 
 def _level(name: str) -> str:

@@ -406,7 +406,11 @@ def test_requests_are_for_the_node_and_nobody_else() -> None:
     asked = Properties(response_topic="answers")
     bob.publish("$accord/policies", b"{}", 1, properties=asked)
     (request,) = table.hub.requests
-    assert (request.message.payload, request.client, request.is_trusted) == (b"{}", "bob", True)
+    assert (request.message.payload, request.client, request.may_change_policies()) == (
+        b"{}",
+        "bob",
+        True,
+    )
     bob.publish("$accord/policies", b"{}", 1)
     bob.publish("$accord/policys", b"{}", 1, properties=asked)
     reasons = [each.reason for each in bob.hear() if isinstance(each, Puback)]

@@ -111,6 +111,30 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
         return self.next_offset - self.synced_offset
 
 
+class PipelineStatus(Struct, frozen=True, kw_only=True):
+    """How the data pipeline is; `problem` says what went wrong last, and the remedy."""
+
+    state: str = "off"  # off, starting, ready, stopping, failed
+    problem: str = ""
+    spark: str = ""
+    spark_version: str = ""
+    archive: str = ""
+    archived_offset: int = 0
+    lag_ms: int = 0
+    lag_records: int = 0
+    events: int = 0
+    ledger_rows: int = 0
+    rows_per_s: float = 0.0
+    files: int = 0
+    bytes: int = 0
+    compactions: int = 0
+    queries: int = 0
+    queries_running: int = 0
+    queries_waiting: int = 0  # in the pipeline
+    waiting: int = 0  # at the node, for an answer
+    restarts: int = 0
+
+
 class Statistics(Struct, frozen=True, kw_only=True):
     """A node's numbers at one moment; those that only grow count since its start."""
 
@@ -133,6 +157,7 @@ class Statistics(Struct, frozen=True, kw_only=True):
     queues: tuple[Queue, ...]
     shed: Shed
     journal: JournalStatus | None = None
+    pipeline: PipelineStatus | None = None
 
     @property
     def queued_messages(self) -> int:

@@ -19,6 +19,7 @@ from accord.core.model.channels import filter_selects
 
 STATISTICS: Final = "$SYS"
 POLICIES: Final = "$accord/policies"
+QUERIES: Final = "$accord/query"  # anybody may ask, for what they may subscribe to
 _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
 
@@ -59,6 +60,8 @@ class Rights(Struct, frozen=True):
             return True
         if _is_statistics(channel):
             return False
+        if channel == QUERIES:
+            return True
         if channel.startswith("$") and (self.system or (self.policies and channel == POLICIES)):
             return True
         return any(filter_selects(pattern, channel) for pattern in self.publish)

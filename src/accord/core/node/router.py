@@ -28,7 +28,7 @@ from accord.core.node.routes import (
     merge,
 )
 from accord.core.predicates.index import Index
-from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, View
+from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, Side, View
 
 _REMEMBERED_ROUTES: Final = 10_000
 _REMEMBERED_LENGTH: Final = 1_024
@@ -175,11 +175,19 @@ class Router:
     def grant(self, message: Message, publisher: Entity, receiver: Entity) -> Grant:
         """What policies grant one message to one receiver, for whoever has no way at hand."""
         view = self.policies.view(message.channel)
+        return self._decide(message, view, publisher, view.receiver(receiver))
+
+    def query_grant(self, message: Message, publisher: Entity, asker: Entity) -> Grant:
+        """What policies grant one message to who asked for it."""
+        view = self.policies.view(message.channel)
+        return self._decide(message, view, publisher, view.query(asker))
+
+    def _decide(self, message: Message, view: View, publisher: Entity, other: Side) -> Grant:
         if view.is_plain:
             return DEFAULT_GRANT
-        sides = (view.publisher(publisher), view.receiver(receiver))
+        side = view.publisher(publisher)
         matching = self.matching_policies(message, view) if view.has_conditions else 0
-        return view.grant(sides[0], sides[1], matching)
+        return view.grant(side, other, matching)
 
     def switch(self, policies: Policies) -> None:
         """Let other policies hold from now on, for all that is open too."""

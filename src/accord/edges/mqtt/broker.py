@@ -8,10 +8,12 @@ by then, and in any case when the session ends.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from accord.core.errors import EventError, PredicateError
 from accord.core.model.channels import problem_with_filter
+from accord.core.model.moments import read_moment
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.retained import Retained
@@ -24,9 +26,11 @@ from accord.core.qos.policies import Entity, Grant, Policies
 from accord.core.scheduling.strategies import strategy_of
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
 from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.names import OWN
 from accord.edges.mqtt.packets import Filter, Will
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
 from accord.edges.mqtt.session import Session
@@ -79,6 +83,14 @@ class Condition:
         return Condition(parse_xpath(xpath), xpath=xpath) if xpath else Condition()
 
 
+class Since:
+    """When a subscription is to begin, or why that can't be read."""
+
+    def __init__(self, since_ms: int, problem: str) -> None:
+        self.since_ms = since_ms
+        self.problem = problem
+
+
 class Broker:
     def __init__(
         self,
@@ -99,6 +111,7 @@ class Broker:
         self.new_client_id = new_client_id
         self.node = Entity("", node=node)
         self.sessions: dict[str, Session] = {}
+        self.catch_ups: dict[Subscription, CatchUp] = {}  # of subscriptions with a past
         self._conditions: dict[tuple[str, str], Condition] = {}
         self.retained = Retained(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
@@ -234,7 +247,7 @@ class Broker:
         if session.is_durable:
             self.hub.record(self.left(session))
 
-    def publish(self, message: MqttMessage, way: Way) -> int:
+    def publish(self, message: MqttMessage, way: Way, is_kept_already: bool = False) -> int:
         """Deliver, retain and keep `message`; gives the number of receivers.
 
         EventError where its attributes are asked for and bad; then nothing has happened.
@@ -244,7 +257,7 @@ class Broker:
             message.event()
         counters = self.hub.counters
         reached = self.router.publish(message, way)
-        if route.is_kept:
+        if route.is_kept and not is_kept_already:
             self.hub.keep(message)
         if message.is_retained:
             self.retain(message)
@@ -280,12 +293,19 @@ class Broker:
         self.router.publish(message, way)
 
     def subscribe(
-        self, session: Session, wish: Filter, identifier: int, condition: Condition
+        self,
+        session: Session,
+        wish: Filter,
+        identifier: int,
+        condition: Condition,
+        since: Since | None = None,
     ) -> Refusal | None:
-        """Add or replace one subscription."""
+        """Add or replace one subscription, from some time in the past on if that is wished."""
         group, pattern = split_shared(wish.pattern)
         known = session.subscriptions.get(wish.pattern)
         refusal = self._refusal(session, pattern, known, condition)
+        if refusal is None and since is not None:
+            refusal = self._no_history(since, wish.pattern)
         if refusal is not None:
             return refusal
         if known is not None:
@@ -302,9 +322,57 @@ class Broker:
             where=condition.where,
             xpath=condition.xpath,
         )
+        if since is not None:
+            self.catch_up(session, wish.pattern, subscription).begin(since.since_ms)
         self.add(session, wish.pattern, subscription)
         if session.is_durable and self.hub.is_durable:
             self.hub.record(self.subscribed(session, wish.pattern))
+        return None
+
+    def catch_up(self, session: Session, name: str, subscription: Subscription) -> CatchUp:
+        """Let a subscription that is about to be added begin in the past."""
+        catch_up = CatchUp(session, name, subscription)
+        subscription.receiver = catch_up
+        self.catch_ups[subscription] = catch_up
+        return catch_up
+
+    def step_histories(self) -> None:
+        """Let subscriptions in the past go on, and those that are there be ordinary ones."""
+        for subscription, catch_up in list(self.catch_ups.items()):
+            session = catch_up.session
+            if catch_up.is_over():
+                del self.catch_ups[subscription]
+                continue
+            if catch_up.step():
+                del self.catch_ups[subscription]
+                catch_up.is_recorded = False
+            if not catch_up.is_recorded:
+                catch_up.is_recorded = True
+                if session.is_durable and self.hub.is_durable:
+                    self.hub.record(self.subscribed(session, catch_up.pattern))
+
+    def since_of(self, properties: Properties) -> Since | None:
+        """The beginning that the user property `since` of a SUBSCRIBE says, if there is one."""
+        texts = [text for name, text in properties.user if name == "since"]
+        if not texts:
+            return None
+        if len(texts) > 1:
+            return Since(0, "expected one user property `since`, got several")
+        try:
+            return Since(read_moment(texts[0], now_ms=self.hub.now_ms), "")
+        except ValueError as error:
+            return Since(0, f"since: {error}")
+
+    def _no_history(self, since: Since, pattern: str) -> Refusal | None:
+        """Why a subscription can't begin in the past."""
+        if since.problem:
+            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, since.problem)
+        if pattern.startswith("$"):
+            problem = f"since: expected channels that are kept, got {pattern}"
+            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        if self.hub.no_history:
+            problem = f"since: {self.hub.no_history}"
+            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         return None
 
     def _refusal(
@@ -347,6 +415,7 @@ class Broker:
             return False
         session.predicates -= subscription.predicate is not None
         self.router.remove(subscription)
+        self.catch_ups.pop(subscription, None)
         return True
 
     def unsubscribe(self, session: Session, pattern: str) -> bool:
@@ -425,19 +494,27 @@ class Broker:
         except EventError:
             self.hub.counters.shed("bad attributes", session.name)
 
-    def _publish_now(self, message: MqttMessage, way: Way) -> None:
+    def publish_again(self, message: MqttMessage, publisher: Entity) -> None:
+        """Publish what is kept already."""
+        way = self.way(publisher, message.channel)
+        message.counts = way.route.counts
+        with suppress(EventError):
+            read_special(message)
+            self._publish_now(message, way, is_kept_already=True)
+
+    def _publish_now(self, message: MqttMessage, way: Way, is_kept_already: bool = False) -> None:
         """Publish without a task: conditions that take long count as not met."""
         if way.route.has_predicates:
             document = message.document()
             if document is not None:
                 document.defer(INLINE_COST)
         try:
-            self.publish(message, way)
+            self.publish(message, way, is_kept_already)
         except HeavyMatchError as heavy:
             self.hub.counters.shed(TOO_COSTLY, message.publisher)
             for condition in heavy.document.deferred:
                 heavy.document.remember(condition, None)
-            self.publish(message, way)
+            self.publish(message, way, is_kept_already)
 
     def _matches(self, predicate: Predicate, message: Message) -> bool:
         """Whether a retained message is wanted; conditions that take long count as not met."""
@@ -458,6 +535,7 @@ class Broker:
 
     def subscribed(self, session: Session, pattern: str) -> durable.Subscribed:
         subscription = session.subscriptions[pattern]
+        catch_up = self.catch_ups.get(subscription)
         return durable.Subscribed(
             session.name,
             pattern,
@@ -467,6 +545,7 @@ class Broker:
             subscription.identifier,
             subscription.where,
             subscription.xpath,
+            None if catch_up is None else catch_up.progress(),
         )
 
 
@@ -541,6 +620,13 @@ def read_special(message: MqttMessage) -> None:
         elif name == KEY and not message.key:
             message.key = text
     message.expires_ms = due_ms
+
+
+def check_names(message: MqttMessage) -> None:
+    """EventError where a client says what only the node can know."""
+    for name, _ in message.properties.user:
+        if name.startswith(OWN):
+            raise EventError(name[:80], f"names that begin with {OWN} are the node's own")
 
 
 def _no_condition(problem: str) -> Condition:

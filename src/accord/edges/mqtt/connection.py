@@ -324,6 +324,7 @@ class Connection(Handshake):
         problems: list[str] = []
         curious: list[str] = []  # those who get what is retained, after the SUBACK
         condition = self.broker.condition_of(packet.properties)
+        since = self.broker.since_of(packet.properties) if packet.properties.user else None
         self._was_dear = condition.is_new or len(packet.filters) > _FEW_FILTERS
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
@@ -336,8 +337,9 @@ class Connection(Handshake):
                 reasons.append(Reason.QUOTA_EXCEEDED)
                 problems.append(self.hub.overloaded)
                 continue
-            is_retained_wanted = self.broker.wants_retained(session, wish)
-            refusal = self.broker.subscribe(session, wish, identifier, condition)
+            # What is retained is part of the past, where that is wanted.
+            is_retained_wanted = since is None and self.broker.wants_retained(session, wish)
+            refusal = self.broker.subscribe(session, wish, identifier, condition, since)
             if refusal is None and is_retained_wanted:
                 curious.append(wish.pattern)
             if refusal is not None:

@@ -54,6 +54,7 @@ class Subscribed(_Record, frozen=True, tag="sub"):
     identifier: int
     where: str
     xpath: str
+    history: tuple[int, int, int, str, bool] | None = None  # `history.Progress`
 
 
 class Unsubscribed(_Record, frozen=True, tag="unsub"):
@@ -118,6 +119,12 @@ class Completed(_Record, frozen=True, tag="comp"):
     packet_id: int
 
 
+class KeptThrough(_Record, frozen=True, tag="kept"):
+    """What the events before this offset of the journal led to is recorded up to here."""
+
+    offset: int
+
+
 class Together(_Record, frozen=True, tag="all"):
     """Records that a crash keeps all, or none of them."""
 
@@ -135,7 +142,9 @@ SessionRecord = (
     | Received
     | Completed
 )
-Record = SessionOpened | SessionRecord | Stored | Retained | RetainedCleared | Together
+Record = (
+    SessionOpened | SessionRecord | Stored | Retained | RetainedCleared | KeptThrough | Together
+)
 
 encode_record: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(Record)

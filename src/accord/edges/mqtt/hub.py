@@ -16,6 +16,7 @@ from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import Ledger
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
+from accord.core.node.rights import Rights
 from accord.core.node.router import Router
 from accord.core.scheduling.link import Link
 from accord.core.scheduling.shaping import Shape
@@ -75,6 +76,20 @@ class HeldShape(Held):
         raise NotImplementedError
 
 
+class Cut:
+    """A place between the events that were kept before it was asked for, and those kept later.
+
+    `kept` is how many waited to be appended to the journal then.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+
+    def made(self, offset: int) -> None:
+        """The first event behind the cut will have this offset in the journal, or a later one."""
+        raise NotImplementedError
+
+
 class Order:
     """Work on a message that another process does, because it takes long."""
 
@@ -91,11 +106,17 @@ class Order:
 class Request:
     """A message to the node itself, and where its answer goes."""
 
-    def __init__(self, message: MqttMessage, client: str, user: str, is_trusted: bool) -> None:
+    def __init__(self, message: MqttMessage, client: str, user: str, rights: Rights | None) -> None:
         self.message = message
         self.client = client
         self.user = user
-        self.is_trusted = is_trusted  # whether it may see and change policies
+        self.rights = rights  # None where everything is allowed
+
+    def may_subscribe(self, pattern: str) -> bool:
+        return self.rights is None or self.rights.may_subscribe(pattern)
+
+    def may_change_policies(self) -> bool:
+        return self.rights is None or self.rights.policies
 
 
 class Hub:
@@ -125,6 +146,8 @@ class Hub:
         self.committed = 0
         self.state_records: list[bytes] = []
         self.kept: list[Message] = []
+        self.cuts: list[Cut] = []
+        self.no_history = "nothing is kept here"  # why kept events can't be had; empty if they can
         self.held: deque[Held] = deque()
         self.overloaded = ""  # why nothing more can be recorded for now
         self._last_number = 0

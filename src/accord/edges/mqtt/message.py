@@ -52,6 +52,7 @@ class MqttMessage(Message):
         "block",
         "counts",
         "expiry_s",
+        "packet_id",
         "properties",
         "shaped",
         "shaped_from",
@@ -88,6 +89,7 @@ class MqttMessage(Message):
         self.expiry_s = -1
         if properties is not NO_PROPERTIES and properties.message_expiry_s is not None:
             self.expiry_s = properties.message_expiry_s
+        self.packet_id = 0  # its publisher's, of a QoS 2 message
         self.counts: ChannelCounts | None = None  # of its channel
         self.stored_as = 0  # its number in the state log, 0 while it has none
         self.shaped_from = 0  # the size of its payload before it was shaped, 0 where it was not

@@ -17,7 +17,7 @@ from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
-from accord.core.node.rights import POLICIES, Rights
+from accord.core.node.rights import POLICIES, QUERIES, Rights
 from accord.core.node.routes import HeavyMatchError, Way
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.policies import DEFAULT_GRANT, Grant
@@ -25,7 +25,7 @@ from accord.core.scheduling.tasks import UNKNOWN_US, Task
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.accounts import note_untaken
 from accord.edges.mqtt.answering import NOTHING, Answering
-from accord.edges.mqtt.broker import Broker, read_special
+from accord.edges.mqtt.broker import Broker, check_names, read_special
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.edges.mqtt.hub import Order, Request
@@ -225,6 +225,9 @@ class Publishing(Answering):
             )
             if properties is not NO_PROPERTIES:
                 read_special(message)
+                check_names(message)
+            if qos == 2:
+                message.packet_id = packet_id
         except EventError as error:
             self.refuse_event(qos, packet_id, route.channel, error)
             return
@@ -369,22 +372,25 @@ class Publishing(Answering):
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A message to the node itself: the driver answers it."""
         hub = self.hub
-        if message.channel != POLICIES:
-            problem = f"nobody answers there, expected {POLICIES}"
+        if message.channel not in (POLICIES, QUERIES):
+            problem = f"nobody answers there, expected {POLICIES} or {QUERIES}"
             self._answer(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
             return
-        if message.properties.response_topic is None:
+        topic = message.properties.response_topic
+        session = self.session
+        assert session is not None
+        if topic is None:
             problem = "expected a response topic"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
         if len(hub.requests) >= _REQUESTS_WAITING:
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
             return
-        rights = self._rights
-        is_trusted = rights is None or rights.policies
-        session = self.session
-        assert session is not None
-        hub.requests.append(Request(message, self.client_id, session.owner, is_trusted))
+        if message.channel == QUERIES and session.subscription_to(topic) is None:
+            problem = f"expected a response topic that you are subscribed to, got {topic}"
+            self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            return
+        hub.requests.append(Request(message, self.client_id, session.owner, self._rights))
         self._answer(qos, packet_id, Reason.SUCCESS, "")
 
     def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:

@@ -30,6 +30,7 @@ class Restored(msgspec.Struct):
     retained: int = 0
     unusable: int = 0
     problems: list[str] = []
+    kept_through: int | None = None  # the last `KeptThrough`, if there was any
 
 
 def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Restored:
@@ -48,6 +49,7 @@ def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Restore
                 report.problems.append(f"record {report.records}: {error}")
     hub.is_durable = is_durable
     restoring.finish(now_ms)
+    report.kept_through = restoring.kept_through
     report.sessions = len(broker.sessions)
     report.subscriptions = broker.router.size
     report.messages = sum(len(session.unacknowledged) for session in broker.sessions.values())
@@ -60,11 +62,31 @@ def snapshot(broker: Broker) -> list[bytes]:
     return [durable.encode_record(record) for record in _snapshot(broker)]
 
 
+def redo(broker: Broker, message: MqttMessage) -> bool:
+    """Let a kept QoS 2 message lead to what it would have, had the node not crashed over it.
+
+    Its publisher may send it again, and is answered that it was taken. False where that is
+    recorded already, or where nobody would send it again.
+    """
+    session = broker.sessions.get(message.publisher)
+    if session is None or not session.is_durable or not message.packet_id:
+        return False
+    if message.packet_id in session.received:
+        return False
+    recorded = len(broker.hub.state_records)
+    broker.publish_again(message, session.entity)
+    session.received[message.packet_id] = True
+    broker.hub.record(durable.Received(session.name, message.packet_id))
+    broker.hub.join(recorded)
+    return True
+
+
 class _Restoring:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._messages: dict[int, MqttMessage] = {}
         self._present: set[str] = set()  # clients that were connected
+        self.kept_through: int | None = None
 
     def apply(self, record: durable.Record) -> None:
         if isinstance(record, durable.Together):
@@ -79,6 +101,8 @@ class _Restoring:
                 self._broker.retained.set(message)
         elif isinstance(record, durable.RetainedCleared):
             self._broker.retained.remove(record.channel)
+        elif isinstance(record, durable.KeptThrough):
+            self.kept_through = record.offset
         elif isinstance(record, durable.SessionOpened):
             self._open(record)
         else:
@@ -186,6 +210,11 @@ class _Restoring:
             where=record.where,
             xpath=record.xpath,
         )
+        if record.history is not None:
+            is_live = record.history[4]
+            self._broker.catch_up(session, record.pattern, subscription).go_on(record.history)
+            if is_live:
+                subscription.receiver = session
         self._broker.add(session, record.pattern, subscription)
 
 
@@ -212,6 +241,8 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
     for pattern in session.subscriptions:
         yield broker.subscribed(session, pattern)
     for delivery in session.unacknowledged.values():
+        if not delivery.original.stored_as:
+            continue  # of the past: it can be had again
         yield from _stored(delivery.original, written)
         yield durable.Queued(
             client,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.model.channels import filter_selects
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.monitoring.ledger import REFUSED as REFUSED_OUTCOME
 from accord.core.monitoring.ledger import REPLACED as REPLACED_OUTCOME
@@ -103,7 +104,7 @@ class Session(Receiver):
         self.window = limits.inflight
         self.packet_limit = 0
         self.alias_limit = 0
-        self.aliases: dict[str, int] = {}
+        self.aliases: dict[bytes, int] = {}
 
     def attach(
         self, line: Line, version: int, window: int, packet_limit: int, alias_limit: int
@@ -207,6 +208,46 @@ class Session(Receiver):
             self._shed(delivery, OFFLINE)
         elif not self._starts_shaping(delivery):
             self._queue(delivery)
+
+    def deliver_kept(
+        self,
+        message: MqttMessage,
+        qos: int,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+        bin_: int = -1,
+    ) -> Delivery | None:
+        """Deliver an event of the past, in a given bin if any; None where that can't be.
+
+        It is not recorded: it is on disk already, and who asked for it can ask again.
+        """
+        hub = self.hub
+        packet_id = self._new_packet_id() if qos else 0
+        delivery = Delivery(message, qos, False, identifiers, packet_id, hub.now_ms, grant)
+        if bin_ >= 0:
+            delivery.bin = bin_
+        if qos and packet_id == 0:
+            self._count(QUEUE_FULL, 1)
+            self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
+            return None
+        if qos:
+            self.unacknowledged[packet_id] = delivery
+        elif self.line is None:
+            self._shed(delivery, OFFLINE)
+            return None
+        if not self._starts_shaping(delivery):
+            self._queue(delivery)
+        return delivery
+
+    def subscription_to(self, channel: str) -> Subscription | None:
+        """One by which the client gets what is sent on `channel`, if there is any."""
+        exact = self.subscriptions.get(channel)
+        if exact is not None:
+            return exact
+        for each in self.subscriptions.values():
+            if not each.group and each.predicate is None and filter_selects(each.pattern, channel):
+                return each
+        return None
 
     def _queue(self, delivery: Delivery) -> None:
         """Let a message wait for its turn, or for its client to come back."""
@@ -521,11 +562,11 @@ class Session(Receiver):
         alias = 0
         is_alias_known = False
         if self.alias_limit and self._surely_fits(delivery):
-            alias = self.aliases.get(message.channel, 0)
+            alias = self.aliases.get(message.topic, 0)
             is_alias_known = alias > 0
             if not is_alias_known and len(self.aliases) < self.alias_limit:
                 alias = len(self.aliases) + 1
-                self.aliases[message.channel] = alias
+                self.aliases[message.topic] = alias
         return message.encode(
             self.version,
             first,

@@ -1,0 +1,327 @@
+"""Questions to a large archive, beside DuckDB on the same files and beside an empty Spark query.
+
+`python -m benchmarks.archive_queries` makes 5,000,000 events and asks; `--quick` 200,000;
+`--data FOLDER` keeps them for the next time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any, Final
+
+import duckdb
+import msgspec
+
+from accord.edges.mqtt.properties import Properties, encode_properties
+from accord.edges.pipeline.messages import Ask, Page, Query, Start
+from accord.journal.disk import OsDisk
+from accord.journal.events import KeptEvent
+from accord.journal.log import Log
+from accord.journal.reader import Reader
+from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.compaction import choose, compact
+from accord.pipeline.lookup import Lookup
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.queries import Queries
+from accord.pipeline.session import open_session
+from accord.pipeline.tables import EVENTS, LAST_MS
+from accord.pipeline.tail import Tail
+from benchmarks.measure import WrongAnswerError
+from benchmarks.options import Options, progress
+from benchmarks.report import Table, keep, number, show, significant
+
+ABOUT: Final = (
+    "A day of events of 12 channels in 4 groups, with two declared attributes and one that is not, "
+    "100 bytes of payload each, archived and compacted; 2,000 more are in the journal only. A "
+    "selective question asks for one channel, a fiftieth of the range of a declared attribute, and "
+    "one hour, oldest first, up to 1,000 events; each time another. The floor is a Spark query "
+    "over nothing in the same session, `range(1)` without its only row. DuckDB reads the same "
+    "Parquet files, of the archive all of them, and not the tail. All in turns, each answer "
+    "compared with DuckDB's. Embedded Spark, the session warm."
+)
+NODE: Final = "bench"
+EVENTS_FULL: Final = 5_000_000
+EVENTS_QUICK: Final = 200_000
+_TAIL: Final = 2_000
+_PIECE: Final = 100_000
+_DAY_MS: Final = 86_400_000
+_HOUR_MS: Final = 3_600_000
+_START_MS: Final = 1_763_251_200_000  # 2025-11-16
+_CHANNELS: Final = tuple(
+    f"{group}/{name}" for group in ("uav", "sea", "air", "land") for name in ("a", "b", "c")
+)
+_ALTITUDES: Final = 10_000
+_DECLARED: Final = {"altitude_m": "integer", "platform": "string"}
+_WARM: Final = 25
+_ROWS: Final = 1_000
+
+
+@dataclass
+class Archive:
+    """Where it is, and how many events it has."""
+
+    folder: Path
+    events: int
+
+    @property
+    def journal(self) -> str:
+        return str(self.folder / "journal")
+
+    @property
+    def path(self) -> str:
+        return str(self.folder / "archive")
+
+    def received_ms(self, at: int) -> int:
+        return _START_MS + at * _DAY_MS // self.events
+
+
+class Times(list[float]):
+    """Of one contender, in milliseconds."""
+
+    @property
+    def p50(self) -> float:
+        return median(self)
+
+    @property
+    def p95(self) -> float:
+        return quantiles(self, n=20)[-1]
+
+
+@dataclass
+class Kind:
+    """A kind of question: how it is asked here and there."""
+
+    name: str
+    draw: Callable[[], tuple[Ask, str]]  # and the same for DuckDB, as conditions
+    aim: float
+    times: dict[str, Times] = field(default_factory=dict)
+    pages: list[Page] = field(default_factory=list)
+
+
+def run(options: Options) -> list[Table]:
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(Path(folder), EVENTS_QUICK if options.is_quick else EVENTS_FULL, 50)
+
+
+def measure(folder: Path, events: int, rounds: int) -> list[Table]:
+    archive = made(folder, events)
+    with _asking(archive) as (queries, lookup):
+        kinds = _kinds(archive, Random(7))
+        files = _files(archive)
+        database = duckdb.connect()
+        for turn in range(_WARM + rounds):
+            for kind in kinds:
+                _turn(kind, queries, lookup, database, files, is_kept=turn >= _WARM)
+    return [_table(kinds, archive, len(files))]
+
+
+def _turn(  # noqa: PLR0913
+    kind: Kind,
+    queries: Queries,
+    lookup: Lookup,
+    database: duckdb.DuckDBPyConnection,
+    files: list[str],
+    *,
+    is_kept: bool,
+) -> None:
+    """Each contender once, with a question that nobody has asked before."""
+    ask, conditions = kind.draw()
+    found: dict[str, Any] = {}
+
+    def ours() -> None:
+        found["ours"] = queries.page(Query(id=1, ask=ask, rows=_ROWS))
+
+    def theirs() -> None:
+        found["theirs"] = database.execute(_sql(conditions), [files]).fetchall()
+
+    for name, work in (("empty Spark query", lookup.warm_up), ("ours", ours), ("DuckDB", theirs)):
+        began = perf_counter()
+        work()
+        if is_kept:
+            kind.times.setdefault(name, Times()).append(1_000 * (perf_counter() - began))
+    page: Page = found["ours"]
+    archived = [event.offset for event in page.events if event.publisher == "archived"]
+    if archived != [row[0] for row in found["theirs"]][: len(archived)] or not page.events:
+        raise WrongAnswerError(f"{ask}: {len(archived)} and {len(found['theirs'])} events")
+    if is_kept:
+        kind.pages.append(page)
+
+
+def _sql(conditions: str) -> str:
+    return (
+        'SELECT "offset", number, received, channel, publisher, qos, properties, payload '
+        f'FROM read_parquet(?) WHERE {conditions} ORDER BY received, "offset" LIMIT {_ROWS}'
+    )
+
+
+def _kinds(archive: Archive, rng: Random) -> list[Kind]:
+    def in_hour(since_ms: int) -> tuple[Ask, str]:
+        channel, low = rng.choice(_CHANNELS), rng.randrange(_ALTITUDES)
+        high = low + _ALTITUDES // 50
+        until_ms = since_ms + _HOUR_MS
+        ask = Ask(
+            channel=channel,
+            where=f"altitude_m >= {low} AND altitude_m < {high}",
+            since_ms=since_ms,
+            until_ms=until_ms,
+        )
+        return ask, (
+            f"channel = '{channel}' AND altitude_m >= {low} AND altitude_m < {high} AND "
+            f"received >= make_timestamptz({since_ms * 1000}) AND "
+            f"received < make_timestamptz({until_ms * 1000})"
+        )
+
+    def by_id() -> tuple[Ask, str]:
+        wanted = rng.randrange(archive.events) + 1
+        return Ask(channel="#", number=wanted), f"number = {wanted}"
+
+    last_ms = archive.received_ms(archive.events - 1)
+    return [
+        Kind("selective", lambda: in_hour(_START_MS + rng.randrange(_DAY_MS - 2 * _HOUR_MS)), 2.0),
+        Kind("by event id", by_id, 4.0),
+        Kind("selective, with fresh tail", lambda: in_hour(last_ms - _HOUR_MS // 2), 6.0),
+    ]
+
+
+def _table(kinds: list[Kind], archive: Archive, files: int) -> Table:
+    table = Table(
+        f"Questions to {archive.events:,} archived events, ms",
+        ["question", "contender", "p50", "p95", "× floor", "aim", "files", "of", "MB", "events"],
+    )
+    for kind in kinds:
+        floor = kind.times["empty Spark query"].p50
+        for name, times in kind.times.items():
+            is_ours = name == "ours"
+            pages = kind.pages
+            table.add(
+                kind.name,
+                name,
+                significant(times.p50),
+                significant(times.p95),
+                significant(times.p50 / floor),
+                f"≤ {kind.aim:.0f}" if is_ours else "",
+                number(median(page.files for page in pages), 1) if is_ours else "",
+                number(files) if is_ours else "",
+                significant(median(page.bytes for page in pages) / 1e6) if is_ours else "",
+                number(median(len(page.events) for page in pages)) if is_ours else "",
+            )
+    table.notes.append(
+        "Files and MB are those opened, of all files; within them parts are skipped."
+    )
+    return table
+
+
+# The archive.
+
+
+def made(folder: Path, events: int) -> Archive:
+    """Events written to a journal and from there to an archive, piece by piece, then compacted."""
+    archive = Archive(folder, events)
+    manifest = Manifest(archive.path)
+    log = Log(OsDisk(archive.journal))
+    try:
+        at = manifest.snapshot().archived.get(NODE, 0)
+        if at < events:
+            _archive(archive, manifest, log)
+        have = Reader(archive.journal).extent().next_offset
+        if have == events:
+            rng = Random(8)
+            fresh = [_record(archive, rng, events + each, "fresh") for each in range(_TAIL)]
+            log.commit(fresh, now_ms=_START_MS)
+    finally:
+        log.close()
+    while chosen := choose(manifest.snapshot(), LAST_MS):
+        merged = chosen[0]
+        added = compact(archive.path, merged)
+        manifest.commit(added=added, removed=[file.path for file in merged])
+    return archive
+
+
+def _archive(archive: Archive, manifest: Manifest, log: Log) -> None:
+    rng = Random(6)
+    began = perf_counter()
+    for first in range(0, archive.events, _PIECE):
+        end = min(archive.events, first + _PIECE)
+        records = [_record(archive, rng, at, "archived") for at in range(first, end)]
+        log.commit(records, now_ms=_START_MS)
+        job = SliceJob(
+            node=NODE,
+            journal=archive.journal,
+            first=first,
+            next=end,
+            archive=archive.path,
+            declared=_DECLARED,
+        )
+        manifest.commit(added=archive_slice(job), moved={NODE: (first, end)})
+        log.retire(now_ms=_START_MS, before_offset=end)
+        if end % (10 * _PIECE) == 0:
+            progress(f"{end:,} events archived after {perf_counter() - began:.0f} s")
+
+
+def _record(archive: Archive, rng: Random, at: int, publisher: str) -> bytes:
+    user = (
+        ("altitude_m", str(rng.randrange(_ALTITUDES))),
+        ("platform", f"platform-{rng.randrange(40)}"),
+        ("heading", str(rng.randrange(360))),
+    )
+    block = encode_properties(Properties(user=user))[1:]
+    channel = rng.choice(_CHANNELS)
+    received_ms = archive.received_ms(at)
+    payload = rng.randbytes(50) * 2
+    return msgspec.msgpack.encode(
+        KeptEvent(received_ms, channel, publisher, 1, -1, block, payload, at + 1)
+    )
+
+
+def _files(archive: Archive) -> list[str]:
+    snapshot = Manifest(archive.path).snapshot()
+    return [f"{archive.path}/{file.path}" for file in snapshot.files if file.table == EVENTS]
+
+
+@contextmanager
+def _asking(archive: Archive) -> Iterator[tuple[Queries, Lookup]]:
+    start = Start(
+        node=NODE,
+        journal=archive.journal,
+        archive=archive.path,
+        work=str(archive.folder / "work"),
+        declared=_DECLARED,
+    )
+    spark = open_session(start)
+    try:
+        lookup = Lookup(spark, archive.path)
+        tail = Tail(archive.journal, _DECLARED)
+        manifest = Manifest(archive.path)
+        yield Queries(lookup, manifest, tail, node=NODE, journal=archive.journal), lookup
+    finally:
+        spark.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.archive_queries")
+    parser.add_argument("--quick", action="store_true", help="200,000 events")
+    parser.add_argument("--data", type=Path, help="a folder to keep the events in")
+    parser.add_argument("--rounds", type=int, default=50)
+    asked = parser.parse_args()
+    events = EVENTS_QUICK if asked.quick else EVENTS_FULL
+    if asked.data is None:
+        with tempfile.TemporaryDirectory() as folder:
+            tables = measure(Path(folder), events, asked.rounds)
+    else:
+        tables = measure(asked.data, events, asked.rounds)
+    for table in tables:
+        show(table)
+    path = keep("archive_queries", ABOUT, tables, is_full=not asked.quick)
+    progress(f"written to {path.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""`accord query`: find kept events."""
+
+# Imports stand in the functions: help and completion must not wait for a client.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
+
+if TYPE_CHECKING:
+    from accord.cli.querying import Sink, Wanted
+
+LIMIT: Final = 100
+SINCE: Final = "-24h"
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+_BY_ENDING: Final = {".parquet": Format.PARQUET, ".json": Format.JSON, ".jsonl": Format.JSON}
+
+
+def query(  # noqa: PLR0913 (a parameter per option)
+    channel: Annotated[
+        str, typer.Argument(metavar="CHANNEL", help="Channels, such as uav/+ or '#'")
+    ] = "#",
+    *,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: altitude_m > 300"),
+    ] = None,
+    xpath: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="XPath 1.0 over XML metadata, in its place."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Received from then on: -24h, 2026-11-16, …",
+            show_default=f"{SINCE}, or any time with --event",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Received before then.", show_default="now"),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.")
+    ] = LIMIT,
+    is_newest_first: Annotated[
+        bool, typer.Option("--newest/--oldest", help="Which come first, and are within the limit.")
+    ] = True,
+    event: Annotated[
+        str | None, typer.Option(metavar="ID", help="Just the event of this id.")
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="How to show them.", show_default="table"),
+    ] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write them there (.parquet, .json)."),
+    ] = None,
+    client: Client = None,
+    url: Url = DEFAULT_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Find kept events by channel, content and time, also those of a moment ago.
+
+    Exit code 0, or 1 if there are none; 2 for a mistake.
+    """
+    from accord.cli.connection import read_target
+    from accord.cli.querying import Querying, Wanted
+
+    form = _choose_format(Format.JSON if is_json and form is None else form, output)
+    wanted = Wanted(
+        channel=channel,
+        where=where,
+        xpath=xpath,
+        since=SINCE if since is None and event is None else since,
+        until=until,
+        limit=limit,
+        is_newest_first=is_newest_first,
+        event=event,
+    )
+    _check(wanted)
+    sink = _open_sink(form, output)
+    querying = Querying(wanted, sink)
+    try:
+        asyncio.run(querying.run(read_target(url, user, authority, client)))
+        sink.finish()
+    except KeyboardInterrupt:
+        querying.interrupted()
+        raise typer.Exit(1) from None
+    finally:
+        sink.close()
+    querying.summarise()
+    raise typer.Exit(0 if querying.found else 1)
+
+
+def _choose_format(form: Format | None, output: Path | None) -> Format:
+    from accord.cli.errors import InputError
+
+    if form is None and output is not None:
+        form = _BY_ENDING.get(output.suffix.lower())
+        if form is None:
+            raise InputError(
+                "--output", "expected --format, or a name that ends in .parquet, .json"
+            )
+    if form is Format.PARQUET and output is None:
+        raise InputError("--format", "expected --output FILE for parquet")
+    if form is Format.TABLE and output is not None:
+        raise InputError("--output", "expected --format json or parquet for a file")
+    return form or Format.TABLE
+
+
+def _check(wanted: Wanted) -> None:
+    """Mistakes show here, with their place, before the node is asked."""
+    from accord.cli.errors import InputError
+    from accord.cli.text import check_filter, check_predicate, read_since
+    from accord.core.errors import EventError
+    from accord.core.monitoring.ledger import event_number
+
+    if wanted.where is not None and wanted.xpath is not None:
+        raise typer.BadParameter("give one of --where and --xpath")
+    check_filter(wanted.channel, "CHANNEL")
+    check_predicate(wanted.where, wanted.xpath)
+    for name, text in (("--since", wanted.since), ("--until", wanted.until)):
+        if text is not None:
+            read_since(text, name)
+    if wanted.event is not None:
+        try:
+            event_number(wanted.event)
+        except EventError as error:
+            raise InputError("--event", error.problem) from None
+
+
+def _open_sink(form: Format, output: Path | None) -> Sink:
+    from accord.cli.querying import JsonFile, Screen
+
+    if output is None:
+        return Screen(is_json=form is Format.JSON)
+    if form is Format.JSON:
+        return JsonFile(output)
+    from accord.cli.exporting import ParquetFile
+
+    return ParquetFile(output)

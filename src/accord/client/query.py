@@ -1,0 +1,271 @@
+"""`Session.query`: kept events, page after page.
+
+A page is asked for with the cursor of the last one, and comes as one message per event, then one
+that ends it. While the consumer works on a page the next is asked for, but no more: at most two
+wait here. When the connection breaks inside a page, that page is asked for again, and what came of
+it before is left out by its name. So each event comes once, in order, whatever happens between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from accord.client.driver import Driver
+from accord.client.errors import ClientError, QueryError
+from accord.client.machine import Phase
+from accord.client.messages import Extras, ReceivedEvent, to_message
+from accord.client.past import iso_text
+from accord.client.questions import (
+    Cancel,
+    Find,
+    Next,
+    PageEnd,
+    QueryStats,
+    add_page,
+    encode_question,
+    read_page_end,
+)
+from accord.client.replies import Replies
+from accord.client.signals import PublishAsked
+from accord.core.node.rights import QUERIES
+from accord.edges.mqtt.names import END, PAGE
+from accord.edges.mqtt.packets import Publish
+
+JSON: Final = "application/json"
+GOODBYE_MS: Final = 2_000
+
+Publishing = Callable[[Publish], Awaitable[object]]
+
+
+class Query:
+    """Made by `Session.query`, gone through with `async for`; `async with` ends it for sure.
+
+    Leaving it early tells the node. QueryError says why there is no answer, or not all of it.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        replies: Callable[[], Replies],
+        publish: Publishing,
+        find: Find,
+        *,
+        timeout_s: float,
+    ) -> None:
+        assert find.page is not None
+        self._driver = driver
+        self._replies = replies
+        self._publish = publish
+        self._find = find
+        self._page = find.page
+        self._timeout_s = timeout_s
+        self._waiting: deque[ReceivedEvent] = deque()
+        self._names: set[str] = set()  # of the page's events that came
+        self._newest_ms: int | None = None
+        self._came = 0
+        self._stats = QueryStats()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        self._is_over = False
+        self._is_entered = False
+
+    @property
+    def stats(self) -> QueryStats:
+        """What it took so far."""
+        return msgspec.structs.replace(self._stats, events=self._came)
+
+    async def __aenter__(self) -> Self:
+        self._is_entered = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ask for nothing more."""
+        self.stop()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        # A loop that is left ends a generator, but would not tell us.
+        return self if self._is_entered else self._all()
+
+    async def __anext__(self) -> ReceivedEvent:
+        events = await self.take(1)
+        if not events:
+            raise StopAsyncIteration
+        return events[0]
+
+    async def take(self, most: int) -> list[ReceivedEvent]:
+        """The next events as soon as there are some; none at the end."""
+        if self._task is None and not self._is_over:
+            self._task = asyncio.create_task(self._fetch())
+        while not self._waiting and not self._is_over:
+            self._news.clear()
+            await self._news.wait()
+        if not self._waiting and self._error is not None:
+            raise self._error.with_traceback(None)
+        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        self._room.set()
+        return taken
+
+    def stop(self, error: ClientError | None = None) -> None:
+        """End it; what came is of use only where an error is to follow."""
+        if self._task is not None:
+            self._task.cancel()
+        if not self._is_over:
+            self._error = error
+        if error is None:
+            self._waiting.clear()
+        self._end()
+
+    # -------------------------------------------------------------------------------------- inside
+
+    async def _all(self) -> AsyncIterator[ReceivedEvent]:
+        try:
+            while events := await self.take(1):
+                yield events[0]
+        finally:
+            self.stop()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._news.set()
+
+    async def _fetch(self) -> None:
+        """Page after page, as there is room."""
+        try:
+            cursor: str | None = ""
+            while cursor is not None:
+                while len(self._waiting) > self._page:
+                    self._room.clear()
+                    await self._room.wait()
+                end = await self._fetch_page(cursor)
+                if end.cursor and end.cursor == cursor:
+                    raise QueryError("the server gives the same page again and again")
+                cursor = None if self._is_enough() else end.cursor or None
+        except Exception as error:  # for the consumer
+            self._error = error
+        finally:
+            self._end()
+
+    async def _fetch_page(self, cursor: str) -> PageEnd:
+        """However often it has to be asked for."""
+        is_again = False
+        while True:
+            answer = _Answer(self._accept)
+            is_whole = await self._ask(cursor, answer)
+            if is_whole:
+                break
+            is_again = True
+        end = answer.end.result()
+        self._stats = add_page(self._stats, end, answer.events)
+        if not is_again:  # where the first page was asked for twice, the next may overlap it
+            self._names.clear()
+        return end
+
+    async def _ask(self, cursor: str, answer: _Answer) -> bool:
+        """Whether the page came to its end; else the connection broke."""
+        replies = self._replies()
+        topic = await replies.topic()
+        with replies.expect(answer) as correlation_data:
+            next_connection = self._driver.next_connection
+            try:
+                await self._publish(self._message(cursor, topic, correlation_data))
+                return await self._is_answered(answer, next_connection)
+            finally:
+                if not answer.end.done():
+                    self._cancel(topic, correlation_data)
+
+    async def _is_answered(self, answer: _Answer, next_connection: asyncio.Future[None]) -> bool:
+        waited: set[asyncio.Future[Any]] = {answer.end, next_connection}
+        while True:
+            before = answer.events
+            done, _ = await asyncio.wait(
+                waited, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if next_connection.done():
+                # An error may be that we were gone, so only a page counts.
+                return answer.end.done() and answer.end.exception() is None
+            if done:
+                answer.end.result()  # or its error
+                return True
+            is_connected = self._driver.machine.phase is Phase.CONNECTED
+            if is_connected and answer.events == before:
+                raise QueryError(f"no answer for {self._timeout_s:g} s")
+
+    def _message(self, cursor: str, topic: str, correlation_data: bytes) -> Publish:
+        if cursor:
+            return _request(Next(cursor, self._page), topic, correlation_data)
+        find = self._find
+        if self._newest_ms is not None and find.order == "newest":
+            # Asked for again: what was published since then is not part of it.
+            find = msgspec.structs.replace(find, until=iso_text(self._newest_ms + 1))
+        return _request(find, topic, correlation_data)
+
+    def _cancel(self, topic: str, correlation_data: bytes) -> None:
+        message = _request(Cancel(), topic, correlation_data)
+        self._driver.tell(
+            lambda token: self._driver.handle(PublishAsked(token, message, GOODBYE_MS))
+        )
+
+    def _accept(self, event: ReceivedEvent) -> None:
+        if self._is_over or self._is_enough() or event.id in self._names:
+            return
+        if event.id:
+            self._names.add(event.id)
+        if self._newest_ms is None:
+            self._newest_ms = event.received_ms
+        self._came += 1
+        self._waiting.append(event)
+        self._news.set()
+
+    def _is_enough(self) -> bool:
+        return self._find.limit is not None and self._came >= self._find.limit
+
+
+class _Answer:
+    """The events of one page as it was asked for once."""
+
+    def __init__(self, accept: Callable[[ReceivedEvent], None]) -> None:
+        self._accept = accept
+        self.events = 0
+        self.end: asyncio.Future[PageEnd] = asyncio.get_running_loop().create_future()
+
+    def answer(self, event: ReceivedEvent) -> None:
+        if self.end.done():
+            return
+        if event.is_kept or (PAGE, END) not in event.properties.user:
+            self.events += 1
+            self._accept(event)
+            return
+        try:
+            self.end.set_result(read_page_end(event.payload))
+        except QueryError as error:
+            self.fail(error)
+
+    def fail(self, error: ClientError) -> None:
+        if not self.end.done():
+            self.end.set_exception(error)
+            self.end.exception()  # retrieved: nobody may be waiting any more
+
+
+def _request(question: Find | Next | Cancel, topic: str, correlation_data: bytes) -> Publish:
+    extras = Extras(
+        qos=1, content_type=JSON, response_topic=topic, correlation_data=correlation_data
+    )
+    return to_message(QUERIES, encode_question(question), {}, extras)

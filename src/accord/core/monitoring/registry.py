@@ -1,0 +1,93 @@
+"""What was measured of the running system, for those parts that decide by it.
+
+A value is known by its kind, its subject and its name: `rate_hz` of the `channel` `uav/imagery`.
+The newest counts; one that nobody has renewed for long says nothing any more and is forgotten.
+This is the local part of the registry: every node knows what was measured at its own place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from math import isfinite
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.model.channels import filter_selects
+
+LIMIT: Final = 50_000
+FORGET_AFTER_MS: Final = 600_000
+
+Key = tuple[str, str, str]
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """A value and when it was measured."""
+
+    kind: str  # channel, predicate, publisher, node, link
+    subject: str
+    name: str  # rate_hz, bytes_per_s, selectivity, availability, …
+    value: float
+    at_ms: int
+
+
+def subject_of(*parts: str) -> str:
+    """What a measured value is of, in one text: a name, or several as a JSON list."""
+    return parts[0] if len(parts) == 1 else msgspec.json.encode(parts).decode()
+
+
+def parts_of(subject: str) -> list[str]:
+    """The parts of a subject that has several."""
+    return msgspec.json.decode(subject, type=list[str])
+
+
+class LocalRegistry:
+    """Values up to `limit`: for one more, the one that was not put for longest goes."""
+
+    def __init__(self, limit: int = LIMIT, *, forget_after_ms: int = FORGET_AFTER_MS) -> None:
+        if limit < 1:
+            raise ValueError(f"expected room for at least one value, got {limit}")
+        self._limit = limit
+        self._forget_after_ms = forget_after_ms
+        self._known: OrderedDict[Key, Known] = OrderedDict()
+
+    def put(self, kind: str, subject: str, name: str, value: float, *, at_ms: int) -> None:
+        """A newly measured value; an older one than is known, or no finite number, is left out."""
+        key = kind, subject, name
+        before = self._known.get(key)
+        if not isfinite(value) or (before is not None and before.at_ms > at_ms):
+            return
+        if before is None and len(self._known) >= self._limit:
+            self._known.popitem(last=False)
+        known = Known(kind=kind, subject=subject, name=name, value=value, at_ms=at_ms)
+        self._known[key] = known
+        self._known.move_to_end(key)
+
+    def get(self, kind: str, subject: str, name: str, *, now_ms: int) -> float | None:
+        """The newest value, where there is one that still counts."""
+        known = self._known.get((kind, subject, name))
+        return None if known is None or self._is_stale(known, now_ms) else known.value
+
+    def select(self, kind: str, subject: str | None = None, *, now_ms: int) -> list[Known]:
+        """All that is known of this kind, or of the subjects that a channel filter selects."""
+        return [
+            known
+            for known in self._known.values()
+            if known.kind == kind
+            and not self._is_stale(known, now_ms)
+            and (subject is None or filter_selects(subject, known.subject))
+        ]
+
+    def forget(self, *, now_ms: int) -> int:
+        """Make room: how many stale values went."""
+        stale = [key for key, known in self._known.items() if self._is_stale(known, now_ms)]
+        for key in stale:
+            del self._known[key]
+        return len(stale)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _is_stale(self, known: Known, now_ms: int) -> bool:
+        return known.at_ms < now_ms - self._forget_after_ms

@@ -1,0 +1,323 @@
+"""History first, then live: subscriptions that begin in the past.
+
+A kept event is before or behind a cut: the place in the journal where a subscription began. Those
+before it are read from the archive and the journal, page by page, as fast as the client takes them.
+Those behind it come as they are published, and wait here for the others.
+
+Only so many wait. If there are more, or the client is away, they are forgotten, and there is no
+gap: they are in the journal too. Once everything before the first cut has been handed over, a
+second cut is made and the same is done for what lies between, and so on until the client is so near
+the present that all events behind the last cut are here. Then those follow, and the subscription is
+a live one. A client that never gets so near lives in the past, and misses nothing.
+
+Until then the router knows the `CatchUp` in place of the session. Events of channels that are not
+kept have no past, and pass through.
+
+A durable session's progress is recorded when the client has acknowledged a page, so that after a
+crash it goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.node.message import Message
+from accord.core.node.routes import Receiver, Subscription
+from accord.core.qos.policies import Entity, Grant
+from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.mqtt.delivery import RELEASED, Delivery
+from accord.edges.mqtt.hub import Cut
+from accord.edges.mqtt.kept import past_message
+from accord.edges.mqtt.session import Session
+from accord.edges.pipeline.messages import Ask, Page
+
+ROWS: Final = 500  # of a page, at most
+BYTES: Final = 1 << 20
+_WAITING: Final = 1_000  # events behind the cut
+_WAITING_BYTES: Final = 4 << 20
+UNKNOWN: Final = -1
+_RETRY_MS: Final = 1_000
+
+# Since when, from which offset, before which, after which page, and whether live already.
+Progress = tuple[int, int, int, str, bool]
+
+
+class Wanted:
+    """A page that somebody has room for."""
+
+    def __init__(self, ask: Ask, cursor: str, rows: int, size: int) -> None:
+        self.ask = ask
+        self.cursor = cursor
+        self.rows = rows
+        self.bytes = size
+
+
+class Waiting:
+    """An event behind the cut."""
+
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+    ) -> None:
+        self.message = message
+        self.qos = qos
+        self.is_retained = is_retained
+        self.identifiers = identifiers
+        self.grant = grant
+
+
+class HandedOver:
+    """A page's events, until the client has them all; then the past goes on at `progress`."""
+
+    def __init__(self, deliveries: list[Delivery], progress: Progress) -> None:
+        self.deliveries = deliveries
+        self.progress = progress
+
+    def is_done(self, session: Session) -> bool:
+        left = [each for each in self.deliveries if is_under_way(session, each)]
+        self.deliveries = left
+        return not left
+
+
+class HistoryCut(Cut):
+    def __init__(self, catch_up: CatchUp, kept: int) -> None:
+        super().__init__(kept)
+        self.catch_up = catch_up
+
+    def made(self, offset: int) -> None:
+        self.catch_up.before_offset = offset
+
+
+class CatchUp(Receiver):
+    """Receives for a session while one of its subscriptions is in the past."""
+
+    def __init__(self, session: Session, pattern: str, subscription: Subscription) -> None:
+        super().__init__(session.name, session.entity)
+        self.is_connected = True
+        self.session = session
+        self.pattern = pattern  # by which the session knows it
+        self.subscription = subscription
+        self.since_ms = 0
+        self.from_offset = 0
+        self.before_offset = UNKNOWN
+        self.cursor = ""
+        self.is_asking = False
+        self.is_read = False  # everything before the cut
+        self.is_live = False
+        self.is_recorded = True
+        self.problem = ""  # why the past can't be had at all
+        self._retry_ms = 0
+        self._is_whole = True  # all events behind the cut are in `_waiting`
+        self._waiting: list[Waiting] = []
+        self._waiting_bytes = 0
+        self._handed_over: list[HandedOver] = []
+        self._done: Progress = self._progress()
+
+    def begin(self, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self._done = self._progress()
+        self._cut()
+
+    def go_on(self, progress: Progress) -> None:
+        """After a crash: all that was behind the cut then is to be read."""
+        since_ms, from_offset, before_offset, cursor, is_live = progress
+        self.since_ms = since_ms
+        self.from_offset = from_offset
+        self.before_offset = before_offset
+        self.cursor = cursor
+        self.is_live = is_live
+        self._done = progress
+        self._is_whole = False
+        if before_offset == UNKNOWN:
+            self._cut()
+
+    def is_over(self) -> bool:
+        """Whether nobody wants it any more."""
+        return self.session.subscriptions.get(self.pattern) is not self.subscription
+
+    def progress(self) -> Progress:
+        """What a crash must not lose."""
+        return self._done
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+    ) -> None:
+        session = self.session
+        if not session.hub.router.route(message.channel).is_kept:
+            session.deliver(message, qos, is_retained, identifiers, grant)
+            return
+        if not self._is_whole:
+            return
+        size = len(message.payload)
+        is_much = len(self._waiting) >= _WAITING or self._waiting_bytes + size > _WAITING_BYTES
+        if is_much or session.line is None:
+            self._is_whole = False
+            self._waiting = []
+            self._waiting_bytes = 0
+            return
+        self._waiting.append(Waiting(message, qos, is_retained, identifiers, grant))
+        self._waiting_bytes += size
+
+    def wanted(self, committed: int, now_ms: int) -> Wanted | None:
+        """The next page, if there is one and the client has room for it.
+
+        Whoever takes it says how that went: `arrived` or `failed`.
+        """
+        if self.is_asking or self.is_read or not 0 <= self.before_offset <= committed:
+            return None
+        if now_ms < self._retry_ms:
+            return None
+        wanted = page_room(self.session, self.subscription.qos)
+        if wanted is None:
+            return None
+        self.is_asking = True
+        subscription = self.subscription
+        ask = Ask(
+            channel=subscription.pattern,
+            where=subscription.where,
+            xpath=subscription.xpath,
+            since_ms=self.since_ms if self.from_offset == 0 else None,
+            from_offset=self.from_offset,
+            before_offset=self.before_offset,
+        )
+        return Wanted(ask, self.cursor, wanted[0], wanted[1])
+
+    def arrived(self, page: Page) -> None:
+        self.is_asking = False
+        if self.is_over():
+            return
+        session = self.session
+        hub = session.hub
+        identifier = self.subscription.identifier
+        deliveries: list[Delivery] = []
+        for found in page.events:
+            if self.subscription.is_local_excluded and found.publisher == session.name:
+                continue
+            try:
+                message = past_message(found, hub.router.channels.get(found.channel), hub.now_ms)
+            except ProtocolError:
+                hub.counters.shed("unreadable in the archive", session.name)
+                continue
+            publisher = Entity(found.publisher, node=hub.node)
+            grant = hub.router.grant(message, publisher, session.entity)
+            qos = min(self.subscription.qos, found.qos)
+            identifiers = (identifier,) if identifier else ()
+            delivery = session.deliver_kept(message, qos, identifiers, grant)
+            if delivery is not None and qos:
+                deliveries.append(delivery)
+        self.cursor = page.cursor
+        self.is_read = not page.cursor
+        self._handed_over.append(HandedOver(deliveries, self._progress()))
+
+    def failed(self, problem: str, *, is_final: bool, now_ms: int) -> None:
+        """No page came: ask again after a while, unless that is in vain."""
+        self.is_asking = False
+        self._retry_ms = now_ms + _RETRY_MS
+        if is_final:
+            self.problem = problem
+
+    def step(self) -> bool:
+        """Go on as far as can be now; True where the past is over and done with."""
+        self._settle()
+        if not self.is_read:
+            return False
+        if not self.is_live:
+            if not self._is_whole:
+                self._cut_again()
+                return False
+            if not self._has_room():
+                return False
+            self._go_live()
+        return not self._handed_over
+
+    def check_invariants(self) -> None:
+        assert len(self._waiting) <= _WAITING
+        assert self._is_whole or not self._waiting
+        assert not self.is_live or not self._waiting
+
+    def _progress(self) -> Progress:
+        return self.since_ms, self.from_offset, self.before_offset, self.cursor, self.is_live
+
+    def _settle(self) -> None:
+        """Note what the client has."""
+        handed = self._handed_over
+        if not handed or not handed[0].is_done(self.session):
+            return
+        while handed and handed[0].is_done(self.session):
+            self._done = handed.pop(0).progress
+        self.is_recorded = False
+
+    def _cut(self) -> None:
+        hub = self.session.hub
+        self.before_offset = UNKNOWN
+        hub.cuts.append(HistoryCut(self, len(hub.kept)))
+
+    def _cut_again(self) -> None:
+        self.from_offset = self.before_offset
+        self.cursor = ""
+        self.is_read = False
+        self._is_whole = True
+        self._cut()
+
+    def _has_room(self) -> bool:
+        """Whether all that waits fits into the queue of the client, which is there."""
+        session = self.session
+        outbox = session.outbox
+        if session.line is None:
+            return False
+        free = outbox.tracked_limit - len(session.unacknowledged)
+        free_bytes = outbox.tracked_bytes_limit - outbox.tracked_bytes - session.in_flight_bytes
+        free_bytes = min(free_bytes, outbox.bytes_limit - outbox.bytes)
+        return free > len(self._waiting) and free_bytes > 2 * self._waiting_bytes
+
+    def _go_live(self) -> None:
+        session = self.session
+        router = session.hub.router
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self.is_live = True
+        router.remove(self.subscription)
+        self.subscription.receiver = session
+        router.add(self.subscription)
+        if self._handed_over:
+            last = self._handed_over[-1]
+            last.progress = self._progress()
+        else:
+            self._done = self._progress()
+            self.is_recorded = False
+        for each in waiting:
+            session.deliver(each.message, each.qos, each.is_retained, each.identifiers, each.grant)
+
+
+def page_room(session: Session, qos: int) -> tuple[int, int] | None:
+    """How many events and bytes a page may have for this client now; None where it has to wait.
+
+    Half of the room is left to what is published meanwhile, and not much waits at a time.
+    """
+    if session.line is None:
+        return None
+    outbox = session.outbox
+    rows = ROWS
+    limit = outbox.bytes_limit
+    used = outbox.bytes
+    if qos:
+        rows = min(rows, (outbox.tracked_limit - len(session.unacknowledged)) // 2)
+        limit = outbox.tracked_bytes_limit
+        used = outbox.tracked_bytes + session.in_flight_bytes
+    if rows <= 0 or outbox.tracked > ROWS or used > min(BYTES, limit // 2):
+        return None
+    return rows, min(BYTES, (limit - used) // 2)
+
+
+def is_under_way(session: Session, delivery: Delivery) -> bool:
+    """Whether the client may not have a tracked message yet."""
+    is_known = session.unacknowledged.get(delivery.packet_id) is delivery
+    return is_known and delivery.stage != RELEASED

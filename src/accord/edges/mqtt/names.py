@@ -1,0 +1,13 @@
+"""User properties of the node's own, on kept events that it sends again. Clients can't set them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OWN: Final = "accord-"  # how all of them begin
+CHANNEL: Final = "accord-channel"
+EVENT: Final = "accord-event"
+RECEIVED: Final = "accord-received-ms"
+PUBLISHER: Final = "accord-publisher"
+PAGE: Final = "accord-page"  # the message behind the events of a page: (PAGE, END)
+END: Final = "end"

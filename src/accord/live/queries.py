@@ -1,0 +1,352 @@
+"""`$accord/query`: kept events for clients that ask; and the past of subscriptions.
+
+Pages come from the data pipeline, and their events go to the client's outbox like those that are
+published: by importance, within limits, shaped if need be, and only as fast as the client takes
+them. The message that ends a page waits in the same bin behind them.
+
+A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.qos.policies import DEFAULT_GRANT, Entity
+from accord.core.scheduling.bins import bin_of
+from accord.edges.mqtt.broker import Broker, Client, make_message
+from accord.edges.mqtt.codes import ProtocolError, Reason
+from accord.edges.mqtt.delivery import WAITING, Delivery
+from accord.edges.mqtt.history import CatchUp, Wanted, page_room
+from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.kept import result_message
+from accord.edges.mqtt.names import END, PAGE
+from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.session import Session
+from accord.edges.pipeline.messages import Found
+from accord.edges.pipeline.tokens import encode_token
+from accord.live.clock import Clock
+from accord.live.logs import get_log
+from accord.live.pipeline import Pipeline
+from accord.live.pipeline_options import PipelineError
+from accord.live.policy_requests import mistake
+from accord.live.questions import Question, is_about_one, read_cursor, read_question, wrong
+
+log = get_log(__name__)
+
+MAX_PAGE: Final = 1_000
+MAX_BODY: Final = 1_000_000
+_PAGES: Final = 16  # of histories under way
+_QUERIES: Final = 100  # of all clients
+_QUERIES_OF_ONE: Final = 4
+_POLL_S: Final = 0.01
+_SHAPING_POLLS: Final = 1_000
+
+
+class Find(Question, frozen=True, kw_only=True, tag_field="do", tag="find"):
+    """The first page."""
+
+    page: int = 100
+
+
+class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="next"):
+    """The page behind the one whose cursor this is."""
+
+    cursor: str
+    page: int = 100
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="cancel"):
+    """What was asked with the same correlation data is not wanted any more."""
+
+
+_DECODER: Final[msgspec.json.Decoder[Find | Next | Stop]] = msgspec.json.Decoder(Find | Next | Stop)
+
+
+class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page was made of, and how to have the next one."""
+
+    ok: bool = True
+    count: int
+    cursor: str | None
+    files: int
+    files_skipped: int
+    bytes: int
+    tail: int
+    took_ms: int
+
+
+class NoPage(msgspec.Struct, frozen=True, kw_only=True):
+    ok: bool = False
+    error: str
+    place: str = ""
+
+
+class Reply:
+    """The answer to one request, on its way through the client's outbox: all in one bin."""
+
+    def __init__(self, broker: Broker, request: Request) -> None:
+        self.request = request
+        self._broker = broker
+        self._bin = _bin(DEFAULT_IMPORTANCE)
+        self._sent: list[Delivery] = []
+
+    def send(self, found: Found, importance: int) -> None:
+        """Hand an event to dissemination."""
+        session, (topic, qos, identifiers) = self._session(), self._reach()
+        hub = self._broker.hub
+        if session is None:
+            return
+        correlation_data = self.request.message.properties.correlation_data
+        try:
+            message = result_message(found, topic, correlation_data, hub.now_ms)
+        except ProtocolError:
+            hub.counters.shed("unreadable in the archive", session.name)
+            return
+        self._bin = _bin(importance)
+        publisher = Entity(found.publisher, node=hub.node)
+        grant = hub.router.query_grant(message, publisher, session.entity)
+        delivery = session.deliver_kept(message, qos, identifiers, grant, self._bin)
+        if delivery is not None:
+            self._sent.append(delivery)
+
+    async def until_shaped(self) -> None:
+        """Wait for events that are being shaped, so that none comes behind the end."""
+        for _ in range(_SHAPING_POLLS):
+            if not any(each.stage == WAITING for each in self._sent):
+                return
+            await asyncio.sleep(_POLL_S)
+
+    def end(self, body: bytes) -> None:
+        """Send what ends the page."""
+        session, (topic, qos, identifiers) = self._session(), self._reach()
+        hub = self._broker.hub
+        if session is None:
+            return
+        told = Properties(
+            content_type="application/json",
+            correlation_data=self.request.message.properties.correlation_data,
+            user=((PAGE, END),),
+        )
+        message = make_message(topic, body, qos, False, "", hub.now_ms, told)
+        hub.enter(message, hub.router.channels.get(topic))
+        session.deliver_kept(message, qos, identifiers, DEFAULT_GRANT, self._bin)
+
+    def _session(self) -> Session | None:
+        return self._broker.sessions.get(self.request.client)
+
+    def _reach(self) -> tuple[str, int, tuple[int, ...]]:
+        """Where the answer goes, at which QoS, and for which subscription of the client."""
+        topic = self.request.message.properties.response_topic
+        assert topic is not None  # requests without are not taken
+        session = self._session()
+        subscription = None if session is None else session.subscription_to(topic)
+        if subscription is None:
+            return topic, 0, ()
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return topic, min(subscription.qos, 1), identifiers
+
+
+class Queries:
+    """`due` is called when there is something to send."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        pipeline: Pipeline,
+        *,
+        committed_offset: Callable[[], int],
+        due: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._pipeline = pipeline
+        self._committed_offset = committed_offset
+        self._due = due
+        self._pages: set[asyncio.Task[None]] = set()
+        self._asked: dict[asyncio.Task[None], tuple[str, bytes]] = {}
+        off = "" if pipeline.is_enabled else f"the data pipeline is off: {pipeline.health.problem}"
+        broker.hub.no_history = off
+
+    def turn(self) -> None:
+        """Let subscriptions in the past go on."""
+        broker = self._broker
+        if not broker.catch_ups:
+            return
+        broker.step_histories()
+        committed, now_ms = self._committed_offset(), self._clock.now_ms()
+        for catch_up in broker.catch_ups.values():
+            if len(self._pages) >= _PAGES:
+                return
+            wanted = catch_up.wanted(committed, now_ms)
+            if wanted is not None:
+                self._start(self._pages, self._continue(catch_up, wanted))
+
+    def take(self, request: Request) -> None:
+        """Answer a request."""
+        client, correlation = request.client, request.message.properties.correlation_data or b""
+        reply = Reply(self._broker, request)
+        try:
+            question = _read(request.message.payload)
+        except PipelineError as error:
+            self._end(reply, _refusal(error))
+            return
+        if isinstance(question, Stop):
+            for task, key in list(self._asked.items()):
+                if key == (client, correlation):
+                    task.cancel()
+            return
+        of_client = sum(key[0] == client for key in self._asked.values())
+        if len(self._asked) >= _QUERIES or of_client >= _QUERIES_OF_ONE:
+            self._end(reply, NoPage(error="too many queries are under way"))
+            return
+        task = asyncio.create_task(self._answer(reply, question))
+        self._asked[task] = (client, correlation)
+        task.add_done_callback(self._asked.pop)
+
+    async def close(self) -> None:
+        tasks = (*self._pages, *self._asked)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    # The past of a subscription.
+
+    async def _continue(self, catch_up: CatchUp, wanted: Wanted) -> None:
+        try:
+            page = await self._pipeline.page(
+                wanted.ask,
+                cursor=wanted.cursor,
+                rows=wanted.rows,
+                bytes_=wanted.bytes,
+                importance=self._importance(catch_up.session, wanted.ask.channel),
+            )
+        except PipelineError as error:
+            now_ms = self._clock.now_ms()
+            is_final = error.kind in ("question", "off")
+            catch_up.failed(str(error), is_final=is_final, now_ms=now_ms)
+            self._give_up(catch_up)
+        else:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            catch_up.arrived(page)
+        self._due()
+
+    def _give_up(self, catch_up: CatchUp) -> None:
+        """Better no subscription than one with a gap that nobody knows of."""
+        if not catch_up.problem or catch_up.is_over():
+            return
+        session = catch_up.session
+        problem = f"the past of {catch_up.pattern} can't be read: {catch_up.problem}"
+        log.error("a subscription was ended", client=session.name, problem=problem)
+        self._broker.unsubscribe(session, catch_up.pattern)
+        if isinstance(session.line, Client):
+            session.line.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+
+    # Queries.
+
+    async def _answer(self, reply: Reply, question: Find | Next) -> None:
+        try:
+            end: PageEnd | NoPage = await self._find(reply, question)
+        except PipelineError as error:
+            end = _refusal(error)
+        except Exception as error:
+            log.failure("a query failed", error, client=reply.request.client)
+            end = NoPage(error="failed; the log of the node says why")
+        self._end(reply, end)
+
+    async def _find(self, reply: Reply, question: Find | Next) -> PageEnd:
+        request = reply.request
+        if not 1 <= question.page <= MAX_PAGE:
+            raise wrong("page", f"expected 1 to {MAX_PAGE}, got {question.page}")
+        cursor = ""
+        if isinstance(question, Next):
+            ask, cursor = await asyncio.to_thread(read_cursor, question.cursor)
+        else:
+            now_ms = self._clock.now_ms()
+            ask = await asyncio.to_thread(read_question, question, now_ms=now_ms)
+        if not is_about_one(ask) and not request.may_subscribe(ask.channel):
+            raise wrong("channel", f"you may not subscribe to {ask.channel}")
+        count = files = skipped = size = tail = took_ms = 0
+        while True:
+            session, rows, bytes_ = await self._room(request)
+            importance = self._importance(session, ask.channel)
+            page = await self._pipeline.page(
+                ask,
+                cursor=cursor,
+                rows=min(rows, question.page - count),
+                bytes_=bytes_,
+                importance=importance,
+            )
+            self._broker.hub.now_ms = self._clock.now_ms()
+            for found in page.events:
+                if not is_about_one(ask) or request.may_subscribe(found.channel):
+                    reply.send(found, importance)
+            self._due()
+            count += len(page.events)
+            files, skipped = max(files, page.files), max(skipped, page.files_skipped)
+            size, tail = max(size, page.bytes), max(tail, page.tail)
+            took_ms += page.took_ms
+            cursor = page.cursor
+            if not cursor or count >= question.page:
+                break
+        await reply.until_shaped()
+        return PageEnd(
+            count=count,
+            cursor=encode_token(ask, cursor) or None,
+            files=files,
+            files_skipped=skipped,
+            bytes=size,
+            tail=tail,
+            took_ms=took_ms,
+        )
+
+    async def _room(self, request: Request) -> tuple[Session, int, int]:
+        """Wait until the client has taken most of what it was sent."""
+        while True:
+            session = self._broker.sessions.get(request.client)
+            if session is None or session.line is None:
+                raise PipelineError("unavailable", "the client has gone")
+            room = page_room(session, 1)
+            if room is not None:
+                return session, *room
+            await asyncio.sleep(_POLL_S)
+
+    def _end(self, reply: Reply, end: PageEnd | NoPage) -> None:
+        self._broker.hub.now_ms = self._clock.now_ms()
+        reply.end(msgspec.json.encode(end))
+        self._due()
+
+    def _importance(self, session: Session, channel: str) -> int:
+        """Of what a client asks for of a filter of channels."""
+        view = self._broker.router.policies.view(channel)
+        return view.publish_grant(view.query(session.entity)).importance
+
+
+def _read(body: bytes) -> Find | Next | Stop:
+    if len(body) > MAX_BODY:
+        raise wrong("request", f"expected at most {MAX_BODY} bytes, got {len(body)}")
+    try:
+        return _DECODER.decode(body)
+    except RecursionError:
+        raise wrong("request", "expected fewer brackets in one another") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = mistake(error, ("find", "next", "cancel"))
+        raise wrong(problem.place, problem.problem) from None
+
+
+def _refusal(error: PipelineError) -> NoPage:
+    return NoPage(error=error.problem, place=error.place)
+
+
+def _bin(importance: int) -> int:
+    return bin_of(importance, 0, 1)

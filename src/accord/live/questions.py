@@ -1,0 +1,110 @@
+"""Questions about kept events as people put them, by MQTT or HTTP, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from accord.core.errors import EventError, PredicateError
+from accord.core.model.channels import problem_with_filter
+from accord.core.model.moments import read_moment
+from accord.core.monitoring.ledger import event_number
+from accord.core.predicates.predicate import parse, parse_xpath
+from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.tokens import decode_token
+from accord.live.pipeline_options import PipelineError
+
+ANY: str = "#"
+
+
+class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events: of a filter of channels, by content and time; or the one of this id."""
+
+    channel: str | None = None
+    where: str | None = None
+    xpath: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int | None = None
+    order: Literal["newest", "oldest"] = "newest"
+    event: str | None = None
+
+
+def read_question(question: Question, *, now_ms: int) -> Ask:
+    """PipelineError where it can't be answered, with the place that is wrong."""
+    since_ms = _moment(question.since, "since", now_ms)
+    until_ms = _moment(question.until, "until", now_ms)
+    if since_ms is not None and until_ms is not None and since_ms > until_ms:
+        raise wrong("since", "expected a time before `until`")
+    if question.limit is not None and question.limit < 1:
+        raise wrong("limit", f"expected at least 1, got {question.limit}")
+    return checked(
+        Ask(
+            channel=_channel(question),
+            where=question.where or "",
+            xpath=question.xpath or "",
+            since_ms=since_ms,
+            until_ms=until_ms,
+            number=_number(question.event),
+            is_newest_first=question.order == "newest",
+            limit=question.limit,
+        )
+    )
+
+
+def read_cursor(text: str) -> tuple[Ask, str]:
+    """What the cursor of a page asks for, and where to go on; PipelineError where it is none."""
+    try:
+        ask, cursor = decode_token(text)
+    except ValueError as error:
+        raise wrong("cursor", str(error)) from None
+    if problem_with_filter(ask.channel):
+        raise wrong("cursor", "expected the cursor of a page, just as it was given")
+    return checked(ask), cursor
+
+
+def is_about_one(ask: Ask) -> bool:
+    """Whether an event is asked for by its id alone: rights count when its channel is known."""
+    return ask.number is not None and ask.channel == ANY
+
+
+def checked(ask: Ask) -> Ask:
+    """`ask`, whose predicate can be read; PipelineError where not."""
+    if ask.where and ask.xpath:
+        raise wrong("xpath", "expected either where or xpath, got both")
+    for place, text, read in (("where", ask.where, parse), ("xpath", ask.xpath, parse_xpath)):
+        if text:
+            try:
+                read(text)
+            except PredicateError as error:
+                raise wrong(place, error.summary) from None
+    return ask
+
+
+def wrong(place: str, problem: str) -> PipelineError:
+    return PipelineError("question", problem, place)
+
+
+def _channel(question: Question) -> str:
+    if question.channel is None:
+        if question.event is None:
+            raise wrong("channel", "expected a filter of channels, such as uav/#")
+        return ANY
+    if problem := problem_with_filter(question.channel):
+        raise wrong("channel", problem)
+    return question.channel
+
+
+def _moment(text: str | None, place: str, now_ms: int) -> int | None:
+    try:
+        return None if text is None else read_moment(text, now_ms=now_ms)
+    except ValueError as error:
+        raise wrong(place, str(error)) from None
+
+
+def _number(event: str | None) -> int | None:
+    try:
+        return None if event is None else event_number(event)
+    except EventError as error:
+        raise wrong("event", error.problem) from None

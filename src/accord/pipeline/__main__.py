@@ -1,0 +1,179 @@
+"""`python -m accord.pipeline --fd N`: the pipeline of the node at the other end of this socket.
+
+It ends when the socket does, or by SIGTERM. Exit codes tell the node whether another start may
+help: 0 as asked, 1 probably, 2 only after somebody has changed something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from accord.core.errors import AccordError
+from accord.edges.pipeline.messages import (
+    FrameError,
+    Frames,
+    FromNode,
+    FromPipeline,
+    Start,
+    decode_from_node,
+    encode_frame,
+)
+from accord.pipeline.failures import summary
+from accord.pipeline.java import JavaError
+from accord.pipeline.service import Service
+from accord.pipeline.tables import TablesError
+
+LOG: Final = "pipeline.log"
+OUT: Final = "pipeline.out"  # what others print: nothing, usually
+RETRY: Final = 1
+HOPELESS: Final = 2
+_STOP_S: Final = 12.0
+_LOG_BYTES: Final = 1 << 20
+_PIECE: Final = 1 << 18
+_log: Final = logging.getLogger("accord.pipeline")
+
+
+class Line:
+    """The socket to the node: whole messages each way."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._frames = Frames()
+        self._sending = threading.Lock()
+        self._waiting: list[bytes] = []
+
+    def send(self, message: FromPipeline) -> None:
+        """A node that is gone is noticed by reading."""
+        with self._sending, suppress(OSError):
+            self._socket.sendall(encode_frame(message))
+
+    def receive(self) -> FromNode | None:
+        """The next message; None when there are no more."""
+        while not self._waiting:
+            try:
+                data = self._socket.recv(_PIECE)
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._waiting = self._frames.feed(data)[::-1]
+        return decode_from_node(self._waiting.pop())
+
+    def end(self) -> None:
+        """Whoever waits in `receive` gets None."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
+
+
+class Process:
+    """Threads around the service: one reads (this one), one starts it, one ticks."""
+
+    def __init__(self, line: Line, start: Start) -> None:
+        self.code = 0
+        self._line = line
+        self._service = Service(start, line.send)
+        self._ending = threading.Event()
+        self._opening = threading.Thread(target=self._open, name="start", daemon=True)
+        self._ticking = threading.Thread(target=self._tick, name="tick", daemon=True)
+
+    def run(self) -> None:
+        """Up to the end of the line."""
+        self._opening.start()
+        self._ticking.start()
+        try:
+            while (message := self._line.receive()) is not None:
+                self._service.handle(message)
+        except FrameError as error:
+            self.code = HOPELESS
+            _log.error("the node and its pipeline don't understand each other: %s", error)
+        self._ending.set()
+        if not self._opening.is_alive():  # what has not begun needs no end
+            self._service.close(_STOP_S)
+
+    def _open(self) -> None:
+        try:
+            self._service.open()
+            _log.info("ready")
+        except Exception as error:  # Spark's, Java's, the disk's
+            is_hopeless = isinstance(error, JavaError | TablesError)
+            self._fail(error, HOPELESS if is_hopeless else RETRY)
+
+    def _tick(self) -> None:
+        while not self._ending.wait(1.0):
+            try:
+                self._service.tick()
+            except Exception:
+                _log.exception("health")
+            if self._service.is_broken:
+                self._fail(AccordError("Spark's Java process ended"), RETRY)
+
+    def _fail(self, error: Exception, code: int) -> None:
+        if self._ending.is_set():
+            return
+        _log.error("%s", summary(error), exc_info=not isinstance(error, AccordError))
+        self.code = code
+        self._service.fail(summary(error))
+        self._line.end()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m accord.pipeline", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="the socket to the node")
+    fd: int = parser.parse_args(arguments).fd
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides
+    line = Line(socket.socket(fileno=fd))
+    signal.signal(signal.SIGTERM, lambda *_: line.end())
+    try:
+        start = line.receive()
+    except FrameError as error:
+        print(f"accord.pipeline: {error}", file=sys.stderr)
+        return HOPELESS
+    if start is None:
+        return 0
+    if not isinstance(start, Start):
+        print("accord.pipeline: expected Start as the first message", file=sys.stderr)
+        return HOPELESS
+    _keep_quiet(Path(start.work))
+    process = Process(line, start)
+    process.run()
+    _log.info("end, code %d", process.code)
+    return process.code
+
+
+def _keep_quiet(work: Path) -> None:
+    """Nothing on the node's terminal: our log rolls, and what others print begins anew."""
+    work.mkdir(parents=True, exist_ok=True)
+    handler = logging.handlers.RotatingFileHandler(work / LOG, maxBytes=_LOG_BYTES, backupCount=2)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    for noisy in ("py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    out = os.open(work / OUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o640)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+
+
+def _end_children() -> None:
+    """Java ends with us anyway, a second later; nobody should have to wait for that."""
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError, ValueError):
+            for child in map(int, path.read_text().split()):
+                os.kill(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    code = main()
+    _end_children()
+    logging.shutdown()
+    os._exit(code)  # threads that wait for Java don't hold us up

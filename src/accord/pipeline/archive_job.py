@@ -1,0 +1,199 @@
+"""The archive job: journal to tables, by Structured Streaming, each record exactly once.
+
+The manifest says how far the archive reaches, and each query begins there with a checkpoint of
+its own, which serves just to run it. Where a query can't go on it is begun anew, after a pause
+that grows: what passes, such as a full disk, is waited for, and what does not is told.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+
+from accord.edges.pipeline.messages import Start
+from accord.journal import retention
+from accord.pipeline import register
+from accord.pipeline.archive_batch import READER, Archiver, BatchDone, summed
+from accord.pipeline.belonging import check_belonging
+from accord.pipeline.driver_lock import DriverLock, Holder
+from accord.pipeline.failures import summary
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.reading import is_remote, open_journal
+from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
+from accord.pipeline.slices import FORMAT, SliceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINTS: Final = "checkpoints"
+_PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
+_LOOK_S: Final = 1
+_SETTLED_S: Final = 10.0  # a query that has lived so long is over what failed before
+
+
+class ArchiveJob:
+    """Runs until it is stopped or Java is gone; `on_batch` is called by a thread of its own."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        start: Start,
+        manifest: Manifest,
+        on_batch: Callable[[BatchDone], object] = lambda _: None,
+    ) -> None:
+        self.problem = ""  # what failed last; nothing as soon as a batch succeeds again
+        self.is_broken = False  # Java is gone: only another process can go on
+        self._spark = spark
+        self._start = start
+        self._manifest = manifest
+        self._on_batch = on_batch
+        self._archiver = Archiver.of(start)
+        self._lock = DriverLock(start.work)
+        self._stopping = threading.Event()
+        self._working = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._failures = 0
+        self._begun = 0
+        self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let the batch that is under way be, and end; nothing is lost by that."""
+        self._stopping.set()
+        if self._query is not None:
+            _end(self._query)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            if not self._lock.acquire(self._stopping, self._tell_holder):
+                return
+        except OSError as error:
+            self.problem, self.is_broken = summary(error), True
+            return
+        self.problem = ""
+        try:
+            self._lock.note(java_process(self._spark))
+            while not (self._stopping.is_set() or self.is_broken):
+                try:
+                    self._stream()
+                except Exception as error:  # Spark's, Py4J's, the manifest's, the journal's
+                    self._fail(error)
+        finally:
+            with self._working:  # a commit may be under way although its query has been stopped
+                self._lock.release()
+
+    def _tell_holder(self, holder: Holder) -> None:
+        who = f"process {holder.process}" if holder.process else "another process"
+        self.problem = f"waiting for {who}, which archives into {self._start.archive}"
+
+    def _fail(self, error: Exception) -> None:
+        if self._is_java_gone():
+            self.is_broken = True
+            self.problem = "Spark's Java process ended"
+            return
+        if self._stopping.is_set():
+            return
+        self.problem = summary(error)
+        self._stopping.wait(_PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)])
+        self._failures += 1
+
+    def _stream(self) -> None:
+        """One query, up to its end; raises what ended it."""
+        register(self._spark)
+        use_pool(self._spark, ARCHIVE_POOL)
+        options = self._options()
+        self._check(options)
+        seen = self._manifest.snapshot().archived.get(options.node, 0)
+        query = self._query = self._begin(options)
+        began_s = time.monotonic()
+        try:
+            while not (self._stopping.is_set() or query.awaitTermination(_LOOK_S)):
+                if is_connect(self._spark):
+                    seen = self._look(seen)
+                if self.problem and time.monotonic() - began_s > _SETTLED_S:
+                    self.problem = ""
+        finally:
+            self._query = None
+            _end(query)
+
+    def _options(self) -> SliceOptions:
+        start = self._start
+        cores = 4 if is_connect(self._spark) else self._spark.sparkContext.defaultParallelism
+        return SliceOptions(
+            node=start.node, journal=start.journal, archive=start.archive, pieces=2 * cores
+        )
+
+    def _check(self, options: SliceOptions) -> None:
+        """What the source would find out too, but could tell only as a failed query."""
+        snapshot = self._manifest.snapshot()
+        check_belonging(open_journal(options.journal), options.journal, snapshot, options.node)
+        if not is_remote(options.journal) and Path(options.journal).is_dir():
+            retention.register(options.journal, READER, snapshot.archived.get(options.node, 0))
+
+    def _begin(self, options: SliceOptions) -> StreamingQuery:
+        stream = self._spark.readStream.format(FORMAT).options(**options.to_spark()).load()
+        every = f"{self._start.interval_ms} milliseconds"
+        work = self._archiver if is_connect(self._spark) else self._do
+        return (
+            stream.writeStream.foreachBatch(work)
+            .option("checkpointLocation", self._new_checkpoint())
+            .trigger(processingTime=every)
+            .start()
+        )
+
+    def _new_checkpoint(self) -> str:
+        """A folder of its own: the Java of a killed driver may still write to the one before."""
+        folder = Path(self._start.work) / CHECKPOINTS
+        shutil.rmtree(folder, ignore_errors=True)
+        self._begun += 1
+        return str(folder / f"{time.time_ns()}-{self._begun}")
+
+    def _do(self, slices: DataFrame, _batch: int) -> None:
+        with self._working:
+            if not self._stopping.is_set():
+                self._succeed(self._archiver.archive_batch(slices, self._manifest))
+
+    def _succeed(self, done: BatchDone | None) -> None:
+        self.problem = ""
+        self._failures = 0
+        if done is not None:
+            self._on_batch(done)
+
+    def _look(self, seen: int) -> int:
+        """What the batches that run elsewhere have done since the archive reached `seen`."""
+        snapshot = self._manifest.snapshot()
+        archived = snapshot.archived.get(self._start.node, 0)
+        if archived > seen:
+            added = [
+                entry
+                for entry in snapshot.files
+                if entry.node == self._start.node and entry.first_offset >= seen
+            ]
+            self._succeed(summed(added, archived, 0))
+        return archived
+
+    def _is_java_gone(self) -> bool:
+        if is_connect(self._spark):
+            return False
+        try:
+            jvm = self._spark.sparkContext._jvm
+            return jvm is None or bool(self._spark.sparkContext._jsc.sc().isStopped())
+        except (Py4JError, OSError, AttributeError):
+            return True
+
+
+def _end(query: StreamingQuery) -> None:
+    with suppress(Exception):  # it has ended, or Java has
+        query.stop()

@@ -1,0 +1,71 @@
+"""PredicateSet predicates as bytes: packed once, mapped by every worker of a machine.
+
+A pack is pickled with its arrays outside, aligned, so that whoever unpacks a file uses the arrays
+where they are: the pages are shared between processes, and read as they are needed.
+
+    magic, length of the directory, directory (length of each part), parts, each at a multiple of 64
+"""
+
+from __future__ import annotations
+
+import mmap
+import pickle
+import struct
+from pathlib import Path
+from typing import Final
+
+from accord.core.errors import AccordError
+from accord.pipeline.bulk.compiling import PredicateSet
+
+_MAGIC: Final = b"accord predicates 1\n"
+_COUNT: Final = struct.Struct("<I")
+_ALIGNED: Final = 64
+
+
+class PackError(AccordError):
+    """Bytes that are no compiled predicates."""
+
+
+def pack(predicates: PredicateSet) -> bytes:
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(predicates, protocol=5, buffer_callback=buffers.append)
+    parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    start = bytearray(_MAGIC + _COUNT.pack(len(parts)))
+    start += struct.pack(f"<{len(parts)}Q", *(len(part) for part in parts))
+    pieces: list[bytes | bytearray | memoryview] = [start, _filling(len(start))]
+    for part in parts:
+        pieces += (part, _filling(len(part)))
+    return b"".join(pieces)
+
+
+def unpack(data: bytes | mmap.mmap) -> PredicateSet:
+    """PackError where `data` is none; the arrays are parts of it."""
+    view = memoryview(data)
+    at = len(_MAGIC) + _COUNT.size
+    if len(view) < at or bytes(view[: len(_MAGIC)]) != _MAGIC:
+        raise PackError("expected compiled predicates, got something else")
+    (count,) = _COUNT.unpack(view[len(_MAGIC) : at])
+    if len(view) < at + 8 * count:
+        raise PackError("compiled predicates end too early")
+    lengths = struct.unpack(f"<{count}Q", view[at : at + 8 * count])
+    at += 8 * count
+    parts = []
+    for length in lengths:
+        at += -at % _ALIGNED
+        if len(view) < at + length:
+            raise PackError("compiled predicates end too early")
+        parts.append(view[at : at + length])
+        at += length
+    # What one may write into a folder of predicates one may have executed: see `folder`.
+    predicates = pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301
+    assert isinstance(predicates, PredicateSet)
+    return predicates
+
+
+def unpack_file(path: Path) -> PredicateSet:
+    with path.open("rb") as file:
+        return unpack(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _filling(length: int) -> bytes:
+    return bytes(-length % _ALIGNED)

@@ -1,0 +1,168 @@
+"""What one Spark job found, kept for the pages that follow."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+
+from accord.edges.pipeline.messages import Found
+from accord.pipeline.cursors import Rank
+from accord.pipeline.tables import FileEntry
+from accord.pipeline.tail import size_of
+
+CACHE_BYTES: Final = 96 << 20
+_MOST: Final = 256
+
+
+@dataclass(kw_only=True)
+class Chunk:
+    """Rows behind `start` up to `end`, in the order asked for; to the last if there is no end.
+
+    It was found when the archive reached up to `archived`: later records are not in it, also
+    those that have been archived since.
+    """
+
+    rows: pa.Table
+    start: Rank | None
+    end: Rank | None
+    archived: int
+    files: tuple[FileEntry, ...]
+    target: int  # rows of the stretch to look at next
+    is_newest_first: bool
+
+    @property
+    def bytes(self) -> int:
+        held: int = self.rows.nbytes
+        return held + 200 * len(self.rows)
+
+    @cached_property
+    def _times(self) -> list[int]:
+        micros = self.rows["received"].cast(pa.timestamp("us")).cast(pa.int64())
+        return [each // 1000 for each in micros.to_pylist()]
+
+    @cached_property
+    def ranks(self) -> list[Rank]:
+        places = zip(self._times, self.rows["offset"].to_pylist(), strict=True)
+        return [(-ms, -at) for ms, at in places] if self.is_newest_first else list(places)
+
+    def covers(self, after: Rank) -> bool:
+        """Whether the rows that come next behind `after` are in it."""
+        is_behind = self.start is None or self.start <= after
+        return is_behind and (self.end is None or after < self.end)
+
+    def index(self, after: Rank | None) -> int:
+        """Of the first row behind `after`."""
+        return 0 if after is None else bisect_right(self.ranks, after)
+
+    def taken(self, first: int, count: int) -> list[Row]:
+        """So many rows from the one at `first` on."""
+        part = self.rows.slice(first, count)
+        columns = [part[name].to_pylist() for name in _COLUMNS]
+        times = self._times[first : first + count]
+        return [Row(*values) for values in zip(times, *columns, strict=True)]
+
+
+_COLUMNS: Final = (
+    "offset",
+    "number",
+    "channel",
+    "publisher",
+    "qos",
+    "properties",
+    "payload",
+    "payload_ref",
+    "payload_bytes",
+    "properties_bytes",
+)
+
+NO_ROWS: Final = pa.table(
+    {"received": pa.array([], pa.timestamp("us", "UTC"))}
+    | {name: pa.array([], pa.int64()) for name in _COLUMNS}
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """A row of the archive; large contents are not in it yet."""
+
+    received_ms: int
+    offset: int
+    number: int
+    channel: str
+    publisher: str
+    qos: int
+    properties: bytes | None
+    payload: bytes | None
+    payload_ref: str | None
+    payload_bytes: int
+    properties_bytes: int
+
+    @property
+    def size(self) -> int:
+        return size_of(self.channel, self.properties_bytes, self.payload_bytes)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.properties is not None and (
+            self.payload is not None or self.payload_ref is not None
+        )
+
+    def found(self, payload: bytes) -> Found:
+        assert self.properties is not None
+        return Found(
+            self.offset,
+            self.number,
+            self.received_ms,
+            self.channel,
+            self.publisher,
+            self.qos,
+            self.properties,
+            payload,
+        )
+
+
+class Chunks:
+    """The chunk that each question is at; the one not used for longest goes first."""
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._chunks: OrderedDict[tuple[bytes, int], Chunk] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, digest: bytes, before: int, after: Rank | None) -> Chunk | None:
+        """For the page behind `after`; a first page is always asked for anew."""
+        with self._lock:
+            chunk = self._chunks.get((digest, before))
+            if chunk is None or after is None or not chunk.covers(after):
+                return None
+            self._chunks.move_to_end((digest, before))
+            return chunk
+
+    def target(self, digest: bytes, before: int, after: Rank | None) -> int | None:
+        """What the chunk that ended there suggests for the next one."""
+        with self._lock:
+            chunk = self._chunks.get((digest, before))
+            return chunk.target if chunk is not None and after and chunk.end == after else None
+
+    def put(self, digest: bytes, before: int, chunk: Chunk) -> None:
+        self.drop(digest, before)
+        if chunk.bytes > self._limit_bytes:
+            return
+        with self._lock:
+            self._chunks[digest, before] = chunk
+            self._bytes += chunk.bytes
+            while self._bytes > self._limit_bytes or len(self._chunks) > _MOST:
+                self._bytes -= self._chunks.popitem(last=False)[1].bytes
+
+    def drop(self, digest: bytes, before: int) -> None:
+        with self._lock:
+            chunk = self._chunks.pop((digest, before), None)
+            if chunk is not None:
+                self._bytes -= chunk.bytes

@@ -1,0 +1,92 @@
+"""Where a page ended, as text: all that has to be known to go on with the next one.
+
+Events are in the order of when they were received, and of their offsets where that is the same:
+no two are alike, and none ever moves. A place in that order therefore means the same after files
+have been compacted, records archived, or the service restarted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from accord.core.model.values import INTEGER_MAX
+from accord.pipeline.questions import QuestionError
+
+Place = tuple[int, int]  # when an event was received, and its offset
+Rank = tuple[int, int]  # a place, or its negative where the newest come first: lower comes sooner
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What of a question is left: offsets from `first` up to `before`, behind `after`."""
+
+    first: int
+    before: int
+    after: Rank | None
+
+
+_VERSION: Final = 1
+_CRC: Final = 4
+_MOST: Final = 120
+_UNLIMITED: Final = -1
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """The last place looked at; events at `before_offset` and later are not part of the answer."""
+
+    version: int
+    digest: bytes  # of the question
+    received_ms: int
+    offset: int
+    before_offset: int
+    left: int  # how many more events at most, -1 without a limit
+
+    @property
+    def place(self) -> Place:
+        return self.received_ms, self.offset
+
+    @property
+    def limit(self) -> int | None:
+        return None if self.left == _UNLIMITED else self.left
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(Cursor)
+
+
+def rank_of(place: Place, *, is_newest_first: bool) -> Rank:
+    return (-place[0], -place[1]) if is_newest_first else place
+
+
+def write_cursor(digest: bytes, place: Place, *, before_offset: int, left: int | None) -> str:
+    left = _UNLIMITED if left is None else left
+    body = _encode(Cursor(_VERSION, digest, *place, before_offset, left))
+    return base64.urlsafe_b64encode(crc32(body).to_bytes(_CRC, "big") + body).decode().rstrip("=")
+
+
+def read_cursor(text: str, digest: bytes) -> Cursor:
+    """QuestionError for what is no cursor, or that of another question."""
+    cursor = _decode(text)
+    if cursor is None:
+        raise QuestionError("expected the cursor of a page, as it came", place="cursor")
+    if cursor.digest != digest:
+        raise QuestionError("it is the cursor of another question", place="cursor")
+    return cursor
+
+
+def _decode(text: str) -> Cursor | None:
+    if len(text) > _MOST or not text.isascii():
+        return None
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        cursor = _decoder.decode(data[_CRC:])
+    except (binascii.Error, msgspec.DecodeError):
+        return None
+    numbers = (cursor.received_ms, cursor.offset, cursor.before_offset, cursor.left + 1)
+    is_whole = int.from_bytes(data[:_CRC], "big") == crc32(data[_CRC:])
+    is_ours = cursor.version == _VERSION and all(0 <= each <= INTEGER_MAX for each in numbers)
+    return cursor if is_whole and is_ours else None

@@ -1,0 +1,1 @@
+"""Analyses of the archive's tables: pure functions from DataFrame to DataFrame."""

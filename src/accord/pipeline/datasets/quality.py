@@ -1,0 +1,124 @@
+"""Delivered quality: how much arrived, how fast, and how much of it in time.
+
+An entry of the ledger stands for `count` events that had the same fate at the same time, so that
+everything is weighted by it. Percentiles come from a histogram: delays are rounded to three digits,
+which bounds its size whatever the number of events, and entries of equal delay are added up first,
+in an aggregation that Spark compiles.
+
+| column | of the events in a group |
+|---|---|
+| `events` | all of them, once for each destination |
+| `delivered`, `late`, … | how many of each outcome; late and shaped ones have arrived, too |
+| `bytes`, `rate_hz`, `bytes_per_s` | of those that arrived |
+| `latency_p50_ms`, … | from received to handed over, of those that arrived |
+| `queueing_p50_ms`, … | the part of it in the outbox |
+| `in_time` | arrived and not late, of all that should have arrived |
+
+What a newer event replaced was not to arrive any more; nor was what the node refused to take, which
+has no destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from accord.core.monitoring.ledger import OUTCOMES
+
+ARRIVED: Final = ("delivered", "late", "shaped")
+SHARES: Final = (0.5, 0.95, 0.99)
+_LATENCY: Final = "_latency_ms"
+_QUEUEING: Final = "_queueing_ms"
+_IS_TAKEN: Final = "_is_taken"
+HISTOGRAM: Final = ("outcome", _IS_TAKEN, _LATENCY, _QUEUEING)
+
+
+def quality(ledger: DataFrame, *by: str, seconds: float) -> DataFrame:
+    """For each combination of the columns `by`; rates are over `seconds`."""
+    return summarize(histogram(with_delays(ledger), *by), *by, seconds=seconds)
+
+
+def quality_over_time(ledger: DataFrame, *by: str, every_s: int = 3_600) -> DataFrame:
+    """The same for each `every_s` seconds, which begin `at`, by when events were done with."""
+    at = F.window(F.col("done"), f"{every_s} seconds")["start"]
+    return quality(ledger.withColumn("at", at), *by, "at", seconds=every_s)
+
+
+def with_delays(ledger: DataFrame) -> DataFrame:
+    """Add how long each entry took; null for what did not arrive."""
+    has_arrived = F.col("outcome").isin(*ARRIVED)
+    return ledger.select(
+        "*",
+        F.when(has_arrived, _delay_ms("received")).alias(_LATENCY),
+        F.when(has_arrived, _delay_ms("queued")).alias(_QUEUEING),
+        ((F.col("outcome") != "refused") | (F.col("destination") != "")).alias(_IS_TAKEN),
+    )
+
+
+def histogram(delays: DataFrame, *by: str) -> DataFrame:
+    """Events and bytes of each outcome and delay."""
+    return delays.groupBy(*by, *HISTOGRAM).agg(*sums())
+
+
+def sums() -> list[Column]:
+    return [F.sum("count").alias("count"), F.sum("bytes").alias("bytes")]
+
+
+def summarize(histogram: DataFrame, *by: str, seconds: float) -> DataFrame:
+    aggregated = histogram.groupBy(*by).agg(*aggregates())
+    return with_rates(aggregated, by, seconds)
+
+
+def aggregates() -> list[Column]:
+    """Over entries or their histogram; `with_rates` makes the columns of them."""
+    count = F.col("count")
+    is_due = (F.col("outcome") != "replaced") & F.col(_IS_TAKEN)
+    return [
+        F.sum(count).alias("events"),
+        *(_sum_where(F.col("outcome") == name, count).alias(name) for name in OUTCOMES),
+        _sum_where(F.col("outcome").isin(*ARRIVED), F.col("bytes")).alias("bytes"),
+        _sum_where(is_due, count).alias("_due"),
+        _percentiles(_LATENCY).alias("_latency"),
+        _percentiles(_QUEUEING).alias("_queueing"),
+    ]
+
+
+def with_rates(aggregated: DataFrame, by: Sequence[str], seconds: float | Column) -> DataFrame:
+    arrived = F.col("delivered") + F.col("late") + F.col("shaped")
+    return aggregated.select(
+        *by,
+        "events",
+        *OUTCOMES,
+        "bytes",
+        (arrived / seconds).alias("rate_hz"),
+        (F.col("bytes") / seconds).alias("bytes_per_s"),
+        *(
+            F.col(f"_{name}")[index].alias(f"{name}_p{round(share * 100)}_ms")
+            for name in ("latency", "queueing")
+            for index, share in enumerate(SHARES)
+        ),
+        F.try_divide(F.col("delivered") + F.col("shaped"), F.col("_due")).alias("in_time"),
+    )
+
+
+def _sum_where(condition: Column, value: Column) -> Column:
+    return F.sum(F.when(condition, value).otherwise(F.lit(0)))
+
+
+def _percentiles(column: str) -> Column:
+    shares = F.array(*(F.lit(share) for share in SHARES))
+    return F.percentile(column, shares, F.col("count"))
+
+
+def _delay_ms(since: str) -> Column:
+    """Rounded to three digits; clocks that were set back make no negative delay."""
+    exact = F.greatest(F.unix_millis("done") - F.unix_millis(since), F.lit(0))
+    rounded = F.when(exact < 1_000, exact)
+    for digits in range(4, 10):
+        unit = 10 ** (digits - 3)
+        near = exact + unit // 2
+        rounded = rounded.when(exact < 10**digits, near - near % unit)
+    return rounded.otherwise(F.lit(10**9))

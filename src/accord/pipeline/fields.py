@@ -1,0 +1,117 @@
+"""The fields of many msgpack records, read side by side by numpy.
+
+A step reads one field of all records; what it finds are numbers, and places in the buffer. A record
+that is not in the usual form is odd, and what is found of it is worth nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from accord.journal.events import KeptEvent
+
+Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# A record begins with the mark of an array of so many items, the first of which is what it is.
+_ARRAY: Final = 0x90
+_HEAD: Final = b"\0\xa5event"
+_HEAD_WORD: Final = np.uint64(int.from_bytes(_HEAD, "little"))
+_HEAD_BITS: Final = np.uint64((1 << 8 * len(_HEAD)) - 0x100)
+# Fields that were added later: records may be without them.
+ADDED: Final = [field.type for field in msgspec.structs.fields(KeptEvent)[8:]]
+FEWEST: Final = 9
+_FALSE: Final = 0xC2
+_NUMBERS: Final = {  # by their mark: how many bytes, and whether with a sign
+    0xCC: (1, False), 0xCD: (2, False), 0xCE: (4, False), 0xCF: (8, False),
+    0xD0: (1, True), 0xD1: (2, True), 0xD2: (4, True), 0xD3: (8, True),
+}  # fmt: skip
+_IS_NUMBER: Final = np.isin(np.arange(256), list(_NUMBERS))
+_SHORT: Final = 0xA0 >> 5
+TEXT: Final = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+BINARY: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+
+
+class Texts:
+    """Pieces of a buffer, and of which row each is."""
+
+    def __init__(self, rows: Places, starts: Places, ends: Places) -> None:
+        self.rows = rows
+        self.starts = starts
+        self.ends = ends
+
+
+class Fields:
+    """Goes through the fields of many records side by side; `at` is where it is in each."""
+
+    def __init__(self, data: bytes, starts: Places, ends: Places) -> None:
+        self._bytes = np.frombuffer(data, np.uint8)
+        # The eight bytes from each place on: one step instead of eight.
+        self._words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
+        self._ends = ends
+        words = self._words[starts]
+        is_event: Flags = words & _HEAD_BITS == _HEAD_WORD
+        marks = (words & np.uint64(0xFF)).astype(np.int64)
+        # As many items as most have; one version of us wrote nearly all of them.
+        usual = int(np.argmax(np.bincount(marks[is_event], minlength=1)))
+        self.items = min(max(usual - _ARRAY, FEWEST), FEWEST + len(ADDED))
+        self.is_odd: Flags = ~is_event | (marks != self.items + _ARRAY)
+        self.at = starts
+        self._go_to(starts + len(_HEAD))
+
+    def integers(self) -> Places:
+        marks = self._bytes[self.at]
+        numbers = marks.astype(np.int64)
+        numbers[marks >= 0xE0] -= 256
+        sizes = np.ones(len(marks), np.int64)
+        self.is_odd |= (marks >= 0x80) & (marks < 0xE0) & ~_IS_NUMBER[marks]
+        for mark, (width, is_signed) in _NUMBERS.items():
+            rows = np.flatnonzero(marks == mark)
+            if len(rows):
+                found = self._read(self.at[rows] + 1, width)
+                sizes[rows] += width
+                if is_signed:
+                    rest = 64 - 8 * width
+                    numbers[rows] = (found << np.uint64(rest)).view(np.int64) >> rest
+                else:
+                    numbers[rows] = found.view(np.int64)
+                    self.is_odd[rows] |= numbers[rows] < 0  # beyond 63 bits
+        self._go_to(self.at + sizes)
+        return numbers
+
+    def skip(self, kind: object) -> None:
+        """A number or a truth value, which nobody asks for."""
+        if kind is bool:
+            self.is_odd |= self._bytes[self.at] & 0xFE != _FALSE
+            self._go_to(self.at + 1)
+        else:
+            self.integers()
+
+    def pieces(self, widths: dict[int, int]) -> Texts:
+        """Of texts or of binary data; a short text has its length in its mark."""
+        marks = self._bytes[self.at]
+        starts = self.at + 1
+        lengths = (marks & 31).astype(np.int64)
+        is_known: Flags = (marks >> 5 == _SHORT) & (widths is TEXT)
+        for mark, width in widths.items():
+            rows = np.flatnonzero(marks == mark)
+            if len(rows):
+                lengths[rows] = self._read(starts[rows], width)
+                starts[rows] += width
+                is_known[rows] = True
+        self.is_odd |= ~is_known
+        starts = np.minimum(starts, self._ends)
+        self._go_to(starts + lengths)
+        return Texts(np.arange(len(starts)), starts, self.at)
+
+    def _read(self, places: Places, width: int) -> npt.NDArray[np.uint64]:
+        """Numbers of so many bytes, the highest first."""
+        return self._words[places].byteswap() >> np.uint64(64 - 8 * width)
+
+    def _go_to(self, places: Places) -> None:
+        self.is_odd |= places > self._ends
+        self.at = np.minimum(places, self._ends)

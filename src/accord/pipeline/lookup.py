@@ -1,0 +1,183 @@
+"""The archive's part of an answer: files and conditions as one Spark job, its result as Arrow.
+
+A job costs tens of milliseconds whatever it does, so there is exactly one for each chunk, and no
+other: files are given by name with their schema, nothing is listed, inferred or counted.
+
+Rows that are much longer than usual come without their contents; who needs them asks for them by
+offset, a page at a time. So neither Java nor we ever hold a chunk of large payloads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from accord.pipeline.attributes import TYPES
+from accord.pipeline.columns import to_column
+from accord.pipeline.cursors import Part
+from accord.pipeline.datasets.selection import selects
+from accord.pipeline.planning import Stretch
+from accord.pipeline.questions import Question
+from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
+from accord.pipeline.tables import FileEntry, by_declared, read_files
+from accord.pipeline.tail import StaleError
+
+_CONTENT_BYTES: Final = 32 << 20  # of a chunk, at most
+_FRAMES: Final = 64
+_MISSING: Final = ("FILE_NOT_EXIST", "PATH_NOT_FOUND", "FileNotFoundException")
+_MOST_NAMED: Final = 32  # channels in a condition, instead of their filter
+_COLUMNS: Final = ("offset", "number", "received", "channel", "publisher", "qos")
+_SETTINGS: Final = {
+    # Answers are small: planning them again between stages costs more than it gains.
+    "spark.sql.adaptive.enabled": "false",
+    # Above so many paths Spark would list them with a job.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class Lookup:
+    """Asks the archive; several threads may."""
+
+    def __init__(self, spark: SparkSession, archive: str) -> None:
+        self.spark = spark if is_connect(spark) else spark.newSession()
+        for name, value in _SETTINGS.items():
+            self.spark.conf.set(name, value)
+        self._archive = archive
+        self._frames: OrderedDict[tuple[str, ...], DataFrame] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def warm_up(self) -> None:
+        """Have Java load what queries need."""
+        self.spark.range(0, 1, 1, 1).where("id < 0").toArrow()
+
+    def find(self, question: Question, part: Part, stretch: Stretch, most: int) -> pa.Table:
+        """The first `most` rows of the stretch that the question asks for."""
+        limit = _CONTENT_BYTES // most
+        frames = [
+            self._frame(files)
+            .where(conditions(question, part, stretch))
+            .where(_selecting(question, files))
+            .where(to_column(question.predicate, {n: TYPES[k] for n, k in declared.items()}))
+            .selectExpr(*_COLUMNS, *_contents(limit))
+            for declared, files in by_declared(stretch.files)
+        ]
+        whole = reduce(DataFrame.union, frames)
+        ordered = whole.orderBy("received", "offset", ascending=not question.is_newest_first)
+        return _collect(ordered.limit(most))
+
+    def contents(self, files: Sequence[FileEntry], offsets: Sequence[int]) -> pa.Table:
+        """Properties and payloads of these rows, in any order."""
+        chosen = [
+            file
+            for file in files
+            if any(file.first_offset <= offset <= file.last_offset for offset in offsets)
+        ]
+        listed = ", ".join(map(str, offsets))
+        frames = [
+            self._frame(each)
+            .where(f"offset IN ({listed})")
+            .select("offset", "properties", "payload", "payload_ref")
+            for _, each in by_declared(chosen)
+        ]
+        return _collect(reduce(DataFrame.union, frames))
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        """What this thread asks meanwhile can be stopped by `interrupt`."""
+        use_pool(self.spark, QUERY_POOL)
+        self.spark.addTag(tag)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # Java may be gone
+                self.spark.removeTag(tag)
+
+    def interrupt(self, tag: str) -> None:
+        with suppress(Exception):  # Java may be gone
+            self.spark.interruptTag(tag)
+
+    def _frame(self, files: Sequence[FileEntry]) -> DataFrame:
+        key = tuple(file.path for file in files)
+        with self._lock:
+            frame = self._frames.get(key)
+            if frame is not None:
+                self._frames.move_to_end(key)
+                return frame
+        with _missing_is_stale():
+            frame = read_files(self.spark, self._archive, files)
+        with self._lock:
+            self._frames[key] = frame
+            if len(self._frames) > _FRAMES:
+                self._frames.popitem(last=False)
+        return frame
+
+
+def _collect(frame: DataFrame) -> pa.Table:
+    with _missing_is_stale():
+        return frame.toArrow()
+
+
+@contextmanager
+def _missing_is_stale() -> Iterator[None]:
+    """Files may go after they have been replaced: the manifest knows by which."""
+    try:
+        yield
+    except Exception as error:
+        if any(sign in str(error) for sign in _MISSING):
+            raise StaleError from error
+        raise
+
+
+def conditions(question: Question, part: Part, stretch: Stretch) -> str:
+    """Place and time, as SQL: only numbers are in it."""
+    low, high = _time(stretch.low_ms), _time(stretch.high_ms)
+    found = [f"received >= {low}", f"received < {high}", f"offset < {part.before}"]
+    if part.first:
+        found.append(f"offset >= {part.first}")
+    if question.ask.number is not None:
+        found.append(f"number = {question.ask.number}")
+    if part.after is not None:
+        ms, offset = map(abs, part.after)
+        sign = "<" if question.is_newest_first else ">"
+        at = _time(ms)
+        found.append(f"(received {sign} {at} OR (received = {at} AND offset {sign} {offset}))")
+    return " AND ".join(found)
+
+
+def _time(ms: int) -> str:
+    return f"timestamp_millis({ms}L)"
+
+
+def _selecting(question: Question, files: Sequence[FileEntry]) -> Column:
+    """Which channels: by name where possible, as files can be passed over in parts by that."""
+    named: set[str] = set()
+    for file in files:
+        if file.channels is None:
+            return selects(question.ask.channel)
+        named.update(file.channels)
+    selected = sorted(filter(question.selects, named))
+    if len(selected) == len(named):
+        return F.lit(True)
+    if len(selected) <= _MOST_NAMED:
+        return F.col("channel").isin(selected)
+    return selects(question.ask.channel)
+
+
+def _contents(limit: int) -> tuple[str, ...]:
+    """Columns that may be large, null from `limit` on."""
+    return (
+        "octet_length(properties) AS properties_bytes",
+        "payload_bytes",
+        f"CASE WHEN octet_length(properties) < {limit} THEN properties END AS properties",
+        f"CASE WHEN payload_bytes < {limit} THEN payload END AS payload",
+        "payload_ref",
+    )

@@ -1,0 +1,128 @@
+"""What the entries of a manifest say, how they stand in their files, and what they add up to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from accord.core.errors import AccordError
+from accord.pipeline.tables import FileEntry
+
+GRACE_MS: Final = 600_000  # as long what is no longer part of the tables can still be read
+_FORGET_MS: Final = 6 * GRACE_MS  # when files were taken out; later their age says enough
+
+
+class ManifestError(AccordError):
+    """The manifest can't be read, or can't take a change: `problem` and `place` say why."""
+
+    def __init__(self, problem: str, *, place: Path | str) -> None:
+        self.problem = problem
+        self.place = str(place)
+        super().__init__(f"manifest {place}: {problem}")
+
+
+class MissingError(ManifestError):
+    """An entry is not there."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change, or everything up to one."""
+
+    at_ms: int
+    added: tuple[FileEntry, ...] = ()
+    removed: dict[str, int] = {}  # path -> when
+    archived: dict[str, int] = {}
+    lost: dict[str, int] = {}
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """An entry as it stands in its file."""
+
+    crc32: int
+    entry: msgspec.Raw
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The tables at one time.
+
+    `archived` says by node from which offset on its journal is not in them, `lost` how many of the
+    records before that the journal could not give. `removed` are files that were part of them.
+    """
+
+    version: int = 0
+    files: tuple[FileEntry, ...] = ()
+    archived: dict[str, int] = {}
+    lost: dict[str, int] = {}
+    removed: dict[str, int] = {}
+
+
+class Already(msgspec.Struct, frozen=True):
+    """This batch had been committed before: nothing was done."""
+
+    snapshot: Snapshot
+
+
+class State:
+    """What all entries up to `version` add up to."""
+
+    def __init__(self, version: int, entry: Entry | None = None) -> None:
+        self.version = version
+        self.files: dict[str, FileEntry] = {}
+        self.archived: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        self.removed: dict[str, int] = {}
+        if entry is not None:
+            self.apply(version, entry)
+
+    def apply(self, version: int, entry: Entry) -> None:
+        self.version = version
+        for path in entry.removed:
+            self.files.pop(path, None)
+        self.files |= {file.path: file for file in entry.added}
+        self.archived |= entry.archived
+        self.lost |= entry.lost
+        self.removed |= entry.removed
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            version=self.version,
+            files=tuple(self.files.values()),
+            archived=dict(self.archived),
+            lost=dict(self.lost),
+            removed=dict(self.removed),
+        )
+
+    def entry(self, at_ms: int) -> Entry:
+        recent = {path: ms for path, ms in self.removed.items() if ms > at_ms - _FORGET_MS}
+        return Entry(
+            at_ms=at_ms,
+            added=tuple(self.files.values()),
+            removed=recent,
+            archived=self.archived,
+            lost=self.lost,
+        )
+
+
+_checked: Final = msgspec.json.Decoder(_Checked)
+_entry: Final = msgspec.json.Decoder(Entry)
+
+
+def read_entry(path: Path) -> Entry:
+    try:
+        checked = _checked.decode(path.read_bytes())
+        if crc32(checked.entry) != checked.crc32:
+            raise ManifestError("its checksum is wrong", place=path)
+        return _entry.decode(checked.entry)
+    except FileNotFoundError:
+        problem = "is missing: what is part of the tables would be unknown"
+        raise MissingError(problem, place=path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ManifestError(f"is damaged: {error}", place=path) from None
+
+
+def encode_entry(entry: Entry) -> bytes:
+    raw = msgspec.json.encode(entry)
+    return msgspec.json.encode(_Checked(crc32(raw), msgspec.Raw(raw))) + b"\n"

@@ -1,0 +1,107 @@
+"""What leaves the archive: days that are too old, and files that are part of nothing.
+
+A file that is no longer part of the tables stays for a while, because a question may be looking
+into it. Files that never became part of them are what a crash left, or are about to be committed:
+so only old ones go, and while the manifest is locked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from accord.pipeline.durable import UNFINISHED
+from accord.pipeline.manifest import GRACE_MS, Manifest, Snapshot
+from accord.pipeline.tables import EVENTS, LEDGER, MANIFEST, PAYLOADS, UNREAD, day_end_ms
+
+__all__ = ["GRACE_MS", "expire", "remove_orphans"]
+
+_AT_ONCE: Final = 500  # files deleted while nobody can commit
+
+
+def expire(manifest: Manifest, before_ms: int) -> int:
+    """Take all days out of the tables that had ended by then; how many files those were."""
+    removed = [file.path for file in manifest.snapshot().files if day_end_ms(file.day) <= before_ms]
+    if removed:
+        manifest.commit(removed=removed)
+    for path in (manifest.archive / UNREAD).glob("*"):
+        if _is_older(path, before_ms):
+            path.unlink(missing_ok=True)
+    return len(removed)
+
+
+def remove_orphans(manifest: Manifest, older_than_ms: int) -> int:
+    """Delete what left the tables before that time, or was written then and never was in them.
+
+    Payloads go with the last file of their day.
+    """
+    count = 0
+    candidates = _candidates(manifest.archive, older_than_ms)
+    while some := list(islice(candidates, _AT_ONCE)):
+        with manifest.lock():
+            snapshot = manifest.snapshot()
+            keeping = _Keeping(snapshot, older_than_ms)
+            for path in some:
+                if not keeping.keeps(path):
+                    with suppress(FileNotFoundError):
+                        (manifest.archive / path).unlink()
+                        count += 1
+    _remove_empty(manifest.archive, older_than_ms)
+    return count
+
+
+class _Keeping:
+    """Which files are to stay, by their path in the archive."""
+
+    def __init__(self, snapshot: Snapshot, older_than_ms: int) -> None:
+        self._files = {file.path for file in snapshot.files}
+        self._readable = {path for path, ms in snapshot.removed.items() if ms >= older_than_ms}
+        self._days = {
+            _day_of(path)
+            for path in (*self._files, *self._readable)
+            if path.startswith(f"{EVENTS}/")
+        }
+
+    def keeps(self, path: str) -> bool:
+        if path.startswith(f"{PAYLOADS}/"):
+            return _day_of(path) in self._days
+        if path.startswith((f"{EVENTS}/", f"{LEDGER}/")):
+            return path in self._files or path in self._readable
+        return False
+
+
+def _day_of(path: str) -> str:
+    return path.split("/")[1].removeprefix("day=")
+
+
+def _candidates(archive: Path, older_than_ms: int) -> Iterator[str]:
+    """All files that are old enough; what is unfinished in the manifest's folder is among them."""
+    for top in (EVENTS, LEDGER, PAYLOADS, MANIFEST):
+        for folder, _, names in os.walk(archive / top):
+            for name in names:
+                path = Path(folder) / name
+                if top == MANIFEST and not name.startswith(UNFINISHED):
+                    continue
+                if _is_older(path, older_than_ms):
+                    yield str(path.relative_to(archive))
+
+
+def _is_older(path: Path, ms: int) -> bool:
+    try:
+        return path.stat().st_mtime_ns // 1_000_000 < ms
+    except FileNotFoundError:
+        return False
+
+
+def _remove_empty(archive: Path, older_than_ms: int) -> None:
+    """Folders of days and groups that nothing is in, nor will be put into in this moment."""
+    for top in (EVENTS, LEDGER, PAYLOADS):
+        for folder, _, _ in os.walk(archive / top, topdown=False):
+            path = Path(folder)
+            if path != archive / top and _is_older(path, older_than_ms):
+                with suppress(OSError):  # it is not empty
+                    path.rmdir()

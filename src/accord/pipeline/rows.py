@@ -1,0 +1,232 @@
+"""Records of the journal as rows of the tables, by column: the archive's hot path.
+
+The meaning is that of `KeptEvent.event` and `attributes.to_row`. What can't be read as an event
+keeps everything it came with, and has null for what would have been read from its properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
+from accord.core.monitoring.ledger import Row, event_id, outcome_name
+from accord.journal.events import KeptEvent
+from accord.journal.ledger import LedgerRecord
+from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, to_row
+from accord.pipeline.contents import Contents
+from accord.pipeline.fields import Flags, Places, Texts
+from accord.pipeline.pools import FIELD_OF
+from accord.pipeline.scan import Events, decode_batch, scan_events
+from accord.pipeline.tables import ARROW, LAST_MS, PATHS_TYPE, arrow_events, arrow_ledger, group_of
+
+__all__ = ["columns_of", "decode_batch", "event_columns", "ledger_columns"]
+
+_DAY_MS: Final = 86_400_000
+_rows: Final = msgspec.msgpack.Decoder(list[Row])
+
+
+def event_columns(
+    records: Sequence[KeptEvent],
+    offsets: Sequence[int],
+    node: str,
+    declared: Mapping[str, str],
+    wanted: Collection[str] | None = None,
+) -> pa.RecordBatch:
+    """Rows of the table of events, in this order; of columns only those that are `wanted`."""
+    return columns_of(scan_events(records, offsets), node, declared, wanted)
+
+
+def columns_of(
+    events: Events,
+    node: str,
+    declared: Mapping[str, str],
+    wanted: Collection[str] | None = None,
+    refs: Mapping[int, str] = MappingProxyType({}),
+) -> pa.RecordBatch:
+    """The same, without a detour by objects.
+
+    `refs` says by row which payloads are kept elsewhere, and where.
+    """
+    schema = _pruned(arrow_events(declared), wanted)
+    columns = _EventColumns(events, node, declared, refs)
+    return pa.RecordBatch.from_arrays([columns.get(f.name, f.type) for f in schema], schema=schema)
+
+
+def _pruned(schema: pa.Schema, wanted: Collection[str] | None) -> pa.Schema:
+    if wanted is None:
+        return schema
+    return pa.schema([field for field in schema if field.name in wanted])
+
+
+class _EventColumns:
+    """Columns of events, each made when it is asked for."""
+
+    def __init__(
+        self, events: Events, node: str, declared: Mapping[str, str], refs: Mapping[int, str]
+    ) -> None:
+        self._events = events
+        self._declared = declared
+        self._refs = refs
+        sizes = events.payloads.ends - events.payloads.starts
+        self._makers: dict[str, Callable[[pa.DataType], pa.Array]] = {
+            "node": lambda kind: pa.repeat(pa.scalar(node, kind), len(events)),
+            "offset": lambda kind: pa.array(events.offsets, kind),
+            "number": lambda kind: pa.array(events.numbers, kind),
+            "channel": lambda kind: _chosen(events.channel_names, kind),
+            "publisher": lambda kind: _chosen(events.publisher_names, kind),
+            "received": lambda _kind: _times(events.received_ms),
+            "qos": lambda kind: pa.array(events.qos & 0xFF, kind),
+            "key": self._key,
+            "deadline_ms": self._deadline_ms,
+            "content_type": self._content_type,
+            ATTRIBUTES: lambda _kind: self._contents.attributes(but=self._typed[1]),
+            METADATA: lambda kind: self._of_documents(lambda each: each.source, kind),
+            PATHS: lambda _kind: self._of_documents(lambda e: list(e.paths.items()), PATHS_TYPE),
+            "payload": self._payload,
+            "payload_bytes": lambda kind: pa.array(sizes, kind),
+            "payload_ref": self._payload_ref,
+            "properties": lambda _kind: events.array(events.blocks),
+            "day": lambda _kind: _days(events.received_ms),
+            "group": self._group,
+        }
+
+    def get(self, name: str, kind: pa.DataType) -> pa.Array:
+        return self._typed[0][name] if name in self._declared else self._makers[name](kind)
+
+    @cached_property
+    def _contents(self) -> Contents:
+        return Contents(self._events)
+
+    @cached_property
+    def _typed(self) -> tuple[dict[str, pa.Array], Flags]:
+        """The declared attributes, and the entries which they hold."""
+        contents = self._contents
+        is_held: Flags = np.zeros(len(contents.rows), np.bool_)
+        columns = {}
+        for name, kind in self._declared.items():
+            column, mine = contents.column(name, _holder(kind))
+            columns[name] = column.array(ARROW[kind])
+            is_held |= mine
+        return columns, is_held
+
+    def _key(self, kind: pa.DataType) -> pa.Array:
+        return self._contents.keys.array(kind)
+
+    def _deadline_ms(self, kind: pa.DataType) -> pa.Array:
+        return self._contents.deadlines.array(kind)
+
+    def _content_type(self, kind: pa.DataType) -> pa.Array:
+        return self._contents.content_types.array(kind)
+
+    def _of_documents(self, part: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+        documents = self._contents.documents
+        if not documents:
+            return pa.nulls(len(self._events), kind)
+        found = map(documents.get, range(len(self._events)))
+        return pa.array([None if each is None else part(each) for each in found], kind)
+
+    def _payload(self, kind: pa.DataType) -> pa.Array:
+        events = self._events
+        if not self._refs:
+            return events.array(events.payloads)
+        # Those that are elsewhere must not be copied on the way.
+        ends = events.payloads.ends.copy()
+        rows = list(self._refs)
+        ends[rows] = events.payloads.starts[rows]
+        payloads = events.array(Texts(events.payloads.rows, events.payloads.starts, ends))
+        is_elsewhere = np.zeros(len(events), np.bool_)
+        is_elsewhere[rows] = True
+        return pc.if_else(pa.array(is_elsewhere), pa.scalar(None, kind), payloads)
+
+    def _payload_ref(self, kind: pa.DataType) -> pa.Array:
+        if not self._refs:
+            return pa.nulls(len(self._events), kind)
+        return pa.array(list(map(self._refs.get, range(len(self._events)))), kind)
+
+    def _group(self, kind: pa.DataType) -> pa.Array:
+        which, channels = self._events.channel_names
+        return _chosen((which, [group_of(channel or "") for channel in channels]), kind)
+
+
+def _chosen(column: tuple[Places, Sequence[Any]], kind: pa.DataType) -> pa.Array:
+    which, different = column
+    return pa.array(different, kind).take(pa.array(which))
+
+
+def _days(ms: Places) -> pa.Array:
+    return pa.array(np.clip(ms, 0, LAST_MS) // _DAY_MS, pa.int32()).cast(pa.date32())
+
+
+def _holder(kind: str) -> Callable[[Value], Value | None]:
+    """What a declared column of this type holds of a value: `attributes.to_row` knows."""
+    declared = {"it": TYPES[kind]}
+
+    def hold(value: Value) -> Value | None:
+        if FIELD_OF[type(value)] == kind:
+            return value
+        held: Value | None = to_row({"it": value}, None, declared)["it"]
+        return held
+
+    return hold
+
+
+def ledger_columns(
+    records: Sequence[LedgerRecord],
+    offsets: Sequence[int],
+    node: str,
+    wanted: Collection[str] | None = None,
+) -> pa.RecordBatch:
+    """Rows of the ledger's table, those of each record together; `scan.UNREADABLE` if damaged."""
+    batches = [_rows.decode(record.rows) for record in records]
+    sizes = [len(rows) for rows in batches]
+    columns = list(zip(*chain.from_iterable(batches), strict=True)) or [()] * 14
+    base = [_whole([getattr(r, n) for r in records]) for n in ("first_number", "first_ms")]
+    first_number, first_ms = (np.repeat(each, sizes) for each in base)
+    number = np.clip(_whole(columns[0]) + first_number, 0, INTEGER_MAX)
+    received = _whole(columns[1]) + first_ms
+    queued = received + _whole(columns[7])
+    done = queued + _whole(columns[8])
+    makers: dict[str, Callable[[], Any]] = {
+        "node": lambda: pa.repeat(pa.scalar(node, pa.string()), len(number)),
+        "offset": lambda: np.repeat(np.array(offsets, np.int64), sizes),
+        "number": lambda: number,
+        "id": lambda: list(map(event_id, number.tolist())),
+        "count": lambda: columns[2],
+        "channel": lambda: columns[3],
+        "publisher": lambda: columns[4],
+        "destination": lambda: columns[5],
+        "outcome": lambda: list(map(outcome_name, columns[6])),
+        "received": lambda: _times(received),
+        "queued": lambda: _times(queued),
+        "done": lambda: _times(done),
+        "bytes": lambda: columns[9],
+        "importance": lambda: columns[10],
+        "policy": lambda: columns[11],
+        "detail": lambda: columns[12],
+        "sending_us": lambda: columns[13],
+        "day": lambda: _days(done),
+    }
+    schema = _pruned(arrow_ledger(), wanted)
+    arrays = [pa.array(makers[field.name](), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _whole(numbers: Sequence[int]) -> Places:
+    """With 64 bits; what is beyond them becomes the largest there is."""
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        return np.array([max(min(n, INTEGER_MAX), INTEGER_MIN) for n in numbers], np.int64)
+
+
+def _times(ms: Places) -> pa.Array:
+    return pa.array(np.clip(ms, 0, LAST_MS) * 1000, pa.timestamp("us", tz="UTC"))

@@ -1,0 +1,220 @@
+"""Records of the journal found in their bytes, thousands at once, by numpy.
+
+Kept events have the same fields in the same order, so the first field of all of them is read in
+one step, then the second. What is found are numbers, and places in the buffer: no object is made
+for an event, nothing is copied. A record in another form than the one that nodes write is decoded,
+and joins the others in that form; see `journal.events` for what the fields are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from accord.core.model.values import INTEGER_MAX, INTEGER_MIN
+from accord.journal.events import KeptEvent, decode_event
+from accord.journal.ledger import LedgerRecord, decode_ledger
+from accord.journal.record import Batch
+from accord.pipeline.fields import ADDED, BINARY, FEWEST, TEXT, Fields, Places, Texts
+
+_PAD: Final = b"\0" * 16  # nothing minds reading over an end: that is found out afterwards
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+_LIST: Final = b"\xdd"  # msgpack's mark of an array whose length has four bytes
+_batch: Final = msgspec.msgpack.Decoder(list[KeptEvent | LedgerRecord])
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Events:
+    """Kept events, as places in `data`: a row for each."""
+
+    def __init__(self, data: bytes, offsets: Places, starts: Places, ends: Places) -> None:
+        self.data = data
+        self.offsets = offsets
+        self._starts = starts
+        self._ends = ends
+        fields = Fields(data, starts, ends)
+        self.received_ms = fields.integers()
+        self.channels = fields.pieces(TEXT)
+        self.publishers = fields.pieces(TEXT)
+        self.qos = fields.integers()
+        self.expiry_s = fields.integers()
+        self.blocks = fields.pieces(BINARY)
+        self.payloads = fields.pieces(BINARY)
+        self.numbers = fields.integers()
+        for kind in ADDED[: fields.items - FEWEST]:
+            fields.skip(kind)
+        self.is_odd = fields.is_odd | (fields.at != ends)
+
+    @cached_property
+    def channel_names(self) -> tuple[Places, list[str | None]]:
+        return self.different(self.channels)
+
+    @cached_property
+    def publisher_names(self) -> tuple[Places, list[str | None]]:
+        return self.different(self.publishers)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def array(self, texts: Texts) -> pa.Array:
+        """The pieces as binary data."""
+        count = len(texts.starts)
+        if not count:
+            return pa.array([], pa.binary())
+        bounds = np.empty(2 * count, np.int32)  # what is between the pieces is a piece as well
+        bounds[0::2] = texts.starts
+        bounds[1::2] = texts.ends
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+        pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
+        return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+    def different(self, texts: Texts) -> tuple[Places, list[str | None]]:
+        """Which of the different texts each is, and these; None for one that is not UTF-8."""
+        found = self.array(texts).dictionary_encode()
+        return found.indices.to_numpy().astype(np.int64), _decoded(found.dictionary)
+
+    def record(self, row: int) -> KeptEvent:
+        return decode_event(self.data[self._starts[row] : self._ends[row]])
+
+
+class Records(msgspec.Struct, frozen=True):
+    """The records of some batches by their kind; `unread` are of no known kind."""
+
+    events: Events
+    ledger: list[LedgerRecord]
+    ledger_offsets: list[int]
+    unread: list[tuple[int, bytes]]
+
+
+def _decoded(raw: pa.Array) -> list[str | None]:
+    try:
+        return list(raw.cast(pa.string()).to_pylist())
+    except pa.ArrowInvalid:
+        return [_text(each) for each in raw.to_pylist()]
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def scan(batches: Sequence[Batch]) -> Records:
+    """What the records of `batches` are; bad ones do not hinder the others."""
+    sizes = np.fromiter(chain.from_iterable(batch.lengths for batch in batches), np.int64)
+    offsets = np.concatenate(
+        [np.arange(batch.first_offset, batch.end_offset) for batch in batches]
+        or [np.zeros(0, np.int64)]
+    )
+    data = b"".join((*(batch.data for batch in batches), _PAD))
+    ends = np.cumsum(sizes)
+    return _scan(data, offsets, ends - sizes, ends)
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """The records of a batch as objects, with their offsets; `unread` are of no known kind."""
+
+    events: list[KeptEvent]
+    event_offsets: Any
+    ledger: list[LedgerRecord]
+    ledger_offsets: Any
+    unread: list[tuple[int, bytes]]
+
+
+def decode_batch(batch: Batch) -> Decoded:
+    """What `scan` finds, for those who want objects."""
+    first = batch.first_offset
+    try:
+        head = _LIST + batch.count.to_bytes(4, "big")
+        records = _batch.decode(b"".join((head, batch.data)))
+    except UNREADABLE:
+        return _sorted(enumerate(map(_decode, batch.records()), first), batch)
+    events = [record for record in records if isinstance(record, KeptEvent)]
+    if len(events) == len(records):
+        return Decoded(events, range(first, first + len(events)), [], (), [])
+    return _sorted(enumerate(records, first), batch)
+
+
+def _sorted(records: Iterable[tuple[int, Any]], batch: Batch) -> Decoded:
+    decoded = Decoded([], [], [], [], [])
+    for offset, record in records:
+        if isinstance(record, KeptEvent):
+            decoded.events.append(record)
+            decoded.event_offsets.append(offset)
+        elif isinstance(record, LedgerRecord):
+            decoded.ledger.append(record)
+            decoded.ledger_offsets.append(offset)
+        else:
+            raw = batch.between(offset, offset + 1).records()[0]
+            decoded.unread.append((offset, raw))
+    return decoded
+
+
+def scan_events(records: Sequence[KeptEvent], offsets: Sequence[int]) -> Events:
+    """The same of records that have been decoded."""
+    data, starts, ends = _joined([_encode(_fitting(record)) for record in records])
+    return _scan(data, np.array(offsets, np.int64), starts, ends).events
+
+
+def _scan(data: bytes, offsets: Places, starts: Places, ends: Places) -> Records:
+    events = Events(data, offsets, starts, ends)
+    is_odd = events.is_odd
+    for which, names in (events.channel_names, events.publisher_names):
+        if None in names:
+            is_odd |= np.array([name is None for name in names], np.bool_)[which]
+    if not is_odd.any():
+        return Records(events, [], [], [])
+    ledger: list[LedgerRecord] = []
+    ledger_offsets: list[int] = []
+    unread: list[tuple[int, bytes]] = []
+    reworded: dict[int, bytes] = {}
+    is_event = ~is_odd
+    for row in np.flatnonzero(is_odd).tolist():
+        raw, offset = data[starts[row] : ends[row]], int(offsets[row])
+        found = _decode(raw)
+        if isinstance(found, KeptEvent):
+            reworded[row] = _encode(_fitting(found))
+            is_event[row] = True
+        elif isinstance(found, LedgerRecord):
+            ledger.append(found)
+            ledger_offsets.append(offset)
+        else:
+            unread.append((offset, raw))
+    rows = np.flatnonzero(is_event)
+    if reworded:
+        encoded = [reworded.get(r) or data[starts[r] : ends[r]] for r in rows.tolist()]
+        data, starts, ends = _joined(encoded)
+    else:
+        starts, ends = starts[rows], ends[rows]
+    return Records(Events(data, offsets[rows], starts, ends), ledger, ledger_offsets, unread)
+
+
+def _joined(encoded: Sequence[bytes | memoryview]) -> tuple[bytes, Places, Places]:
+    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    ends = np.cumsum(sizes)
+    return b"".join((*encoded, _PAD)), ends - sizes, ends
+
+
+def _decode(raw: bytes) -> KeptEvent | LedgerRecord | None:
+    try:
+        return decode_event(raw)
+    except UNREADABLE:
+        pass
+    try:
+        return decode_ledger(raw)
+    except UNREADABLE:
+        return None
+
+
+def _fitting(event: KeptEvent) -> KeptEvent:
+    """With numbers of 64 bits that have a sign."""
+    names = ("received_ms", "qos", "expiry_s", "number")
+    clipped = {n: max(INTEGER_MIN, min(INTEGER_MAX, getattr(event, n))) for n in names}
+    return msgspec.structs.replace(event, **clipped)

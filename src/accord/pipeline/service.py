@@ -1,0 +1,211 @@
+"""The pipeline's work for one node: Spark, the archive job, and answers to questions.
+
+`open` takes seconds, as Spark starts; questions that come before wait. Whatever goes wrong with a
+question ends that question; whatever goes wrong with Spark ends this process, and the node
+starts another.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from accord.edges.pipeline.messages import (
+    Cancel,
+    FromNode,
+    FromPipeline,
+    Health,
+    Query,
+    ReportAsked,
+    ReportMade,
+    Start,
+    Watch,
+    Watched,
+)
+from accord.edges.pipeline.report import encode_report
+from accord.pipeline import tables
+from accord.pipeline.archive_batch import BatchDone
+from accord.pipeline.archive_job import ArchiveJob
+from accord.pipeline.attributes import TYPES, Declared
+from accord.pipeline.condition import Condition
+from accord.pipeline.feedback import Feedback
+from accord.pipeline.housekeeping import Housekeeping, now_ms
+from accord.pipeline.lookup import Lookup
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.pruning import select
+from accord.pipeline.queries import Queries
+from accord.pipeline.questions import QuestionError
+from accord.pipeline.report import make_report
+from accord.pipeline.session import is_connect, open_session
+from accord.pipeline.tail import Tail
+from accord.pipeline.turns import Job, Turns
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Service:
+    """What the process does between its first message and its end."""
+
+    def __init__(self, start: Start, send: Callable[[FromPipeline], object]) -> None:
+        self.is_broken = False  # Java is gone
+        self._start = start
+        self._send = send
+        self._manifest = Manifest(start.archive)
+        self._condition = Condition(self._manifest, start.journal, start.node)
+        self._feedback = Feedback()
+        self._watched: tuple[Watched, ...] = ()
+        self._health = Health()
+        self._told = Health()
+        self._spark: SparkSession | None = None
+        self._lookup: Lookup | None = None
+        self._queries: Queries | None = None
+        self._archive: ArchiveJob | None = None
+        self._housekeeping: Housekeeping | None = None
+        self._turns = Turns(send, self._interrupt)
+
+    def open(self) -> None:
+        """Start everything; JavaError, SessionError or TablesError where that can't be."""
+        start = self._start
+        tables.check_declared(start.declared)
+        spark = open_session(start)
+        self._spark = spark
+        self._lookup = Lookup(spark, start.archive)
+        tail = Tail(start.journal, start.declared)
+        self._queries = Queries(
+            self._lookup, self._manifest, tail, node=start.node, journal=start.journal
+        )
+        self._archive = ArchiveJob(spark, start, self._manifest, self._on_batch)
+        self._archive.start()
+        self._lookup.warm_up()
+        self._turns.start()
+        self._housekeeping = Housekeeping(
+            self._lookup.spark, self._manifest, retain_ms=start.retain_ms, also=(self._measure,)
+        )
+        self._housekeeping.start()
+        self._health = Health(
+            state="ready",
+            spark=start.spark.partition(";")[0] or "embedded",
+            spark_version=spark.version,
+        )
+        self.tick()
+
+    def handle(self, message: FromNode) -> None:
+        match message:
+            case Query():
+                self._turns.put(
+                    Job(message.id, message.importance, lambda job: self._page(job, message))
+                )
+            case ReportAsked():
+                self._turns.put(
+                    Job(message.id, message.importance, lambda job: self._report(job, message))
+                )
+            case Cancel(id_):
+                self._turns.cancel(id_)
+            case Watch(predicates):
+                self._watched = predicates
+                self._feedback.watch(predicates)
+            case Start():
+                _log.warning("a second start is ignored")
+
+    def tick(self) -> None:
+        """Once a second: tell how we are, and look after what runs."""
+        self._turns.expire()
+        self._look_for_java()
+        self._send(self.health())
+        if measured := self._feedback.fresh(now_ms=now_ms()):
+            self._send(measured)
+
+    def health(self) -> Health:
+        archive, housekeeping = self._archive, self._housekeeping
+        return self._condition.look(
+            msgspec.structs.replace(
+                self._health,
+                problem=self._health.problem or (archive.problem if archive else ""),
+                compactions=housekeeping.compactions if housekeeping else 0,
+                queries=self._turns.answered,
+                queries_running=self._turns.running,
+                queries_waiting=self._turns.waiting,
+            )
+        )
+
+    def fail(self, problem: str) -> None:
+        self._health = msgspec.structs.replace(self._health, state="failed", problem=problem)
+        self._send(self.health())
+
+    def close(self, timeout_s: float) -> None:
+        """Stop what runs, then Spark, within about this time."""
+        self._health = msgspec.structs.replace(self._health, state="stopping")
+        until_s = time.monotonic() + timeout_s
+        if self._housekeeping is not None:
+            self._housekeeping.stop()
+        self._turns.stop(timeout_s / 4)
+        if self._archive is not None:
+            self._archive.stop(timeout_s / 2)
+        spark = self._spark
+        if spark is not None and not self.is_broken:
+            stopper = threading.Thread(target=spark.stop, daemon=True)
+            stopper.start()
+            stopper.join(max(1.0, until_s - time.monotonic()))
+
+    # What is done in threads of `Turns` and `Housekeeping`.
+
+    def _page(self, job: Job, query: Query) -> FromPipeline:
+        assert self._queries is not None
+        assert self._lookup is not None
+        with self._lookup.tagged(job.tag):
+            return self._queries.page(query, job.check)
+
+    def _report(self, job: Job, asked: ReportAsked) -> FromPipeline:
+        if asked.since_ms >= asked.until_ms:
+            raise QuestionError("expected it before until", place="since")
+        assert self._lookup is not None
+        spark, archive = self._lookup.spark, self._start.archive
+        since_ms, until_ms = asked.since_ms, asked.until_ms
+        snapshot = self._manifest.snapshot()
+        events = select(snapshot, channel=asked.channel, since_ms=since_ms, until_ms=until_ms)
+        ledger = select(snapshot, table=tables.LEDGER, since_ms=since_ms, until_ms=until_ms)
+        with self._lookup.tagged(job.tag):
+            report = make_report(
+                tables.events(spark, archive, events, self._start.declared),
+                tables.ledger(spark, archive, ledger),
+                self._watched,
+                since_ms=since_ms,
+                until_ms=until_ms,
+                node=self._start.node,
+                channel=asked.channel,
+                declared=self._declared,
+            )
+        return ReportMade(id=job.id, body=encode_report(report))
+
+    def _measure(self) -> None:
+        now = now_ms()
+        if not self._feedback.is_due(now_ms=now) or self._lookup is None:
+            return
+        files = select(self._manifest.snapshot(), since_ms=now - self._feedback.recent_ms)
+        events = tables.events(self._lookup.spark, self._start.archive, files, self._start.declared)
+        self._send(self._feedback.measure(events, now_ms=now, declared=self._declared))
+
+    @property
+    def _declared(self) -> Declared:
+        return {name: TYPES[kind] for name, kind in self._start.declared.items()}
+
+    def _on_batch(self, done: BatchDone) -> None:
+        self._condition.counts.add(done, time.monotonic())
+
+    def _interrupt(self, tag: str) -> None:
+        if self._lookup is not None:
+            self._lookup.interrupt(tag)
+
+    def _look_for_java(self) -> None:
+        spark = self._spark
+        if spark is None or is_connect(spark):
+            return
+        process = getattr(spark.sparkContext._gateway, "proc", None)
+        is_over = process is not None and process.poll() is not None
+        self.is_broken = is_over or (self._archive is not None and self._archive.is_broken)

@@ -1,0 +1,218 @@
+"""The Spark session of a pipeline: in its own process, on a cluster, or through Spark Connect.
+
+What Spark has to say goes to `spark.log` in the work folder, which rolls at a few megabytes;
+what its process prints before and besides, such as Java's own complaints, to `jvm.log`, which
+begins anew with each start. The terminal stays empty.
+
+Archive and queries have scheduler pools of their own (`ARCHIVE_POOL`, `QUERY_POOL`): neither waits
+for all tasks of the other. A thread says which it belongs to by `use_pool`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from accord.core.errors import AccordError
+from accord.edges.pipeline.messages import Start
+from accord.pipeline.failures import summary
+from accord.pipeline.java import find_java
+
+ARCHIVE_POOL: Final = "archive"
+QUERY_POOL: Final = "query"
+SPARK_LOG: Final = "spark.log"
+JVM_LOG: Final = "jvm.log"
+CONNECT: Final = "sc://"
+_POOL: Final = "spark.scheduler.pool"
+_LOOPBACK: Final = "127.0.0.1"
+_LOG_END: Final = 2_000
+
+# What a session may be told at any time, also through Spark Connect.
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "3",
+}
+# What must be known before Java starts.
+_AT_START: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Spark notes the last of them even where nobody looks.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.scheduler.mode": "FAIR",
+    "spark.locality.wait": "0",
+    # Looks up the caller's line for every expression: five times slower to build columns.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # No checksum files beside the checkpoint, which serves just the running query.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+_EMBEDDED: Final = {
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.sql.shuffle.partitions": "4",
+}
+_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", "-XX:-UsePerfData")
+_LOG4J: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+logger.late.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.late.level = error
+logger.adaptive.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
+logger.adaptive.level = error
+logger.cancel.name = org.apache.spark.scheduler.DAGScheduler
+logger.cancel.level = error
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.folder.name = org.apache.spark.SparkConf
+logger.folder.level = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %.2000m%n%.8000ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 4MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+"""
+_POOLS: Final = f"""\
+<?xml version="1.0"?>
+<allocations>
+  <pool name="{ARCHIVE_POOL}">
+    <schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare>
+  </pool>
+  <pool name="{QUERY_POOL}">
+    <schedulingMode>FAIR</schedulingMode><weight>2</weight><minShare>0</minShare>
+  </pool>
+</allocations>
+"""
+
+
+class SessionError(AccordError):
+    """Spark did not start, or is not to be reached."""
+
+    def __init__(self, problem: str, *, place: str) -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"Spark at {place}: {problem}")
+
+
+def open_session(start: Start) -> SparkSession:
+    """A session where `start.spark` says; JavaError or SessionError where that can't be."""
+    work = Path(start.work)
+    work.mkdir(parents=True, exist_ok=True)
+    if start.spark.startswith(CONNECT):
+        return _connect(start)
+    master = start.spark or "local[*]"
+    java = find_java(work=work)
+    os.environ["JAVA_HOME"] = java.home
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    options = settings(start, master)
+    try:
+        if SparkContext._gateway is None:
+            _launch(options, work)
+        builder = SparkSession.builder.master(master)
+        for name, value in options.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except Exception as error:  # Spark's own, Py4J's, and what sockets raise when Java is gone
+        told = _end_of(work / JVM_LOG)
+        raise SessionError(_summary(error) + (f"\n{told}" if told else ""), place=master) from error
+
+
+def settings(start: Start, master: str) -> dict[str, str]:
+    """What Spark is told before it starts; writes the files that some of it names."""
+    work = Path(start.work).absolute()
+    logging, pools = work / "log4j2.properties", work / "pools.xml"
+    logging.write_text(_LOG4J.format(path=work / SPARK_LOG))
+    pools.write_text(_POOLS)
+    options = {
+        "spark.app.name": f"accord-{start.node}",
+        "spark.driver.memory": f"{start.memory_mb}m",
+        "spark.driver.extraJavaOptions": " ".join(
+            (*_JAVA_OPTIONS, f'"-Dlog4j2.configurationFile={logging.as_uri()}"')
+        ),
+        "spark.scheduler.allocation.file": f"file://{pools}",  # taken as it is, spaces too
+        "spark.local.dir": str(work / "scratch"),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+    }
+    if master.startswith("local"):
+        options |= _EMBEDDED
+    return options | _AT_START | _ALWAYS
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark Connect: without a Java of its own."""
+    return not hasattr(spark, "_jsparkSession")
+
+
+def use_pool(spark: SparkSession, pool: str) -> None:
+    """What this thread starts from now on is scheduled in this pool."""
+    if not is_connect(spark):
+        spark.sparkContext.setLocalProperty(_POOL, pool)
+
+
+def java_process(spark: SparkSession) -> int | None:
+    """The process that Spark's driver is, where we started it."""
+    if is_connect(spark):
+        return None
+    process: Any = getattr(spark.sparkContext._gateway, "proc", None)
+    return process.pid if process is not None else None
+
+
+def _connect(start: Start) -> SparkSession:
+    try:
+        builder = SparkSession.builder.remote(start.spark)
+        for name, value in _ALWAYS.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except ImportError as error:
+        problem = f"{summary(error)}; pip install 'pyspark[connect]' helps"
+        raise SessionError(problem, place=_place(start.spark)) from error
+    except Exception as error:  # Spark's own, and those of gRPC
+        raise SessionError(_summary(error), place=_place(start.spark)) from error
+
+
+def _launch(options: dict[str, str], work: Path) -> None:
+    """Start Java ourselves, so that what it prints goes to a file."""
+    (work / "scratch").mkdir(exist_ok=True)
+    with (work / JVM_LOG).open("wb") as log:
+        # Without a context there must be no gateway in the class yet, so this sets it.
+        conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+        streams = {"stdout": log, "stderr": log}
+        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _summary(error: BaseException) -> str:
+    if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+        return "Java ended before Spark was ready"
+    return summary(error)
+
+
+def _end_of(path: Path) -> str:
+    try:
+        lines = path.read_bytes()[-_LOG_END:].decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(line for line in lines if not line.startswith("WARNING: "))
+
+
+def _place(url: str) -> str:
+    """Without the token that may be behind the host."""
+    return url.partition(";")[0]

@@ -1,0 +1,154 @@
+"""Stream source `accord_slices`: a journal as ranges of offsets, not as events.
+
+What flows through Spark is where to read; whoever gets a slice reads that part of the journal
+himself. So the driver's part costs next to nothing, and no event passes through Java.
+
+The stream begins where the archive ends. Its checkpoint serves just the running query, and
+losing it loses nothing: the manifest says up to where everything is archived.
+
+A batch costs much the same for one record as for ten thousand. Where few are new, and the last
+batch was just now, it waits for more, up to `patience_ms`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from accord.pipeline.belonging import check_reach
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.reading import open_journal, reach, split, weigh
+
+FORMAT: Final = "accord_slices"
+SCHEMA: Final = "node string, journal string, first long, next long"
+_OFFSET: Final = "offset"
+
+
+class SliceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which journal, and in what pieces.
+
+    `max_rows`, `max_bytes`: of one batch, about.
+    `pieces`: into how many slices a batch is cut at most; none has fewer than `piece_rows`
+    records, unless it has `piece_bytes`.
+    `few_rows`, `patience_ms`: fewer wait, for so long since the last batch.
+    """
+
+    node: str
+    journal: str
+    archive: str
+    max_rows: int = 400_000
+    max_bytes: int = 256 << 20
+    pieces: int = 4
+    piece_rows: int = 20_000
+    piece_bytes: int = 16 << 20
+    few_rows: int = 200
+    patience_ms: int = 2_000
+
+    def to_spark(self) -> dict[str, str]:
+        """As options of a data source, which are in no case and all strings."""
+        return {name: str(value) for name, value in msgspec.structs.asdict(self).items()}
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> SliceOptions:
+        named = {name: options[name] for name in cls.__struct_fields__ if name in options}
+        return msgspec.convert(named, cls, strict=False)
+
+
+@dataclass(frozen=True)
+class Slice(InputPartition):
+    """Records from `first` up to `next`."""
+
+    first: int
+    next: int
+
+
+class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in a process of its own beside the driver, as long as the query runs."""
+
+    def __init__(
+        self, options: SliceOptions, *, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._clock_s = clock_s
+        self._last_s: float | None = None
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        archived = Manifest(self._options.archive).snapshot().archived
+        return {_OFFSET: archived.get(self._options.node, 0)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = open_journal(self._options.journal).extent().next_offset
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        options = self._options
+        first = start[_OFFSET]
+        journal = open_journal(options.journal)
+        extent = journal.extent()
+        check_reach(extent, options.journal, first, options.node)
+        end = extent.next_offset if self._target is None else max(first, self._target)
+        if end == first or self._is_patient(end - first):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            here = max(first, extent.first_offset)
+            end = min(end, here + limit.max_rows)
+            sizes = journal.sizes(extent)
+            end = min(end, reach(sizes, here, extent.next_offset, options.max_bytes))
+        self._last_s = self._clock_s()
+        return {_OFFSET: end}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Slice]:
+        options = self._options
+        journal = open_journal(options.journal)
+        extent = journal.extent()
+        first, next_ = start[_OFFSET], end[_OFFSET]
+        if first < extent.first_offset:  # retired: what is left begins later
+            first = min(extent.first_offset, next_)
+        bytes_ = weigh(journal.sizes(extent), first, next_, extent.next_offset)
+        pieces = max((next_ - first) // options.piece_rows, bytes_ // options.piece_bytes)
+        cuts = split(first, next_, min(pieces, options.pieces)) if first < next_ else []
+        return [Slice(*cut) for cut in cuts]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, str, int, int]]:
+        assert isinstance(partition, Slice)
+        yield self._options.node, self._options.journal, partition.first, partition.next
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The archive job tells the journal itself, right after its own commit."""
+
+    def stop(self) -> None:
+        pass
+
+    def _is_patient(self, new: int) -> bool:
+        if self._target is not None or self._last_s is None or new >= self._options.few_rows:
+            return False
+        return self._clock_s() - self._last_s < self._options.patience_ms / 1000
+
+
+class SlicesSource(DataSource):
+    """`spark.readStream.format("accord_slices")`, with the fields of SliceOptions as options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> SlicesReader:  # noqa: ARG002, N802
+        options: Any = self.options
+        return SlicesReader(SliceOptions.from_spark(options))

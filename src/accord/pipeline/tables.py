@@ -1,0 +1,282 @@
+"""The tables of the archive: where their files are, which columns they have, how to read them.
+
+    <archive>/_manifest/                                  which files are part of the tables
+    <archive>/events/day=2026-11-16/group=uav/*.parquet   kept events, by day of arrival
+    <archive>/ledger/day=2026-11-16/*.parquet             what became of them, by day of outcome
+    <archive>/payloads/day=2026-11-16/NODE-OFFSET         payloads too large for a table
+    <archive>/unread/NODE-OFFSET                          records that are neither event nor ledger
+
+Readers go through the manifest only: after a crash there are files in the folders that belong to
+nothing, and others that are there twice, compacted and not. `day` and `group` are columns of the
+files too, so that any reader of Parquet takes a plain list of files.
+
+Each file knows which attributes were declared when it was written. `events` makes one table of
+them: what was declared later comes out of the map of other attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from accord.core.errors import AccordError
+from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS
+
+EVENTS: Final = "events"
+LEDGER: Final = "ledger"
+LOST: Final = "lost"
+PAYLOADS: Final = "payloads"
+UNREAD: Final = "unread"
+MANIFEST: Final = "_manifest"
+
+OTHER: Final = "_other"  # the group of what would be one group too many
+MAX_GROUPS: Final = 64
+MAX_CHANNELS: Final = 64
+LAST_MS: Final = 253_402_300_799_999  # of the year 9999
+
+Stat = int | float | str | bool | None
+ARROW: Final[dict[str, pa.DataType]] = {
+    "integer": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+_TIME: Final = ARROW["timestamp"]
+VALUE: Final = pa.struct(list(ARROW.items()))
+ATTRIBUTES_TYPE: Final = pa.map_(pa.string(), VALUE)
+PATHS_TYPE: Final = pa.map_(pa.string(), pa.list_(pa.string()))
+
+_BEFORE: Final[dict[str, pa.DataType]] = {
+    "node": pa.string(),
+    "offset": pa.int64(),
+    "number": pa.int64(),
+    "channel": pa.string(),
+    "publisher": pa.string(),
+    "received": _TIME,
+    "qos": pa.int32(),
+    "key": pa.string(),
+    "deadline_ms": pa.int64(),
+    "content_type": pa.string(),
+}
+_AFTER: Final[dict[str, pa.DataType]] = {
+    ATTRIBUTES: ATTRIBUTES_TYPE,
+    METADATA: pa.binary(),
+    PATHS: PATHS_TYPE,
+    "payload": pa.binary(),
+    "payload_bytes": pa.int64(),
+    "payload_ref": pa.string(),
+    "properties": pa.binary(),
+    "day": pa.date32(),
+    "group": pa.string(),
+}
+_LEDGER: Final[dict[str, pa.DataType]] = {
+    "node": pa.string(),
+    "offset": pa.int64(),
+    "number": pa.int64(),
+    "id": pa.string(),
+    "count": pa.int64(),
+    "channel": pa.string(),
+    "publisher": pa.string(),
+    "destination": pa.string(),
+    "outcome": pa.string(),
+    "received": _TIME,
+    "queued": _TIME,
+    "done": _TIME,
+    "bytes": pa.int64(),
+    "importance": pa.int32(),
+    "policy": pa.string(),
+    "detail": pa.string(),
+    "sending_us": pa.int64(),
+    "day": pa.date32(),
+}
+COLUMNS: Final = frozenset({*_BEFORE, *_AFTER})
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_REFERENCE: Final = re.compile(r"payloads/day=\d{4}-\d{2}-\d{2}/[A-Za-z0-9_-]+")
+
+
+class TablesError(AccordError):
+    """What of the tables can't be read or written as asked."""
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of a table, and what readers need to know to pass it over.
+
+    First and last are both in it. Of the ledger they span all times and numbers of an entry.
+    `channels` is None where there are too many to list. In `stats` are the lowest and the highest
+    value of declared attributes, times in microseconds: no values at all where both are None.
+    """
+
+    table: str
+    path: str  # relative to the archive
+    day: str
+    group: str = ""
+    rows: int
+    bytes: int
+    raw_bytes: int = 0  # not compressed: what it takes in memory
+    node: str
+    first_ms: int = 0
+    last_ms: int = 0
+    first_offset: int
+    last_offset: int
+    first_number: int = 0
+    last_number: int = 0
+    channels: tuple[str, ...] | None = None
+    declared: dict[str, str] = {}
+    stats: dict[str, tuple[Stat, Stat]] = {}
+    unread: int = 0  # rows that are no event that can be understood: kept as they came
+
+
+def check_declared(declared: Mapping[str, str]) -> None:
+    """TablesError where a table can't have these columns."""
+    taken = {name.lower(): name for name in COLUMNS}
+    for name, kind in declared.items():
+        if kind not in ARROW:
+            raise TablesError(f"attribute {name!r}: expected {', '.join(ARROW)}, got {kind!r}")
+        if not name:
+            raise TablesError("expected an attribute's name, got none")
+        if other := taken.get(name.lower()):
+            raise TablesError(f"attribute {name!r}: there is a column {other!r}, in any case")
+        taken[name.lower()] = name
+
+
+def group_of(channel: str) -> str:
+    """By which folder the events of `channel` are found: its first level, or what stands for it."""
+    level = channel.partition("/")[0]
+    if _PLAIN.fullmatch(level) and not level.startswith("_"):
+        return level
+    return f"_{crc32(level.encode()) & 0xFF:02x}"
+
+
+def day_of(ms: int) -> str:
+    return _moment(ms).strftime("%Y-%m-%d")
+
+
+def day_end_ms(day: str) -> int:
+    """When it is over."""
+    start = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    return int(start.timestamp() * 1000) + 86_400_000
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(min(max(ms, 0), LAST_MS) // 1000, UTC)
+
+
+def safe_name(node: str) -> str:
+    """`node` as part of a file's name; different nodes stay different."""
+    if _PLAIN.fullmatch(node):
+        return node
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '-', node)[:40]}-{crc32(node.encode()):08x}"
+
+
+def folder_of(table: str, day: str, group: str) -> str:
+    """Of a table's files, relative to the archive."""
+    return f"{table}/day={day}/group={group}" if table == EVENTS else f"{table}/day={day}"
+
+
+def payload_ref(node: str, offset: int, received_ms: int) -> str:
+    """Where a large payload is kept, relative to the archive; the same however often asked."""
+    return f"{PAYLOADS}/day={day_of(received_ms)}/{safe_name(node)}-{offset}"
+
+
+def read_payload(archive: Path | str, ref: str) -> bytes:
+    """The payload that `payload_ref` names; TablesError where there is none (any more)."""
+    if not _REFERENCE.fullmatch(ref):
+        raise TablesError(f"expected a reference to a payload, got {ref[:80]!r}")
+    try:
+        return (Path(archive) / ref).read_bytes()
+    except FileNotFoundError:
+        raise TablesError(f"{ref}: the payload is not kept any more") from None
+
+
+def arrow_events(declared: Mapping[str, str]) -> pa.Schema:
+    columns = {name: ARROW[kind] for name, kind in declared.items()}
+    return pa.schema([*_BEFORE.items(), *columns.items(), *_AFTER.items()])
+
+
+def arrow_ledger() -> pa.Schema:
+    return pa.schema(list(_LEDGER.items()))
+
+
+def spark_events(declared: Mapping[str, str]) -> StructType:
+    return from_arrow_schema(arrow_events(declared), prefer_timestamp_ntz=False)
+
+
+def spark_ledger() -> StructType:
+    return from_arrow_schema(arrow_ledger(), prefer_timestamp_ntz=False)
+
+
+def by_declared(files: Iterable[FileEntry]) -> list[tuple[dict[str, str], list[FileEntry]]]:
+    """Files that were written with the same declared attributes, together."""
+    found: dict[tuple[tuple[str, str], ...], list[FileEntry]] = {}
+    for file in files:
+        found.setdefault(tuple(sorted(file.declared.items())), []).append(file)
+    return [(dict(key), each) for key, each in found.items()]
+
+
+def newest_declared(files: Iterable[FileEntry]) -> dict[str, str]:
+    """Every attribute that is declared in one of them, with the type it was given last."""
+    found: dict[str, str] = {}
+    for file in sorted(files, key=lambda each: (each.last_ms, each.last_offset)):
+        found |= file.declared
+    return found
+
+
+def read_files(spark: SparkSession, archive: Path | str, files: Sequence[FileEntry]) -> DataFrame:
+    """Files of one table, written with the same declared attributes, as they are."""
+    table, declared = files[0].table, files[0].declared
+    schema = spark_events(declared) if table == EVENTS else spark_ledger()
+    paths = [str(Path(archive).absolute() / file.path) for file in files]
+    return spark.read.schema(schema).parquet(*paths)
+
+
+def events(
+    spark: SparkSession,
+    archive: Path | str,
+    files: Iterable[FileEntry] | None = None,
+    declared: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The kept events, of the whole archive or of some of its files.
+
+    `declared` are the attributes that shall be columns; without it all that are declared in any
+    file, with the type they were given last. A value that its column can't hold is in the map.
+    """
+    from accord.pipeline.evolution import conform  # noqa: PLC0415 (stands on this module)
+
+    chosen = _all(archive, EVENTS) if files is None else list(files)
+    wanted = newest_declared(chosen) if declared is None else dict(declared)
+    check_declared(wanted)
+    if not chosen:
+        return spark.createDataFrame([], spark_events(wanted))
+    parts = [
+        conform(read_files(spark, archive, each), had, wanted) for had, each in by_declared(chosen)
+    ]
+    return reduce(lambda left, right: left.unionByName(right), parts)
+
+
+def ledger(
+    spark: SparkSession, archive: Path | str, files: Iterable[FileEntry] | None = None
+) -> DataFrame:
+    """What became of events, of the whole archive or of some of its files."""
+    chosen = _all(archive, LEDGER) if files is None else list(files)
+    if not chosen:
+        return spark.createDataFrame([], spark_ledger())
+    return read_files(spark, archive, chosen)
+
+
+def _all(archive: Path | str, table: str) -> list[FileEntry]:
+    from accord.pipeline.manifest import Manifest  # noqa: PLC0415 (stands on this module)
+
+    return [file for file in Manifest(archive).snapshot().files if file.table == table]

@@ -1,0 +1,327 @@
+"""The end of the journal that is not archived yet, searched like the archive.
+
+Records are taken in block by block. Of each block it is remembered which times are in it, for as
+long as it may be asked for; its records only as long as there is room, and otherwise they are read
+again. So an archive that is far behind costs time, but not memory. What a search finds are places,
+best first and no more than wanted; the events themselves are handed out for those to be used.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from accord.core.errors import EventError
+from accord.core.model.document import Document
+from accord.core.model.values import Value
+from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.pipeline.messages import Found
+from accord.journal.errors import JournalError
+from accord.journal.events import KeptEvent
+from accord.journal.reader import Retired
+from accord.journal.record import Batch
+from accord.pipeline.attributes import TYPES, to_row
+from accord.pipeline.cursors import Part, Rank
+from accord.pipeline.questions import Question
+from accord.pipeline.reading import JournalReader, open_journal
+from accord.pipeline.rows import decode_batch
+from accord.pipeline.tables import LAST_MS
+
+BLOCK_RECORDS: Final = 2_048
+BLOCK_BYTES: Final = 4 << 20
+CACHE_BYTES: Final = 48 << 20
+_BLOCKS_BEHIND: Final = 256  # of those that are archived by now
+_OVERHEAD: Final = 400  # of a record in memory
+
+
+class StaleError(Exception):
+    """The journal no longer has this: by now it is in the archive."""
+
+
+class Hit:
+    """An event that was found, and what it takes."""
+
+    __slots__ = ("offset", "rank", "size")
+
+    def __init__(self, rank: Rank, offset: int, size: int) -> None:
+        self.rank = rank
+        self.offset = offset
+        self.size = size
+
+
+class _Kept:
+    """A record, its values read when first asked for."""
+
+    __slots__ = ("_document", "_values", "event", "offset", "received_ms")
+
+    def __init__(self, offset: int, event: KeptEvent) -> None:
+        self.offset = offset
+        self.event = event
+        self.received_ms = min(max(event.received_ms, 0), LAST_MS)
+        self._values: Mapping[str, Value] | None = None
+        self._document: Document | None = None
+
+    @property
+    def size(self) -> int:
+        return size_of(self.event.channel, len(self.event.attributes), len(self.event.payload))
+
+    def matches(self, question: Question, declared: Mapping[str, str]) -> bool:
+        if self._values is None:
+            try:
+                read = self.event.event()
+                self._values, self._document = read.values, read.metadata
+            except (EventError, ProtocolError, ValueError, OverflowError):
+                self._values = {}  # kept as it came, but nothing in it can be seen
+        values = _seen(self._values, declared) if declared else self._values
+        return question.predicate.evaluate(values, self._document) is True
+
+    def found(self) -> Found:
+        event = self.event
+        return Found(
+            self.offset,
+            event.number,
+            self.received_ms,
+            event.channel,
+            event.publisher,
+            event.qos,
+            event.attributes,
+            event.payload,
+        )
+
+
+class _Block:
+    """Consecutive records up to `end`; its events are in memory, or none is."""
+
+    __slots__ = ("bytes", "end", "events", "first", "first_ms", "is_gone", "last_ms")
+
+    def __init__(self, first: int) -> None:
+        self.first = self.end = first
+        self.first_ms = LAST_MS + 1
+        self.last_ms = -1
+        self.bytes = 0
+        self.is_gone = False  # some of it was retired before it could be read
+        self.events: list[_Kept] | None = []
+
+    def add(self, batch: Batch) -> None:
+        assert self.events is not None
+        decoded = decode_batch(batch)
+        for offset, event in zip(decoded.event_offsets, decoded.events, strict=True):
+            kept = _Kept(offset, event)
+            self.events.append(kept)
+            self.first_ms = min(self.first_ms, kept.received_ms)
+            self.last_ms = max(self.last_ms, kept.received_ms)
+            self.bytes += kept.size + _OVERHEAD
+        self.end = batch.end_offset
+
+    @property
+    def is_full(self) -> bool:
+        is_large = self.bytes >= BLOCK_BYTES
+        return self.events is None or is_large or self.end - self.first >= BLOCK_RECORDS
+
+
+class Tail:
+    """Of one journal; several threads may search it."""
+
+    def __init__(
+        self, journal: str, declared: Mapping[str, str], *, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        self._reader: JournalReader = open_journal(journal)
+        self._declared = declared
+        self._cache_bytes = cache_bytes
+        self._lock = threading.Lock()
+        self._blocks: list[_Block] = []
+        self._start = 0  # where they begin, as long as there is none
+        self._cached: OrderedDict[int, _Block] = OrderedDict()
+        self._bytes = 0
+
+    def find(
+        self,
+        question: Question,
+        part: Part,
+        most: int,
+        *,
+        is_final: bool = False,
+        check: Callable[[], object] = lambda: None,
+    ) -> list[Hit]:
+        """The first `most` events of this part that the question asks for.
+
+        StaleError where the journal does not have all of it; `is_final` is for what is lost for
+        good, as the archive does not have it either. `check` is called again and again.
+        """
+        if part.first >= part.before:
+            return []
+        blocks = self._take_in(part, check)
+        if not is_final and any(block.is_gone for block in blocks):
+            raise StaleError
+        hits: list[Hit] = []
+        for block in self._ordered(question, blocks):
+            if len(hits) >= most:
+                hits.sort(key=_rank)
+                del hits[most:]
+                if _best_of(block, question) > hits[-1].rank:
+                    break
+            check()
+            hits += self._search(block, question, part)
+        hits.sort(key=_rank)
+        return hits[:most]
+
+    def fetch(self, offsets: Sequence[int]) -> list[Found]:
+        """The events at these offsets, which have been found before."""
+        found: list[Found] = []
+        for offset in offsets:
+            with self._lock:
+                place = bisect_right(self._blocks, offset, key=lambda block: block.first) - 1
+                if place < 0 or self._blocks[place].end <= offset:
+                    raise StaleError
+                events = self._events(self._blocks[place])
+            at = bisect_left(events, offset, key=lambda kept: kept.offset)
+            if at == len(events) or events[at].offset != offset:
+                raise StaleError
+            found.append(events[at].found())
+        return found
+
+    def _search(self, block: _Block, question: Question, part: Part) -> Iterator[Hit]:
+        first, before, after = part.first, part.before, part.after
+        with self._lock:
+            events = list(self._events(block))
+        is_newest_first, has_predicate = question.is_newest_first, question.has_predicate
+        for kept in events:
+            offset, received_ms = kept.offset, kept.received_ms
+            if not first <= offset < before:
+                continue
+            rank = (-received_ms, -offset) if is_newest_first else (received_ms, offset)
+            if after is not None and rank <= after:
+                continue
+            if not question.may_include(received_ms, offset, kept.event.number):
+                continue
+            if not question.selects(kept.event.channel):
+                continue
+            if not has_predicate or kept.matches(question, self._declared):
+                yield Hit(rank, offset, kept.size)
+
+    def _ordered(self, question: Question, blocks: list[_Block]) -> list[_Block]:
+        """Those that may have something, those first that may have the first of it."""
+        ask = question.ask
+        chosen = [
+            block
+            for block in blocks
+            if block.last_ms >= (ask.since_ms or 0)
+            and (ask.until_ms is None or block.first_ms < ask.until_ms)
+        ]
+        return sorted(chosen, key=lambda block: _best_of(block, question))
+
+    def _take_in(self, part: Part, check: Callable[[], object]) -> list[_Block]:
+        """Read on as far as needed; the blocks of this part. Others get their turn in between."""
+        with self._lock:
+            self._forget(part.first)
+        while True:
+            check()
+            with self._lock:
+                if self._end >= part.before:
+                    return self._of(part)
+                if not self._blocks or self._blocks[-1].is_full:
+                    self._blocks.append(_Block(self._end))
+                self._read_on(self._blocks[-1], part.before)
+
+    def _of(self, part: Part) -> list[_Block]:
+        place = bisect_right(self._blocks, part.first, key=lambda block: block.first) - 1
+        if place < 0:
+            raise StaleError
+        return [block for block in self._blocks[place:] if block.first < part.before]
+
+    @property
+    def _end(self) -> int:
+        return self._blocks[-1].end if self._blocks else self._start
+
+    def _forget(self, first: int) -> None:
+        """Blocks that all questions are done with, and all of them where there would be a gap."""
+        blocks = self._blocks
+        if not blocks or blocks[-1].end < first:
+            for block in blocks:
+                self._release(block)
+            blocks.clear()
+            self._start = first
+        while len(blocks) > _BLOCKS_BEHIND and blocks[_BLOCKS_BEHIND].end <= first:
+            self._release(blocks.pop(0))
+
+    def _read_on(self, block: _Block, before: int) -> None:
+        """Up to a full block; what the journal can't give any more is passed over."""
+        had = block.bytes
+        self._fill(block, min(before, block.first + BLOCK_RECORDS))
+        self._cached[block.first] = block
+        self._cached.move_to_end(block.first)
+        self._bytes += block.bytes - had
+        self._shrink(block)
+
+    def _fill(self, block: _Block, before: int) -> None:
+        """Read on, at least a little; what the journal does not have (any more) is passed over."""
+        most = before - block.end
+        end = block.end
+        for item in self._reader.read(end, max_records=most, max_bytes=BLOCK_BYTES):
+            if isinstance(item, Batch):
+                block.add(item)
+                continue
+            if isinstance(item, Retired):
+                block.is_gone = True
+            beyond = item.first_available if isinstance(item, Retired) else item.next_offset
+            block.end = min(before, max(block.end, beyond))
+        if block.end == end:
+            raise JournalError(f"offset {end} can't be read, nor passed over", place="journal")
+
+    def _events(self, block: _Block) -> list[_Kept]:
+        """Its events, read again if they were let go; StaleError where the journal has let go."""
+        if block.events is not None:
+            if block.first in self._cached:
+                self._cached.move_to_end(block.first)
+            return block.events
+        again = _Block(block.first)
+        while again.end < block.end:
+            self._fill(again, block.end)
+        if again.is_gone and not block.is_gone:
+            raise StaleError
+        block.events, block.bytes = again.events, again.bytes
+        self._cached[block.first] = block
+        self._bytes += block.bytes
+        self._shrink(block)
+        return block.events or []
+
+    def _shrink(self, used: _Block) -> None:
+        while self._bytes > self._cache_bytes and len(self._cached) > 1:
+            oldest = next(iter(self._cached.values()))
+            if oldest is used:
+                return
+            self._release(oldest)
+
+    def _release(self, block: _Block) -> None:
+        if self._cached.pop(block.first, None) is not None:
+            self._bytes -= block.bytes
+            block.events = None
+
+
+def size_of(channel: str, properties_bytes: int, payload_bytes: int) -> int:
+    """Of an event in a page, about."""
+    return 48 + len(channel) + properties_bytes + payload_bytes
+
+
+def _rank(hit: Hit) -> Rank:
+    return hit.rank
+
+
+def _best_of(block: _Block, question: Question) -> Rank:
+    """No event of the block comes before this."""
+    if question.is_newest_first:
+        return -block.last_ms, -block.end
+    return block.first_ms, block.first
+
+
+def _seen(values: Mapping[str, Value], declared: Mapping[str, str]) -> Mapping[str, Value]:
+    """Without what the archive's columns could not hold: a question has one answer, always."""
+    unheld = [
+        name
+        for name, kind in declared.items()
+        if name in values and to_row({name: values[name]}, None, {name: TYPES[kind]})[name] is None
+    ]
+    return {name: each for name, each in values.items() if name not in unheld} if unheld else values

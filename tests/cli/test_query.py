@@ -1,0 +1,244 @@
+"""`accord query`, with an archive that the test plays."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from accord.cli import querying
+from accord.cli.exporting import to_table
+from accord.cli.main import app
+from accord.client.messages import ReceivedEvent
+from accord.client.questions import QueryStats
+from accord.core.model.document import Document
+from accord.edges.mqtt.properties import Properties
+from tests.client.fake_archive import FIRST_MS, FakeArchive
+
+
+class Asking:
+    """The command, and the archive that it finds."""
+
+    def __init__(self) -> None:
+        self.archive = FakeArchive(250)
+
+    def __call__(self, *arguments: str) -> Result:
+        environment = {"COLUMNS": "100", "TZ": "UTC"}
+        return CliRunner().invoke(app, ["query", *arguments], env=environment)
+
+    def asked(self) -> dict[str, object]:
+        found: dict[str, object] = self.archive.asked[0]
+        return found
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> Asking:
+    asking = Asking()
+    monkeypatch.setattr("accord.client.transport.transport_with", lambda _: asking.archive.open)
+    return asking
+
+
+class TestOutput:
+    def test_for_people(self, asking: Asking) -> None:
+        found = asking("uav/#", "--limit", "2")
+        assert (found.exit_code, found.stderr) == (0, "")
+        first, second = (line.split("  ") for line in found.stdout.splitlines())
+        assert [part.strip() for part in first[1:] if part] == [
+            *("7S", "uav/imagery", "n=249", "payload")
+        ]
+        assert second[1] == "7R"
+        moment = datetime.fromtimestamp(FIRST_MS / 1000 + 249).astimezone()
+        assert first[0] == f"{moment:%Y-%m-%d %H:%M:%S}.000"
+
+    def test_json_is_what_predicates_read(self, asking: Asking) -> None:
+        found = asking("uav/#", "--format", "json", "--oldest", "--limit", "3")
+        lines = [json.loads(line) for line in found.stdout.splitlines()]
+        assert lines[0] == {
+            "channel": "uav/imagery",
+            "attributes": {"n": 0},
+            "payload": "payload",
+            "published_ms": FIRST_MS,
+            "received_ms": FIRST_MS,
+            "id": "0",
+            "source": "camera",
+        }
+        arguments = ["predicate", "match", "n >= 1", "-", "--json"]
+        matched = CliRunner().invoke(app, arguments, input=found.stdout)
+        assert matched.stdout.splitlines() == found.stdout.splitlines()[1:]
+
+    def test_json_in_a_file(self, asking: Asking, tmp_path: Path) -> None:
+        path = tmp_path / "found.jsonl"
+        assert asking("uav/#", "--limit", "205", "-o", str(path)).exit_code == 0
+        assert len(path.read_text().splitlines()) == 205
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_parquet(self, asking: Asking, tmp_path: Path) -> None:
+        path = tmp_path / "found.parquet"
+        found = asking("uav/#", "--limit", "1000", "--oldest", "-o", str(path))
+        assert (found.exit_code, found.stdout) == (0, "")
+        table = pyarrow.parquet.read_table(path)
+        assert table.column("n").to_pylist() == list(range(250))
+        assert table.column("received")[1].as_py() == datetime.fromtimestamp(
+            FIRST_MS / 1000 + 1, UTC
+        )
+        assert set(table.column("publisher").to_pylist()) == {"camera"}
+
+    def test_nothing(self, asking: Asking) -> None:
+        asking.archive.size = 0
+        found = asking("uav/#", "--where", "n > 3")
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert found.stderr.splitlines()[0] == "nothing found: uav/# where n > 3 since -24h"
+        assert "`accord status`" in found.stderr
+
+
+class TestWhatIsAsked:
+    def test_by_default_the_newest_of_a_day(self, asking: Asking) -> None:
+        asking("uav/#")
+        expected = {"do": "find", "channel": "uav/#", "since": "-24h", "limit": 100, "page": 100}
+        assert asking.asked() == expected
+
+    def test_all_options(self, asking: Asking) -> None:
+        asking("uav/#", "-w", "n > 1", "--since", "-2h", "--until", "-1h", "--oldest", "-n", "500")
+        asked = asking.asked()
+        assert (asked["where"], asked["since"], asked["until"]) == ("n > 1", "-2h", "-1h")
+        assert (asked["order"], asked["limit"]) == ("oldest", 500)
+
+    def test_an_event_of_any_age(self, asking: Asking) -> None:
+        asking("--event", "1-2")
+        asked = asking.asked()
+        assert (asked["channel"], asked["event"]) == ("#", "12")
+        assert "since" not in asked
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "problem"),
+        [
+            (["a/#/b"], "error: CHANNEL: expected '#' as the last level only"),
+            (["a", "--since", "yesterday"], "error: --since: expected a time such as -24h"),
+            (["a", "--until", "x"], "error: --until: expected a time"),
+            (["a", "--event", "!"], "error: --event: expected letters and digits"),
+            (["a", "--format", "parquet"], "error: --format: expected --output FILE"),
+            (["a", "-f", "table", "-o", "x"], "error: --output: expected --format json"),
+            (["a", "-o", "x.txt"], "error: --output: expected --format, or a name that ends"),
+            (["a", "-o", "missing/x.json"], "error: --output: missing/x.json: no such file"),
+            (["a", "-w", "n >> 1"], "error: unexpected '>'"),
+        ],
+    )
+    def test_shown_before_anybody_is_asked(
+        self, asking: Asking, arguments: list[str], problem: str
+    ) -> None:
+        found = asking(*arguments)
+        assert found.exit_code == 2
+        assert found.stderr.startswith(problem)
+        assert asking.archive.asked == []
+
+    def test_two_conditions(self, asking: Asking) -> None:
+        assert asking("a", "-w", "n", "--xpath", "/n").exit_code == 2
+
+    def test_what_the_node_says(self, asking: Asking, tmp_path: Path) -> None:
+        asking.archive.failure = {"ok": False, "error": "the data pipeline is off: --no-pipeline"}
+        found = asking("a", "-o", str(tmp_path / "x.json"))
+        assert found.exit_code == 2
+        assert found.stderr == "error: the data pipeline is off: --no-pipeline\n"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_no_pyarrow(
+        self, asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        found = asking("a", "-o", str(tmp_path / "x.parquet"))
+        assert found.exit_code == 2
+        assert "pip install 'accord[pipeline]'" in found.stderr
+
+
+def test_ctrl_c_leaves_no_file_and_tells_the_node(asking: Asking, tmp_path: Path) -> None:
+    archive = asking.archive
+    archive.holds_after = 1
+    archive.interrupt = lambda: signal.raise_signal(signal.SIGINT)
+    found = asking("a", "--limit", "1000", "-o", str(tmp_path / "x.json"))
+    assert found.exit_code == 1
+    assert "interrupted after 200 events" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert [each["do"] for each in archive.asked] == ["find", "next", "cancel"]
+
+
+def received(**fields: object) -> ReceivedEvent:
+    return ReceivedEvent(channel="a", received_ms=FIRST_MS, **fields)  # type: ignore[arg-type]
+
+
+class TestColumns:
+    def test_uniform_attributes_are_columns(self) -> None:
+        noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
+        table = to_table(
+            [
+                received(attributes={"n": 1, "x": 1, "mixed": 1, "t": noon, "big": 2**60}),
+                received(attributes={"n": 2, "x": 2.5, "mixed": "b", "on": True, "big": 0.5}),
+                received(),
+            ]
+        )
+        columns = {name: table.column(name).to_pylist() for name in table.column_names}
+        assert columns["n"] == [1, 2, None]
+        assert columns["x"] == [1.0, 2.5, None]
+        assert columns["on"] == [None, True, None]
+        assert columns["t"] == [noon, None, None]
+        assert columns["attributes"] == [
+            [("mixed", "1"), ("big", str(2**60))],
+            [("mixed", "b"), ("big", "0.5")],
+            [],
+        ]
+
+    def test_names_that_are_taken(self) -> None:
+        table = to_table([received(attributes={"Channel": "x", "n": 1, "N": 2})])
+        assert table.column("channel").to_pylist() == ["a"]
+        assert table.column("attributes").to_pylist() == [
+            [("Channel", "x"), ("n", "1"), ("N", "2")]
+        ]
+
+    def test_everything_else(self) -> None:
+        event = received(
+            id="7ZK",
+            payload=b"\xff",
+            key="k",
+            deadline_ms=5,
+            qos=1,
+            metadata=Document(b"<a>1</a>"),
+            properties=Properties(content_type="image/jpeg"),
+        )
+        [row] = to_table([event]).to_pylist()
+        assert (row["id"], row["payload"], row["key"], row["deadline_ms"]) == (
+            "7ZK",
+            b"\xff",
+            "k",
+            5,
+        )
+        assert (row["qos"], row["metadata"], row["content_type"]) == (1, b"<a>1</a>", "image/jpeg")
+
+
+class TestProgress:
+    def test_on_a_terminal(self) -> None:
+        sink = io.StringIO()
+        console = Console(file=sink, force_terminal=True, width=100, color_system=None)
+        with querying._bar(console, 100) as show:
+            show(QueryStats(events=57, pages=1, files=3, files_skipped=12, tail=4, missing=1))
+        assert "57 of at most 100 events" in sink.getvalue()
+        assert "3 files read, 12 skipped, 4 not archived yet, 1 dropped" in sink.getvalue()
+
+    def test_nowhere_else(self) -> None:
+        sink = io.StringIO()
+        with querying._bar(Console(file=sink), 100) as show:
+            show(QueryStats(events=57))
+        assert sink.getvalue() == ""
+
+
+def test_a_wish_in_words() -> None:
+    wanted = querying.Wanted(channel="a", xpath="/b", until="now", event="7")
+    assert str(wanted) == "a where /b with id 7 until now"

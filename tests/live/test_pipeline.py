@@ -1,0 +1,425 @@
+"""The node's end of the data pipeline, with a process that needs no Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import fake_pipeline
+
+from accord.edges.pipeline.messages import Ask, Measure, Measured, Watched
+from accord.live import pipeline_options, pipeline_process
+from accord.live.pipeline import MAX_QUESTIONS, WORK, Pipeline
+from accord.live.pipeline_options import Patience, PipelineError, PipelineOptions, why_off
+
+QUICK = Patience(
+    first_pause_s=0.01,
+    longest_pause_s=0.05,
+    settings_pause_s=3_600,
+    stop_s=20,
+    term_s=0.2,
+)
+A = Ask(channel="a")
+
+
+@asynccontextmanager
+async def a_pipeline(
+    folder: Path,
+    *lives: dict[str, Any],
+    patience: Patience = QUICK,
+    timeout_s: float = 60.0,
+    on_measured: Callable[[Measured], None] | None = None,
+) -> AsyncIterator[Pipeline]:
+    options = PipelineOptions(
+        command=fake_pipeline.command(*(lives or ({},))),
+        patience=patience,
+        timeout_s=timeout_s,
+        declared={"altitude_m": "float"},
+    )
+    pipeline = Pipeline(options, node="alpha", data=folder, on_measured=on_measured)
+    pipeline.start()
+    try:
+        yield pipeline
+    finally:
+        await pipeline.close()
+
+
+def told(folder: Path, kind: str) -> list[dict[str, Any]]:
+    return [each for each in fake_pipeline.told(folder / WORK) if each["type"] == kind]
+
+
+async def until(is_done: Callable[[], object]) -> None:
+    while not is_done():
+        await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs: not one that has ended, but whose parent has not looked yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_pages_until_there_are_no_more(tmp_path: Path) -> None:
+    async def scenario() -> list[bytes]:
+        async with a_pipeline(tmp_path, {"events": 5}) as pipeline:
+            page = await pipeline.page(A, rows=2)
+            payloads = [event.payload for event in page.events]
+            while page.cursor:
+                page = await pipeline.page(A, rows=2, cursor=page.cursor)
+                payloads += [event.payload for event in page.events]
+            return payloads
+
+    assert asyncio.run(scenario()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_what_it_is_told_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_pipeline(tmp_path) as pipeline:
+            await until(lambda: pipeline.health.state == "ready")
+
+    asyncio.run(scenario())
+    (start,) = told(tmp_path, "start")
+    assert start["node"] == "alpha"
+    assert start["journal"] == str(tmp_path.resolve() / "journal")
+    assert start["archive"] == str(tmp_path.resolve() / "archive")
+    assert start["declared"] == {"altitude_m": "float"}
+
+
+def test_many_questions_at_a_time(tmp_path: Path) -> None:
+    async def scenario() -> tuple[list[int], bytes]:
+        async with a_pipeline(tmp_path, {"events": 3}) as pipeline:
+            pages = [pipeline.page(A, rows=1 + number % 3) for number in range(50)]
+            report = pipeline.report(since_ms=5, until_ms=9, channel="b/#")
+            found = await asyncio.gather(*pages)
+            return [len(page.events) for page in found], await report
+
+    counts, report = asyncio.run(scenario())
+    assert counts == [1 + number % 3 for number in range(50)]
+    assert report == b'{"since_ms": 5, "channel": "b/#"}'
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        {"exit": 1, "on": "query"},
+        {"exit": 0, "on": "query"},
+        {"garbage_on": "query"},
+        {"exit": 1},
+    ],
+)
+def test_a_question_is_asked_again_of_the_next_process(
+    tmp_path: Path, life: dict[str, Any]
+) -> None:
+    async def scenario() -> tuple[int, int, int]:
+        async with a_pipeline(tmp_path, life, {"events": 1}) as pipeline:
+            page = await pipeline.page(A)
+            await until(lambda: pipeline.health.state == "ready")
+            return len(page.events), pipeline.health.restarts, pipeline.health.events
+
+    events, restarts, archived = asyncio.run(scenario())
+    assert (events, restarts) == (1, 1)
+    assert archived == (10 if life == {"exit": 1} else 20)  # of both processes together
+
+
+def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
+    patience = Patience(first_pause_s=0.01, silence_s=0.5, term_s=0.1)
+
+    async def scenario() -> str:
+        async with a_pipeline(
+            tmp_path, {"hang_on": "query"}, {"events": 1}, patience=patience
+        ) as pipeline:
+            pid = await _pid(pipeline)
+            assert len((await pipeline.page(A)).events) == 1
+            assert not is_alive(pid)
+            return pipeline.health.state
+
+    assert asyncio.run(scenario()) == "ready"
+
+
+def test_a_question_that_ends_each_process_is_given_up(tmp_path: Path) -> None:
+    async def scenario() -> PipelineError:
+        async with a_pipeline(tmp_path, {"exit": 9, "on": "query"}) as pipeline:
+            with pytest.raises(PipelineError) as error:
+                await pipeline.page(A)
+            return error.value
+
+    error = asyncio.run(scenario())
+    assert error.kind == "failed"
+    assert "ended 3 times before it had answered: it ended with code 9" in str(error)
+    assert len(told(tmp_path, "query")) == 3
+
+
+def test_a_lack_that_only_people_can_mend_is_told_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = {"exit": 2, "problem": "there is no Java: install Java 17"}
+    patience = Patience(settings_pause_s=0.05)
+
+    async def scenario() -> list[PipelineError]:
+        errors = []
+        async with a_pipeline(tmp_path, life) as pipeline:
+            for _ in range(2):  # one who waits for the start, one who comes later
+                with pytest.raises(PipelineError) as error:
+                    await pipeline.page(A)
+                errors.append(error.value)
+            assert pipeline.status().state == "failed"
+            assert pipeline.status().problem == "there is no Java: install Java 17"
+        async with a_pipeline(tmp_path, life, patience=patience):
+            await until(lambda: len(told(tmp_path, "start")) >= 4)
+        return errors
+
+    for error in asyncio.run(scenario()):
+        assert error.kind == "unavailable"
+        assert "install Java 17" in error.problem
+        assert error.retry_s > 0
+    assert len([each for each in caplog.records if "has a problem" in each.message]) == 2
+
+
+def test_it_falls_behind_while_it_is_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_pipeline(tmp_path, {"exit": 2}) as pipeline:
+            await until(lambda: pipeline.health.state == "failed")
+            status = pipeline.status(committed_offset=100)
+            assert status.lag_records == 100
+            await until(lambda: pipeline.status(committed_offset=100).lag_ms > status.lag_ms)
+            assert pipeline.status(committed_offset=0).lag_ms == 0
+
+    asyncio.run(scenario())
+
+
+def test_why_it_ended_is_what_it_wrote_last(tmp_path: Path) -> None:
+    async def scenario() -> str:
+        options = PipelineOptions(
+            command=(sys.executable, "-c", "raise ValueError('no such luck')"), patience=QUICK
+        )
+        pipeline = Pipeline(options, node="alpha", data=tmp_path)
+        pipeline.start()
+        await until(lambda: pipeline.health.restarts > 1)
+        await until(lambda: pipeline.health.problem)
+        await pipeline.close()
+        return pipeline.health.problem
+
+    assert asyncio.run(scenario()) == "it ended with code 1: ValueError: no such luck"
+
+
+def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
+    async def scenario() -> str:
+        options = PipelineOptions(command=("/no/such/command",), patience=QUICK)
+        pipeline = Pipeline(options, node="alpha", data=tmp_path)
+        pipeline.start()
+        await until(lambda: pipeline.health.problem)
+        await pipeline.close()
+        return pipeline.health.problem
+
+    assert asyncio.run(scenario()).startswith("it could not be started: ")
+
+
+def test_a_mistake_in_a_question(tmp_path: Path) -> None:
+    async def scenario() -> PipelineError:
+        async with a_pipeline(tmp_path, {"fails": ["expected a number", "where"]}) as pipeline:
+            with pytest.raises(PipelineError) as error:
+                await pipeline.page(A)
+            return error.value
+
+    error = asyncio.run(scenario())
+    assert (error.kind, error.place, error.problem) == ("question", "where", "expected a number")
+
+
+def test_questions_time_out(tmp_path: Path) -> None:
+    async def scenario() -> tuple[str, str]:
+        async with a_pipeline(tmp_path, {"mute_on": "query"}) as pipeline:
+            await until(lambda: pipeline.health.state == "ready")
+            with pytest.raises(PipelineError) as unanswered:
+                await pipeline.page(A, timeout_s=0.2)
+            await until(lambda: told(tmp_path, "cancel"))
+        async with a_pipeline(tmp_path, {"starting": True}, timeout_s=0.2) as pipeline:
+            with pytest.raises(PipelineError) as not_ready:
+                await pipeline.page(A)
+        return unanswered.value.kind, not_ready.value.kind
+
+    assert asyncio.run(scenario()) == ("timeout", "unavailable")
+    assert len(told(tmp_path, "query")) == 1
+
+
+def test_who_goes_away_cancels(tmp_path: Path) -> None:
+    async def scenario() -> int:
+        async with a_pipeline(tmp_path, {"mute_on": "query"}) as pipeline:
+            asking = asyncio.create_task(pipeline.page(A))
+            await until(lambda: told(tmp_path, "query"))
+            asking.cancel()
+            await until(lambda: told(tmp_path, "cancel"))
+            return pipeline.status().waiting
+
+    assert asyncio.run(scenario()) == 0
+    assert told(tmp_path, "cancel")[0]["id"] == told(tmp_path, "query")[0]["id"]
+
+
+def test_only_so_many_wait(tmp_path: Path) -> None:
+    async def scenario() -> str:
+        async with a_pipeline(tmp_path, {"mute_on": "query"}) as pipeline:
+            waiting = [asyncio.create_task(pipeline.page(A)) for _ in range(MAX_QUESTIONS)]
+            await until(lambda: pipeline.status().waiting == MAX_QUESTIONS)
+            with pytest.raises(PipelineError) as error:
+                await pipeline.page(A)
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            return error.value.kind
+
+    assert asyncio.run(scenario()) == "busy"
+
+
+def test_who_waits_when_the_node_stops_is_told(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        async with a_pipeline(tmp_path, {"mute_on": "query"}) as pipeline:
+            asking = asyncio.create_task(pipeline.page(A))
+            await until(lambda: told(tmp_path, "query"))
+        errors: list[str] = []
+        for each in (asking, pipeline.page(A)):
+            with pytest.raises(PipelineError) as error:
+                await each
+            errors.append(error.value.kind)
+        return errors
+
+    assert asyncio.run(scenario()) == ["unavailable", "unavailable"]
+
+
+def test_predicates_are_told_to_each_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_pipeline(tmp_path, {"exit": 1, "on": "query"}, {"events": 1}) as pipeline:
+            pipeline.watch([Watched("a", "b > 1", "", 2)])
+            await until(lambda: told(tmp_path, "watch"))
+            pipeline.watch([Watched("a", "b > 1", "", 2)])  # as before: nothing to tell
+            await pipeline.page(A)
+            pipeline.watch([])
+            await until(lambda: len(told(tmp_path, "watch")) == 3)
+
+    asyncio.run(scenario())
+    first, again, none = (each["predicates"] for each in told(tmp_path, "watch"))
+    assert first == again == [["a", "b > 1", "", 2]]
+    assert none == []
+
+
+def test_what_is_measured_is_handed_on(tmp_path: Path) -> None:
+    measured: list[Measured] = []
+
+    async def scenario() -> None:
+        life = {"measured": [["channel", "a", "rate_hz", 2.5, 7]]}
+        async with a_pipeline(tmp_path, life, on_measured=measured.append):
+            await until(lambda: measured)
+
+    asyncio.run(scenario())
+    assert measured[0].values == (Measure("channel", "a", "rate_hz", 2.5, 7),)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds processes through /proc")
+@pytest.mark.parametrize("life", [{"child": True}, {"child": True, "stays": True}])
+def test_nothing_is_left_of_it(tmp_path: Path, life: dict[str, Any]) -> None:
+    patience = Patience(stop_s=0.2, term_s=0.2)
+
+    async def scenario() -> tuple[int, int]:
+        async with a_pipeline(tmp_path, life, patience=patience) as pipeline:
+            pid = await _pid(pipeline)
+            await until(lambda: pipeline.health.state == "ready")
+            child = int((tmp_path / WORK / "child").read_text())
+            assert is_alive(pid)
+            assert is_alive(child)
+        return pid, child
+
+    for pid in asyncio.run(scenario()):
+        assert not is_alive(pid)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds processes through /proc")
+def test_nothing_of_it_meets_the_next_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_pipeline(tmp_path, {"child": True}, {}) as pipeline:
+            pid = await _pid(pipeline)
+            await until(lambda: pipeline.health.state == "ready")
+            child = int((tmp_path / WORK / "child").read_text())
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: pipeline.health.restarts == 1)
+            assert not is_alive(child)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds processes through /proc")
+def test_it_ends_with_the_node(tmp_path: Path) -> None:
+    script = f"""
+import asyncio
+from pathlib import Path
+from tests.live.test_pipeline import a_pipeline, until
+
+async def main():
+    async with a_pipeline(Path({str(tmp_path)!r})) as pipeline:
+        await until(lambda: pipeline.health.state == "ready")
+        print(pipeline._process.pid, flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+    root = Path(__file__).parents[2]
+    node = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root
+    )
+    with node:
+        assert node.stdout is not None
+        pid = int(node.stdout.readline())
+        node.kill()
+    while is_alive(pid):
+        time.sleep(0.01)
+
+
+def test_its_output_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_process, "MAX_OUTPUT", 10_000)
+    monkeypatch.setattr("accord.live.pipeline._LOOK_S", 0.01)
+    output = tmp_path / WORK / pipeline_process.OUTPUT
+
+    async def scenario() -> None:
+        async with a_pipeline(tmp_path, {"floods": 20_000}) as pipeline:
+            await until(lambda: pipeline.health.state == "ready")
+            await until(lambda: output.stat().st_size == 0)
+
+    asyncio.run(scenario())
+
+
+def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--no-pipeline" in why_off(None, tmp_path)
+    assert "node.data" in why_off(PipelineOptions(), None)
+    monkeypatch.setattr(pipeline_options, "find_spec", lambda _: None)
+    assert "pip install 'accord[pipeline]'" in why_off(PipelineOptions(), tmp_path)
+    monkeypatch.setattr(pipeline_options, "find_spec", lambda _: object())
+    assert why_off(PipelineOptions(), tmp_path) == ""
+
+
+def test_one_that_is_off_says_so() -> None:
+    async def scenario() -> PipelineError:
+        pipeline = Pipeline(None, node="alpha", data=None)
+        pipeline.start()
+        with pytest.raises(PipelineError) as error:
+            await pipeline.page(A)
+        assert pipeline.status().state == "off"
+        await pipeline.close()
+        return error.value
+
+    error = asyncio.run(scenario())
+    assert error.kind == "off"
+    assert "--no-pipeline" in error.problem
+
+
+async def _pid(pipeline: Pipeline) -> int:
+    await until(lambda: pipeline._process is not None)
+    assert pipeline._process is not None
+    return pipeline._process.pid

@@ -1,0 +1,115 @@
+"""What the pipeline does, done on the cluster at a given address: archive, query, brokering.
+
+    python -m tests.pipeline.cluster_work spark://127.0.0.1:7077 FOLDER
+
+A process of its own, as the pipeline is; the last line it prints is what it found, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from tests.pipeline.journals import ledger_record, records, write_journal
+
+from accord.edges.pipeline.messages import Ask, Query, Start
+from accord.pipeline.archive_job import ArchiveJob
+from accord.pipeline.brokering import PredicateFolder, Registered, compile_set, match
+from accord.pipeline.lookup import Lookup
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.queries import Queries
+from accord.pipeline.session import is_connect, open_session
+from accord.pipeline.tables import events
+from accord.pipeline.tail import Tail
+
+EVENTS = 5_000
+_NODE = "node"
+_DECLARED = {"altitude_m": "integer"}
+_PATIENCE_S = 120
+
+
+def main(url: str, folder: Path) -> dict[str, Any]:
+    commits = [[*records(0, EVENTS, size=100), ledger_record(0, 10)]]
+    journal = write_journal(folder / "journal", commits, segment_bytes=1 << 18)
+    start = Start(
+        node=_NODE,
+        journal=str(journal),
+        archive=str(folder / "archive"),
+        work=str(folder / "work"),
+        spark=url,
+        memory_mb=512,
+        declared=_DECLARED,
+    )
+    spark = open_session(start)
+    try:
+        found = {"executors": _executors(spark), "archived": _archive(spark, start)}
+        return found | {"query": _query(spark, start), "matches": _match(spark, start, folder)}
+    finally:
+        spark.stop()
+
+
+def _executors(spark: SparkSession) -> int:
+    """All but the driver, once one of them has done something."""
+    spark.range(0, 8, 1, 8).count()
+    if is_connect(spark):
+        return 0
+    context: Any = spark.sparkContext._jsc
+    return int(context.sc().getExecutorMemoryStatus().size()) - 1
+
+
+def _archive(spark: SparkSession, start: Start) -> int:
+    manifest = Manifest(start.archive)
+    job = ArchiveJob(spark, start, manifest)
+    job.start()
+    try:
+        until_s = time.monotonic() + _PATIENCE_S
+        while manifest.snapshot().archived.get(_NODE, 0) <= EVENTS:
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"archived {manifest.snapshot().archived}: {job.problem}")
+            time.sleep(0.1)
+    finally:
+        job.stop()
+    return events(spark, start.archive).count()
+
+
+def _query(spark: SparkSession, start: Start) -> list[int]:
+    tail = Tail(start.journal, start.declared)
+    queries = Queries(
+        Lookup(spark, start.archive),
+        Manifest(start.archive),
+        tail,
+        node=_NODE,
+        journal=start.journal,
+    )
+    ask = Ask(channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'")
+    return [event.number for event in queries.page(Query(id=1, ask=ask)).events]
+
+
+def _match(spark: SparkSession, start: Start, folder: Path) -> dict[str, list[int]]:
+    """With predicates that come along, and from a folder; both times the same."""
+    predicates = compile_set(
+        [
+            Registered(
+                key="plain", channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'"
+            ),
+            Registered(key="other", where="altitude_m IN (8, 15) AND platform LIKE '%-1'"),
+            Registered(key="elsewhere", channel="bus", where="altitude_m < 100"),
+        ]
+    )
+    shared = PredicateFolder(folder / "predicates")
+    shared.publish(predicates)
+    kept = events(spark, start.archive)
+    found: dict[str, list[int]] = {}
+    for origin in (predicates, shared):
+        rows = match(kept, origin, columns=["number"]).collect()
+        for row in rows:
+            found.setdefault(row.predicate, []).append(row.number)
+    return {key: sorted(numbers) for key, numbers in found.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]))))

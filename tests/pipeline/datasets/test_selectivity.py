@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType
+from tests.pipeline.frames import event, event_frame
+
+from accord.core.model.document import Document
+from accord.edges.pipeline.messages import Watched
+from accord.pipeline.datasets.selectivity import most_used, selectivity
+
+WATCHED = (
+    Watched("uav/#", "altitude > 300", ""),
+    Watched("#", "", ""),
+    Watched("#", "altitude >", ""),  # says nothing
+    Watched("uav/#", "", "/r/n = 2"),
+    Watched("nobody/there", "altitude > 300", ""),
+    Watched("#", "platform = 'UAV'", "/r/n = 1"),
+)
+
+
+def test_all_predicates_are_counted_in_one_pass(spark: SparkSession) -> None:
+    document = Document(b"<r><n>1</n></r>")
+    paths = [(path, list(found)) for path, found in document.paths.items()]
+    high = {"altitude": {"integer": 400}}
+    events = event_frame(
+        spark,
+        event(attributes=high, payload_bytes=50),
+        event(attributes={"altitude": {"float": 200.5}}),
+        event(attributes={"platform": {"string": "UAV"}}, metadata=document.source, paths=paths),
+        event(attributes=high, channel="cas/image"),
+        event(attributes={}, channel="$SYS/up"),
+    )
+    rows = {row["index"]: row for row in selectivity(events, WATCHED, seconds=2).collect()}
+    found = {index: (row["seen"], row["matched"], row["bytes"]) for index, row in rows.items()}
+    assert found == {
+        0: (3, 1, 50),
+        1: (4, 4, 350),
+        3: (3, 0, 0),
+        4: (0, 0, 0),
+        5: (4, 1, 100),
+    }
+    first = rows[0]
+    assert (first["selectivity"], first["rate_hz"], first["bytes_per_s"]) == (1 / 3, 0.5, 25.0)
+    assert rows[4]["selectivity"] is None
+
+
+def test_a_declared_attribute_is_found_in_its_column(spark: SparkSession) -> None:
+    frame = event_frame(spark, event(), event()).withColumn("altitude", F.lit(400).cast("bigint"))
+    declared = {"altitude": LongType()}
+    (row,) = selectivity(frame, WATCHED[:1], seconds=1, declared=declared).collect()
+    assert (row["seen"], row["matched"]) == (2, 2)
+
+
+def test_without_predicates_there_is_nothing(spark: SparkSession) -> None:
+    assert selectivity(event_frame(spark, event()), [], seconds=1).collect() == []
+
+
+def test_predicates_of_many_clients_come_first() -> None:
+    watched = [Watched("a", "", "", 1), Watched("b", "", "", 9), Watched("c", "", "", 1)]
+    assert [each.channel for each in most_used(watched, 2)] == ["b", "a"]

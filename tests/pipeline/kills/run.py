@@ -1,0 +1,206 @@
+"""A driver that archives a growing journal and is killed again and again; what the archive has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+from tests.pipeline.kills.processes import Told, wait_for_end
+
+from accord.journal.reader import Reader
+from accord.journal.record import Batch
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
+from accord.pipeline.tables import EVENTS, LEDGER
+
+NODE: Final = "denver"
+DECLARED: Final = {"altitude_m": "integer"}
+PYTHON: Final = "python"  # whom a kill hits
+JAVA: Final = "Java"
+STARTING: Final = "python while starting"
+WRITING: Final = "python after files were written"
+HITS: Final = (PYTHON, JAVA, WRITING, STARTING)
+_LOOK_S: Final = 0.002
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How often, and how long a driver that has begun to archive lives at most."""
+
+    kills: int = 20
+    seed: int = 1
+    life_s: float = 2.0
+    rate_hz: int = 2_000
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    kills: dict[str, int]
+    starts: int = 0
+    slowest_start_s: float = 0.0
+    records: int = 0
+    events: int = 0
+    ledger_rows: int = 0
+    files: int = 0
+    orphans: int = 0
+    lost: int = 0
+    repeated: int = 0
+    other: int = 0
+    java_left: int = 0
+    problems: list[str] = []
+
+    def failures(self) -> list[str]:
+        found = [
+            (self.lost, "rows of the journal are not in the archive"),
+            (self.repeated, "rows are in the archive more than once"),
+            (self.other, "rows of the archive are not those of the journal"),
+            (self.java_left, "processes of Java lived on"),
+        ]
+        return [f"{count} {what}" for count, what in found if count]
+
+
+class Killing:
+    def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None]) -> None:
+        self.plan = plan
+        self.journal, self.archive = folder / "journal", folder / "archive"
+        self.work, self.log = folder / "work", folder / "output.log"
+        self.outcome = Outcome(kills=dict.fromkeys(HITS, 0))
+        self._say = say
+        self._random = Random(plan.seed)  # noqa: S311
+        self._javas: list[int] = []
+
+    def run(self) -> Outcome:
+        arguments = (str(self.journal), str(self.plan.rate_hz))
+        writer = Told("writer.py", *arguments, log=self.log)
+        try:
+            writer.wait_until(lambda: writer.offset > 0, "the first commit")
+            for number in range(self.plan.kills):
+                hit = HITS[number % len(HITS)]
+                self._kill_one(hit)
+                self.outcome.kills[hit] += 1
+                self._say(f"kill {number + 1}: {hit}; journal at {writer.offset}")
+            self._finish(writer)
+        finally:
+            writer.close()
+        self.outcome.java_left = sum(not wait_for_end(java) for java in self._javas)
+        compare(self.journal, self.archive, self.outcome)
+        return self.outcome
+
+    def _driver(self) -> Told:
+        places = (str(self.journal), str(self.archive), str(self.work))
+        self.outcome.starts += 1
+        return Told("driver.py", NODE, *places, log=self.log)
+
+    def _begin(self) -> Told:
+        """A driver that has archived something since it was started."""
+        began_s = time.monotonic()
+        driver = self._driver()
+        try:
+            driver.wait_until(lambda: driver.offset > 0, "the first batch")
+        except BaseException:
+            driver.close()
+            raise
+        took_s = time.monotonic() - began_s
+        self.outcome.slowest_start_s = max(self.outcome.slowest_start_s, took_s)
+        self._note(driver)
+        return driver
+
+    def _note(self, driver: Told) -> None:
+        if driver.java is not None:
+            self._javas.append(driver.java)
+
+    def _kill_one(self, hit: str) -> None:
+        if hit == STARTING:
+            driver = self._driver()
+            time.sleep(self._random.uniform(0, 8.0))
+            self._note(driver)
+            driver.kill()
+            return
+        driver = self._begin()
+        try:
+            time.sleep(self._random.uniform(0, self.plan.life_s))
+            if hit == WRITING:
+                self._wait_for_files(driver)
+            if hit == JAVA:
+                assert driver.java is not None
+                os.kill(driver.java, signal.SIGKILL)
+                # The other half must notice, and end so that somebody starts both again.
+                assert driver.process.wait(60.0) == 3, driver.process.returncode
+        finally:
+            self.outcome.problems += driver.problems
+            driver.kill()
+
+    def _wait_for_files(self, driver: Told) -> None:
+        """Until there are files that the manifest may not know yet."""
+        events = self.archive / "events"
+        before = set(events.rglob("*"))
+        while set(events.rglob("*")) == before:
+            assert driver.process.poll() is None, "ended by itself"
+            time.sleep(_LOOK_S)
+
+    def _finish(self, writer: Told) -> None:
+        driver = self._begin()
+        try:
+            self._say("alive again: archiving what is left")
+            assert writer.end() == 0
+            end = Reader(self.journal).extent().next_offset
+            driver.wait_until(lambda: driver.offset >= end, f"all {end} records")
+            assert driver.end() == 0
+        finally:
+            self.outcome.problems += driver.problems
+            driver.close()
+
+
+def compare(journal: Path, archive: Path, outcome: Outcome) -> None:
+    """Row by row, with all that is in them."""
+    wanted, records = _journal_rows(journal)
+    found, files = _archive_rows(archive)
+    outcome.records = records
+    outcome.files = len(files)
+    outcome.orphans = sum(
+        str(path.relative_to(archive)) not in files for path in archive.rglob("*.parquet")
+    )
+    outcome.events = sum(count for (table, _), count in wanted.items() if table == EVENTS)
+    outcome.ledger_rows = sum(count for (table, _), count in wanted.items() if table == LEDGER)
+    outcome.lost = sum((wanted - found).values())
+    extra = found - wanted
+    outcome.repeated = sum(count for row, count in extra.items() if row in wanted)
+    outcome.other = sum(count for row, count in extra.items() if row not in wanted)
+
+
+Rows = Counter[tuple[str, str]]
+
+
+def _journal_rows(journal: Path) -> tuple[Rows, int]:
+    rows: Rows = Counter()
+    records = 0
+    for batch in Reader(journal).read(0):
+        assert isinstance(batch, Batch)
+        records += batch.count
+        decoded = decode_batch(batch)
+        assert not decoded.unread
+        events = event_columns(decoded.events, decoded.event_offsets, NODE, DECLARED)
+        rows.update((EVENTS, repr(row)) for row in events.to_pylist())
+        ledger = ledger_columns(decoded.ledger, decoded.ledger_offsets, NODE)
+        rows.update((LEDGER, repr(row)) for row in ledger.to_pylist())
+    return rows, records
+
+
+def _archive_rows(archive: Path) -> tuple[Rows, set[str]]:
+    rows: Rows = Counter()
+    files = Manifest(archive).snapshot().files
+    for file in files:
+        table = pq.ParquetFile(archive / file.path).read()
+        assert table.num_rows == file.rows
+        rows.update((file.table, repr(row)) for row in table.to_pylist())
+    return rows, {file.path for file in files}
+
+
+def run_kills(plan: Plan, folder: Path, say: Callable[[str], None]) -> Outcome:
+    return Killing(plan, folder, say).run()

@@ -1,0 +1,44 @@
+"""The pipeline on a real cluster, by the product's own switch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.pipeline.cluster_work import EVENTS
+from tests.spark_cluster import SparkCluster
+
+_ROOT = Path(__file__).parent.parent.parent
+_EXECUTOR_MB = 480
+# Small executors, and all of it on loopback: what an operator would say in spark-defaults.conf.
+_DEFAULTS = f"spark.executor.memory {_EXECUTOR_MB}m\n"
+
+
+@pytest.mark.timeout(400)
+def test_archive_query_and_brokering_run_on_a_cluster(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(_DEFAULTS)
+    environment = os.environ | {
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with SparkCluster(tmp_path / "cluster", memory_mb=_EXECUTOR_MB) as cluster:
+        command = [sys.executable, "-m", "tests.pipeline.cluster_work", cluster.url, str(tmp_path)]
+        done = subprocess.run(
+            command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["executors"] == 2
+    assert found["archived"] == EVENTS
+    uav_1 = [number for number in range(EVENTS) if number % 7 == 1]
+    low = [number for number in uav_1 if number % 1_000 < 100]
+    listed = [number for number in uav_1 if number % 1_000 in (8, 15)]
+    assert found["query"] == low
+    assert found["matches"] == {"plain": sorted(low * 2), "other": sorted(listed * 2)}

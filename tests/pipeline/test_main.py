@@ -1,0 +1,199 @@
+"""The process itself, over its socket, from its start to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.pipeline.asking import NODE, World, made
+from tests.pipeline.journals import START_MS
+
+from accord.edges.pipeline.messages import (
+    Ask,
+    Cancel,
+    Failed,
+    Frames,
+    FromNode,
+    FromPipeline,
+    Health,
+    Page,
+    Query,
+    Start,
+    decode_from_pipeline,
+    encode_frame,
+)
+from accord.pipeline.__main__ import HOPELESS
+
+PATIENCE_S = 100.0
+
+
+class Pipeline:
+    """The node's end."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.socket = ours
+        self.health = Health()
+        self._frames = Frames()
+        self._waiting: list[FromPipeline] = []
+        with theirs:
+            fd = theirs.fileno()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "accord.pipeline", "--fd", str(fd)],
+                pass_fds=(fd,),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+
+    def send(self, message: FromNode) -> None:
+        self.socket.sendall(encode_frame(message))
+
+    def receive(self) -> FromPipeline:
+        while not self._waiting:
+            self.socket.settimeout(PATIENCE_S)
+            data = self.socket.recv(1 << 20)
+            assert data, f"ended: {self.health}"
+            self._waiting = [decode_from_pipeline(body) for body in self._frames.feed(data)]
+        message = self._waiting.pop(0)
+        if isinstance(message, Health):
+            self.health = message
+        return message
+
+    def wait_for(self, is_it: Callable[[Health], bool]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not is_it(self.health):
+            assert time.monotonic() < until_s, self.health
+            self.receive()
+
+    def ask(self, query: Query) -> Page | Failed:
+        self.send(query)
+        while True:
+            message = self.receive()
+            if isinstance(message, Page | Failed) and message.id == query.id:
+                return message
+
+    def end(self) -> tuple[int, bytes]:
+        """Exit code, and what was printed."""
+        self.socket.close()
+        printed, _ = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, printed
+
+
+@pytest.fixture
+def pipeline() -> Iterator[Pipeline]:
+    pipeline = Pipeline()
+    yield pipeline
+    pipeline.socket.close()
+    pipeline.process.kill()
+    pipeline.process.communicate()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def start(world: World, tmp_path: Path, spark: str = "local[1]") -> Start:
+    return Start(
+        node=NODE,
+        journal=world.journal,
+        archive=world.archive,
+        work=str(tmp_path / "work"),
+        spark=spark,
+        memory_mb=512,
+        declared={"altitude_m": "integer"},
+    )
+
+
+def children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(each) for path in tasks for each in path.read_text().split()]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.timeout(400)
+def test_from_start_to_end(pipeline: Pipeline, world: World, tmp_path: Path) -> None:
+    world.publish([made(n, START_MS + n, "uav/a", (("altitude_m", str(n)),)) for n in range(50)])
+    pipeline.send(start(world, tmp_path))
+    ask = Ask(channel="uav/#", where="altitude_m >= 45", is_newest_first=True)
+    page = pipeline.ask(Query(id=1, ask=ask))  # waits while Spark starts
+    assert isinstance(page, Page)
+    assert list(page.events) == world.expected(ask)
+    pipeline.wait_for(lambda health: health.state == "ready" and health.archived_offset == 50)
+    assert pipeline.health.events == 50
+
+    world.publish([made(99, START_MS + 99, "uav/b", (("altitude_m", "99"),))])
+    page = pipeline.ask(Query(id=2, ask=ask, rows=3))
+    assert isinstance(page, Page)
+    assert list(page.events) == world.expected(ask)[:3]
+
+    failed = pipeline.ask(Query(id=3, ask=Ask(channel="uav/#", where="altitude_m >")))
+    assert isinstance(failed, Failed)
+    assert failed.place == "where"
+
+    pipeline.wait_for(lambda health: health.archived_offset == 51 and health.lag_records == 0)
+    page = pipeline.ask(Query(id=4, ask=ask))
+    assert isinstance(page, Page)
+    assert (list(page.events), page.tail) == (world.expected(ask), 0)
+    pipeline.send(Cancel(4))  # too late, and no matter
+
+    pipeline.process.send_signal(signal.SIGINT)
+    page = pipeline.ask(Query(id=5, ask=ask, cursor=""))
+    assert isinstance(page, Page)
+    java = children(pipeline.process.pid)
+    assert java
+    assert pipeline.end() == (0, b"")
+    assert not any(map(is_running, java))
+    assert "Traceback" not in (tmp_path / "work" / "pipeline.log").read_text()
+
+
+@pytest.mark.timeout(400)
+def test_java_that_dies_ends_it(pipeline: Pipeline, world: World, tmp_path: Path) -> None:
+    world.publish([made(1, START_MS, "a")])
+    pipeline.send(start(world, tmp_path))
+    pipeline.wait_for(lambda health: health.state == "ready")
+    for java in children(pipeline.process.pid):
+        os.kill(java, signal.SIGKILL)
+    pipeline.wait_for(lambda health: health.state == "failed")
+    assert "Java" in pipeline.health.problem
+    code, printed = pipeline.end()
+    assert (code, printed) == (1, b"")
+
+
+def test_ends_before_it_has_begun(pipeline: Pipeline, world: World, tmp_path: Path) -> None:
+    pipeline.send(start(world, tmp_path))
+    pipeline.receive()
+    pipeline.process.send_signal(signal.SIGTERM)
+    code, _ = pipeline.end()
+    assert code == 0
+
+
+def test_settings_that_cant_be(pipeline: Pipeline, world: World, tmp_path: Path) -> None:
+    right = start(world, tmp_path)
+    pipeline.send(msgspec.structs.replace(right, declared={"Channel": "string"}))
+    pipeline.wait_for(lambda health: health.state == "failed")
+    assert "Channel" in pipeline.health.problem
+    assert pipeline.end()[0] == HOPELESS
+
+
+def test_first_message_must_be_start(pipeline: Pipeline) -> None:
+    pipeline.send(Cancel(1))
+    code, printed = pipeline.end()
+    assert code == HOPELESS
+    assert b"Start" in printed

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from accord.edges.pipeline.messages import Failed, FromPipeline, Page
+from accord.pipeline.questions import QuestionError
+from accord.pipeline.turns import CANCELLED, Job, Turns
+
+Answers = queue.Queue[FromPipeline]
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return queue.Queue()
+
+
+@pytest.fixture
+def make(answers: Answers) -> Iterator[Callable[..., Turns]]:
+    made: list[Turns] = []
+
+    def make(**options: float) -> Turns:
+        made.append(Turns(answers.put, lambda _tag: None, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for turns in made:
+        turns.stop(5.0)
+
+
+def page(job: Job) -> FromPipeline:
+    return Page(id=job.id, events=())
+
+
+def test_important_ones_come_first(answers: Answers, make: Callable[..., Turns]) -> None:
+    turns = make(workers=1)
+    for id_, importance in ((1, 0), (2, 7), (3, 0), (4, 7)):
+        turns.put(Job(id_, importance, page))
+    assert turns.waiting == 4
+    turns.start()
+    found = [answers.get(timeout=10) for _ in range(4)]
+    order = [each.id for each in found if isinstance(each, Page)]
+    assert order.index(2) < order.index(1)
+    assert order.index(2) < order.index(4)
+    assert order.index(1) < order.index(3)
+    assert turns.answered == 4
+
+
+def test_what_there_is_no_room_for_is_told(answers: Answers, make: Callable[..., Turns]) -> None:
+    turns = make(waiting=2)
+    for id_, importance in ((1, 3), (2, 3), (3, 5)):
+        turns.put(Job(id_, importance, page))
+    shed = answers.get(timeout=10)
+    assert isinstance(shed, Failed)
+    assert (shed.id, shed.problem) == (1, "too many queries wait")
+
+
+def test_mistakes_are_answers(answers: Answers, make: Callable[..., Turns]) -> None:
+    turns = make()
+    turns.start()
+
+    def ask_badly(_job: Job) -> FromPipeline:
+        raise QuestionError("expected a cursor", place="cursor")
+
+    def break_down(_job: Job) -> FromPipeline:
+        raise ZeroDivisionError("oh")
+
+    turns.put(Job(1, 3, ask_badly))
+    assert answers.get(timeout=10) == Failed(id=1, problem="expected a cursor", place="cursor")
+    turns.put(Job(2, 3, break_down))
+    failed = answers.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert "oh" in failed.problem
+
+
+class _Patient:
+    """Works until it is interrupted, as Spark does."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.interrupted = threading.Event()
+
+    def work(self, job: Job) -> FromPipeline:
+        self.began.set()
+        assert self.interrupted.wait(10)
+        job.check()
+        return page(job)
+
+
+def test_a_running_one_can_be_cancelled(answers: Answers) -> None:
+    patient = _Patient()
+    turns = Turns(answers.put, lambda _tag: patient.interrupted.set())
+    turns.start()
+    turns.put(Job(1, 3, patient.work))
+    assert patient.began.wait(10)
+    assert turns.running == 1
+    turns.cancel(1)
+    turns.cancel(2)  # nobody has asked that
+    assert answers.get(timeout=10) == Failed(id=1, problem=CANCELLED)
+    turns.stop(5.0)
+
+
+def test_a_waiting_one_can_be_cancelled(answers: Answers, make: Callable[..., Turns]) -> None:
+    turns = make()
+    turns.put(Job(1, 3, page))
+    turns.cancel(1)
+    turns.start()
+    assert answers.get(timeout=10) == Failed(id=1, problem=CANCELLED)
+
+
+def test_one_that_takes_too_long_ends(answers: Answers) -> None:
+    patient = _Patient()
+    turns = Turns(answers.put, lambda _tag: patient.interrupted.set(), limit_s=0.0)
+    turns.start()
+    turns.put(Job(1, 3, patient.work))
+    assert patient.began.wait(10)
+    turns.expire()
+    failed = answers.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert "longer than 0 s" in failed.problem
+    turns.stop(5.0)
+
+
+def test_an_id_is_used_once_at_a_time(answers: Answers, make: Callable[..., Turns]) -> None:
+    turns = make()
+    turns.put(Job(1, 3, page))
+    turns.put(Job(1, 3, page))
+    failed = answers.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert failed.place == "id"
+
+
+def test_stopping_answers_what_runs(answers: Answers) -> None:
+    patient = _Patient()
+    turns = Turns(answers.put, lambda _tag: patient.interrupted.set(), workers=1)
+    turns.start()
+    turns.put(Job(1, 3, patient.work))
+    assert patient.began.wait(10)
+    turns.stop(5.0)
+    assert answers.get(timeout=10) == Failed(id=1, problem="the pipeline stops")
