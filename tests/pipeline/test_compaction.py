@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pipeline.journals import START_MS, ledger_record, record, records, write_journal
 
-from accord.pipeline import compaction
 from accord.pipeline.archiving import SliceJob, archive_slice
 from accord.pipeline.compaction import choose, compact
 from accord.pipeline.manifest import Manifest, Snapshot
@@ -74,9 +73,9 @@ def test_when_a_day_is_over_its_files_merge() -> None:
 
 
 def test_no_file_gets_too_large() -> None:
-    files = [file(n, 100 * MB) for n in range(20)]
+    files = [file(n, 50 * MB) for n in range(20)]
     assert chosen(files) == [[n, n + 1] for n in range(0, 18, 2)]
-    assert chosen([file(n, 140 * MB) for n in range(20)]) == []
+    assert chosen([file(n, 70 * MB) for n in range(20)]) == []
     rows = [file(n, 10 * KB, rows=400_000) for n in range(20)]
     assert all(len(group) == 2 for group in chosen(rows))
     assert [len(group) for group in chosen([file(n, 1 * KB) for n in range(2_500)])] == [
@@ -199,7 +198,3 @@ def test_a_file_that_is_not_what_the_manifest_says_is_an_error(tmp_path: Path) -
     )
     with pytest.raises(TablesError, match="20 rows in 2 files, the manifest says otherwise"):
         compact(manifest.archive, [shorter, second])
-
-
-def test_what_fits_is_a_matter_of_memory() -> None:
-    assert compaction.MAX_RAW_BYTES <= 256 * MB

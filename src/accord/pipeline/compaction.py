@@ -29,7 +29,7 @@ from accord.pipeline.tables import (
 
 MAX_ROWS: Final = 1_000_000
 MAX_BYTES: Final = 256 << 20
-MAX_RAW_BYTES: Final = 256 << 20  # in memory, before sorting
+MAX_RAW_BYTES: Final = 128 << 20  # in memory; sorting takes about three times that
 MAX_FILES: Final = 1_000
 FAN_IN: Final = 8
 _SMALLEST: Final = 64 << 10  # in memory: below, all files are alike

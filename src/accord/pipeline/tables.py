@@ -27,6 +27,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -259,7 +260,7 @@ def events(
     wanted = newest_declared(chosen) if declared is None else dict(declared)
     check_declared(wanted)
     if not chosen:
-        return spark.createDataFrame([], spark_events(wanted))
+        return _empty(spark, spark_events(wanted))
     parts = [
         conform(read_files(spark, archive, each), had, wanted) for had, each in by_declared(chosen)
     ]
@@ -272,8 +273,14 @@ def ledger(
     """What became of events, of the whole archive or of some of its files."""
     chosen = _all(archive, LEDGER) if files is None else list(files)
     if not chosen:
-        return spark.createDataFrame([], spark_ledger())
+        return _empty(spark, spark_ledger())
     return read_files(spark, archive, chosen)
+
+
+def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Without a job of Spark's, which `createDataFrame` would need."""
+    nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema)
+    return spark.range(0).select(*nothing)
 
 
 def _all(archive: Path | str, table: str) -> list[FileEntry]:

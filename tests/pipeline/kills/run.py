@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.pipeline.kills.processes import Told, wait_for_end
 
@@ -19,7 +20,7 @@ from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
-from accord.pipeline.tables import EVENTS, LEDGER
+from accord.pipeline.tables import EVENTS, LEDGER, arrow_events, arrow_ledger
 
 NODE: Final = "denver"
 DECLARED: Final = {"altitude_m": "integer"}
@@ -159,47 +160,65 @@ class Killing:
 
 def compare(journal: Path, archive: Path, outcome: Outcome) -> None:
     """Row by row, with all that is in them."""
-    wanted, records = _journal_rows(journal)
-    found, files = _archive_rows(archive)
-    outcome.records = records
+    wanted, outcome.records = _journal_tables(journal)
+    found, files = _archive_tables(archive)
     outcome.files = len(files)
     outcome.orphans = sum(
         str(path.relative_to(archive)) not in files for path in archive.rglob("*.parquet")
     )
-    outcome.events = sum(count for (table, _), count in wanted.items() if table == EVENTS)
-    outcome.ledger_rows = sum(count for (table, _), count in wanted.items() if table == LEDGER)
-    outcome.lost = sum((wanted - found).values())
+    outcome.events, outcome.ledger_rows = wanted[EVENTS].num_rows, wanted[LEDGER].num_rows
+    for table in (EVENTS, LEDGER):
+        if not wanted[table].equals(found[table]):
+            _tell_apart(_rows(wanted[table]), _rows(found[table]), outcome)
+
+
+def _tell_apart(wanted: Counter[str], found: Counter[str], outcome: Outcome) -> None:
+    outcome.lost += sum((wanted - found).values())
     extra = found - wanted
-    outcome.repeated = sum(count for row, count in extra.items() if row in wanted)
-    outcome.other = sum(count for row, count in extra.items() if row not in wanted)
+    outcome.repeated += sum(count for row, count in extra.items() if row in wanted)
+    outcome.other += sum(count for row, count in extra.items() if row not in wanted)
+    if wanted == found:  # which can't be, as they are sorted
+        outcome.other += 1
 
 
-Rows = Counter[tuple[str, str]]
+def _rows(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))
 
 
-def _journal_rows(journal: Path) -> tuple[Rows, int]:
-    rows: Rows = Counter()
+def _journal_tables(journal: Path) -> tuple[dict[str, pa.Table], int]:
+    events: list[pa.RecordBatch] = []
+    ledger: list[pa.RecordBatch] = []
     records = 0
     for batch in Reader(journal).read(0):
         assert isinstance(batch, Batch)
         records += batch.count
         decoded = decode_batch(batch)
         assert not decoded.unread
-        events = event_columns(decoded.events, decoded.event_offsets, NODE, DECLARED)
-        rows.update((EVENTS, repr(row)) for row in events.to_pylist())
-        ledger = ledger_columns(decoded.ledger, decoded.ledger_offsets, NODE)
-        rows.update((LEDGER, repr(row)) for row in ledger.to_pylist())
-    return rows, records
+        events.append(event_columns(decoded.events, decoded.event_offsets, NODE, DECLARED))
+        ledger.append(ledger_columns(decoded.ledger, decoded.ledger_offsets, NODE))
+    return {
+        EVENTS: _sorted(pa.Table.from_batches(events, arrow_events(DECLARED))),
+        LEDGER: _sorted(pa.Table.from_batches(ledger, arrow_ledger())),
+    }, records
 
 
-def _archive_rows(archive: Path) -> tuple[Rows, set[str]]:
-    rows: Rows = Counter()
+def _archive_tables(archive: Path) -> tuple[dict[str, pa.Table], set[str]]:
+    schemas = {EVENTS: arrow_events(DECLARED), LEDGER: arrow_ledger()}
+    read: dict[str, list[pa.Table]] = {EVENTS: [], LEDGER: []}
     files = Manifest(archive).snapshot().files
     for file in files:
         table = pq.ParquetFile(archive / file.path).read()
         assert table.num_rows == file.rows
-        rows.update((file.table, repr(row)) for row in table.to_pylist())
-    return rows, {file.path for file in files}
+        read[file.table].append(table.select(schemas[file.table].names).cast(schemas[file.table]))
+    tables = {
+        name: _sorted(pa.concat_tables([schemas[name].empty_table(), *parts]))
+        for name, parts in read.items()
+    }
+    return tables, {file.path for file in files}
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    return table.sort_by([("offset", "ascending"), ("number", "ascending")])
 
 
 def run_kills(plan: Plan, folder: Path, say: Callable[[str], None]) -> Outcome:

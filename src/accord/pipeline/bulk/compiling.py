@@ -147,7 +147,7 @@ def _checked(table: pa.Table) -> pa.Table:
     table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
     for name in SCHEMA.names:
         if table[name].null_count:
-            raise ValueError(f"expected a {name} for each predicate, got null")
+            raise ValueError(f"expected {name} to be given for each predicate, got null")
     for pattern in pc.unique(table["channel"]).to_pylist():
         if problem := problem_with_filter(pattern):
             place = pc.index(table["channel"], pattern).as_py()
