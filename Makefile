@@ -9,17 +9,28 @@ COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
-.PHONY: help up test hunt peers check format bench clean
+.PHONY: help up test test-plain test-pipeline test-compiled hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, with a demonstration
+up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
-	$(BIN)/python -m pytest
+	@echo "three parts, two at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target test-plain test-pipeline test-compiled
+
+SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
+
+test-plain:
+	$(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%)
+
+test-pipeline:
+	$(BIN)/python -m pytest $(SPARK_TESTS)
+
+test-compiled:
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/edges tests/conformance tests/test_package.py
 
 hunt: $(READY) ## look for failures with new random examples, longer than `make test` does

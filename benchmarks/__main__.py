@@ -24,6 +24,9 @@ NAMES: Final = (
     "connections",
     "predicates",
     "policies",
+    "archive",
+    "archive_queries",
+    "bulk",
 )
 
 

@@ -1,15 +1,17 @@
 """Events for the archive, and a process that keeps writing them to a journal.
 
-    python -m benchmarks.archive_records FOLDER RATE SECONDS
+    python -m benchmarks.archive_records FOLDER RATE
 
-Each line it prints is an offset up to which everything is durable, and when that was.
+It writes until its input ends. Each line it prints is an offset up to which everything is durable,
+and when that was.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from time import perf_counter, sleep, time
+from select import select
+from time import perf_counter, time
 
 import msgspec
 
@@ -37,19 +39,18 @@ def _record(number: int, size: int, at_ms: int) -> bytes:
 
 
 def main() -> None:
-    folder, rate, lasting_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    folder, rate = sys.argv[1], int(sys.argv[2])
     journal = Journal.open(
         folder, on_commit=lambda offset: os.write(1, f"{offset} {time()}\n".encode())
     )
     number = 0
     began_s = perf_counter()
-    while (passed_s := perf_counter() - began_s) < lasting_s:
-        due = int(passed_s * rate) - number
+    while not select([sys.stdin], [], [], _TURN_S)[0]:
+        due = int((perf_counter() - began_s) * rate) - number
         if due > 0:
             taken = journal.append(batch_of(number, due, 100, at_ms=int(time() * 1000)))
             assert not isinstance(taken, Refused)
             number += due
-        sleep(_TURN_S)
     journal.close()
 
 

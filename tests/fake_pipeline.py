@@ -130,7 +130,9 @@ class FakePipeline:
 
     def _answer(self, message: Query | ReportAsked) -> FromPipeline:
         if fails := self._does.get("fails"):
-            return Failed(id=message.id, problem=fails[0], place=fails[1])
+            if fails[1]:
+                return Failed(id=message.id, problem=fails[0], place=fails[1], kind="question")
+            return Failed(id=message.id, problem=fails[0])
         if isinstance(message, ReportAsked):
             asked = {"since_ms": message.since_ms, "channel": message.channel}
             return ReportMade(id=message.id, body=json.dumps(asked).encode())

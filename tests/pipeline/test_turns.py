@@ -69,7 +69,9 @@ def test_mistakes_are_answers(answers: Answers, make: Callable[..., Turns]) -> N
         raise ZeroDivisionError("oh")
 
     turns.put(Job(1, 3, ask_badly))
-    assert answers.get(timeout=10) == Failed(id=1, problem="expected a cursor", place="cursor")
+    assert answers.get(timeout=10) == Failed(
+        id=1, problem="expected a cursor", place="cursor", kind="question"
+    )
     turns.put(Job(2, 3, break_down))
     failed = answers.get(timeout=10)
     assert isinstance(failed, Failed)
@@ -99,7 +101,7 @@ def test_a_running_one_can_be_cancelled(answers: Answers) -> None:
     assert turns.running == 1
     turns.cancel(1)
     turns.cancel(2)  # nobody has asked that
-    assert answers.get(timeout=10) == Failed(id=1, problem=CANCELLED)
+    assert answers.get(timeout=10) == Failed(id=1, problem=CANCELLED, kind="busy")
     turns.stop(5.0)
 
 
@@ -108,7 +110,7 @@ def test_a_waiting_one_can_be_cancelled(answers: Answers, make: Callable[..., Tu
     turns.put(Job(1, 3, page))
     turns.cancel(1)
     turns.start()
-    assert answers.get(timeout=10) == Failed(id=1, problem=CANCELLED)
+    assert answers.get(timeout=10) == Failed(id=1, problem=CANCELLED, kind="busy")
 
 
 def test_one_that_takes_too_long_ends(answers: Answers) -> None:
@@ -140,4 +142,4 @@ def test_stopping_answers_what_runs(answers: Answers) -> None:
     turns.put(Job(1, 3, patient.work))
     assert patient.began.wait(10)
     turns.stop(5.0)
-    assert answers.get(timeout=10) == Failed(id=1, problem="the pipeline stops")
+    assert answers.get(timeout=10) == Failed(id=1, problem="the pipeline stops", kind="busy")

@@ -93,5 +93,5 @@ def _properties(block: bytes) -> Properties:
 
 
 def decode_event(record: bytes) -> KeptEvent:
-    """Raises msgspec.DecodeError for what is no event."""
+    """Raises msgspec.DecodeError or UnicodeDecodeError for what is no event."""
     return _decoder.decode(record)

@@ -115,7 +115,7 @@ class Durability:
                 if kind_of(record) == EVENT:
                     try:
                         redone += redo(self._broker, kept_message(decode_event(record)))
-                    except (msgspec.DecodeError, ProtocolError) as error:
+                    except (msgspec.DecodeError, UnicodeDecodeError, ProtocolError) as error:
                         log.error("a kept event is unusable", problem=str(error))
         return redone
 

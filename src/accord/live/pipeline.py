@@ -37,7 +37,7 @@ from accord.edges.pipeline.messages import (
 )
 from accord.live.durability import EVENTS
 from accord.live.logs import get_log
-from accord.live.pipeline_options import Kind, PipelineError, PipelineOptions, why_off
+from accord.live.pipeline_options import PipelineError, PipelineOptions, why_off
 from accord.live.pipeline_process import OUTPUT, PipelineProcess
 
 log = get_log(__name__)
@@ -256,8 +256,7 @@ class Pipeline:
         if question is None or question.answer.done():
             return  # nobody waits any more
         if isinstance(message, Failed):
-            kind: Kind = "question" if message.place else "failed"
-            question.fail(PipelineError(kind, message.problem, message.place))
+            question.fail(PipelineError(message.kind, message.problem, message.place))
         else:
             question.answer.set_result(message)
 
@@ -391,6 +390,7 @@ class Pipeline:
             retain_ms=options.retain_ms,
             large_bytes=options.large_bytes,
             memory_mb=options.memory_mb,
+            timeout_s=options.timeout_s,
             declared=options.declared,
         )
 
@@ -402,7 +402,7 @@ def _stopping() -> PipelineError:
 def _end_of(process: PipelineProcess, health: Health) -> str:
     """Why it ended: what it said itself, or else what can be seen."""
     code = process.code
-    if code == _SETTINGS_CODE and health.problem:
+    if health.state == "failed" and health.problem:
         return health.problem
     if code is not None and code < 0:
         known = -code in list(signal.Signals)

@@ -41,7 +41,7 @@ class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     lost: int = 0
-    groups: dict[str, int] = {}  # events by group of channels
+    channels: dict[str, tuple[int, int]] = {}  # events and bytes of payload, where counted
     took_ms: int = 0
 
 
@@ -116,18 +116,19 @@ def _write_slices(
 
 
 def summed(entries: list[FileEntry], archived: int, took_ms: int) -> BatchDone:
-    groups: dict[str, int] = {}
+    channels: dict[str, tuple[int, int]] = {}
     for entry in entries:
-        if entry.table == EVENTS:
-            groups[entry.group] = groups.get(entry.group, 0) + entry.rows
+        for name, (events, size) in zip(entry.channels or (), entry.use, strict=False):
+            known = channels.get(name, (0, 0))
+            channels[name] = known[0] + events, known[1] + size
     files = [entry for entry in entries if entry.table != LOST]
     return BatchDone(
         archived=archived,
-        events=sum(groups.values()),
+        events=sum(entry.rows for entry in files if entry.table == EVENTS),
         ledger_rows=sum(entry.rows for entry in files if entry.table == LEDGER),
         files=len(files),
         bytes=sum(entry.bytes for entry in files),
         lost=sum(entry.rows for entry in entries if entry.table == LOST),
-        groups=groups,
+        channels=channels,
         took_ms=took_ms,
     )

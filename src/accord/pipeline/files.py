@@ -60,6 +60,8 @@ def write_file(  # noqa: PLR0913
     sync_file(archive / path)
     sync_folder(archive / folder)
     size = (archive / path).stat().st_size
+    channels = _channels(rows["channel"])
+    is_counted = table == EVENTS and channels is not None and not is_sorted
     return FileEntry(
         table=table,
         path=path,
@@ -70,7 +72,8 @@ def write_file(  # noqa: PLR0913
         raw_bytes=rows.nbytes,
         node=node,
         declared=dict(declared),
-        channels=_channels(rows["channel"]),
+        channels=channels,
+        use=_use(rows) if is_counted else (),
         unread=rows["attributes"].null_count if table == EVENTS else 0,
         **_bounds(rows, is_ledger=table != EVENTS),
         stats=stats_of(rows, declared),
@@ -96,6 +99,15 @@ def _write(path: Path, rows: pa.Table, declared: Mapping[str, str], *, is_sorted
         if is_sorted
         else None,
     )
+
+
+def _use(rows: pa.Table) -> tuple[tuple[int, int], ...]:
+    """How many events and bytes of payload each channel has, in the order of their names."""
+    counted = rows.select(["channel", "payload_bytes"]).group_by("channel")
+    found = counted.aggregate([("payload_bytes", "count"), ("payload_bytes", "sum")])
+    names, events, sizes = (found[name].to_pylist() for name in found.column_names)
+    by_name = sorted(zip(names, events, sizes, strict=True))
+    return tuple((count, size) for _, count, size in by_name)
 
 
 def _channels(channels: pa.ChunkedArray) -> tuple[str, ...] | None:

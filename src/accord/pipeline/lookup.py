@@ -34,12 +34,17 @@ _CONTENT_BYTES: Final = 32 << 20  # of a chunk, at most
 _FRAMES: Final = 64
 _MISSING: Final = ("FILE_NOT_EXIST", "PATH_NOT_FOUND", "FileNotFoundException")
 _MOST_NAMED: Final = 32  # channels in a condition, instead of their filter
+_PLACE: Final = ("received", "offset")
 _COLUMNS: Final = ("offset", "number", "received", "channel", "publisher", "qos")
 _SETTINGS: Final = {
     # Answers are small: planning them again between stages costs more than it gains.
     "spark.sql.adaptive.enabled": "false",
+    # Each question has other constants, and with them would be compiled anew.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Above so many paths Spark would list them with a job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    # Rows of which the payloads are in memory at once.
+    "spark.sql.parquet.columnarReaderBatchSize": "1024",
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -53,6 +58,7 @@ class Lookup:
             self.spark.conf.set(name, value)
         self._archive = archive
         self._frames: OrderedDict[tuple[str, ...], DataFrame] = OrderedDict()
+        self._columns: OrderedDict[tuple[object, ...], Column] = OrderedDict()
         self._lock = threading.Lock()
 
     def warm_up(self) -> None:
@@ -60,19 +66,44 @@ class Lookup:
         self.spark.range(0, 1, 1, 1).where("id < 0").toArrow()
 
     def find(self, question: Question, part: Part, stretch: Stretch, most: int) -> pa.Table:
-        """The first `most` rows of the stretch that the question asks for."""
-        limit = _CONTENT_BYTES // most
+        """The first `most` rows of the stretch that the question asks for, in its order.
+
+        Few rows are put in order here, which spares Spark a step. Only where there are many does
+        Spark have to find the first of them.
+        """
+        frame = self._question(question, part, stretch, _CONTENT_BYTES // most)
+        if question.has_predicate or question.ask.number is not None:
+            rows = _collect(frame.limit(most + 1))
+            if len(rows) <= most:
+                return rows.sort_by(_order(question))
+        ascending = not question.is_newest_first
+        return _collect(frame.orderBy(*_PLACE, ascending=ascending).limit(most))
+
+    def _question(self, question: Question, part: Part, stretch: Stretch, limit: int) -> DataFrame:
+        place = F.expr(conditions(question, part, stretch))
+        columns = (*_COLUMNS, *_contents(limit))
         frames = [
             self._frame(files)
-            .where(conditions(question, part, stretch))
-            .where(_selecting(question, files))
-            .where(to_column(question.predicate, {n: TYPES[k] for n, k in declared.items()}))
-            .selectExpr(*_COLUMNS, *_contents(limit))
+            .where(place & _selecting(question, files) & self._content(question, declared))
+            .selectExpr(*columns)
             for declared, files in by_declared(stretch.files)
         ]
-        whole = reduce(DataFrame.union, frames)
-        ordered = whole.orderBy("received", "offset", ascending=not question.is_newest_first)
-        return _collect(ordered.limit(most))
+        return reduce(DataFrame.union, frames)
+
+    def _content(self, question: Question, declared: dict[str, str]) -> Column:
+        if not question.has_predicate:
+            return F.lit(True)
+        key = (question.digest, *sorted(declared.items()))
+        with self._lock:
+            column = self._columns.get(key)
+        if column is None:
+            kinds = {name: TYPES[kind] for name, kind in declared.items()}
+            column = to_column(question.predicate, kinds)
+            with self._lock:
+                self._columns[key] = column
+                if len(self._columns) > _FRAMES:
+                    self._columns.popitem(last=False)
+        return column
 
     def contents(self, files: Sequence[FileEntry], offsets: Sequence[int]) -> pa.Table:
         """Properties and payloads of these rows, in any order."""
@@ -119,6 +150,11 @@ class Lookup:
             if len(self._frames) > _FRAMES:
                 self._frames.popitem(last=False)
         return frame
+
+
+def _order(question: Question) -> list[tuple[str, str]]:
+    direction = "descending" if question.is_newest_first else "ascending"
+    return [(name, direction) for name in _PLACE]
 
 
 def _collect(frame: DataFrame) -> pa.Table:

@@ -61,13 +61,12 @@ class Service:
         self._feedback = Feedback()
         self._watched: tuple[Watched, ...] = ()
         self._health = Health()
-        self._told = Health()
         self._spark: SparkSession | None = None
         self._lookup: Lookup | None = None
         self._queries: Queries | None = None
         self._archive: ArchiveJob | None = None
         self._housekeeping: Housekeeping | None = None
-        self._turns = Turns(send, self._interrupt)
+        self._turns = Turns(send, self._interrupt, limit_s=start.timeout_s)
 
     def open(self) -> None:
         """Start everything; JavaError, SessionError or TablesError where that can't be."""
@@ -197,6 +196,7 @@ class Service:
 
     def _on_batch(self, done: BatchDone) -> None:
         self._condition.counts.add(done, time.monotonic())
+        self._feedback.count(done.channels, at_ms=now_ms())
 
     def _interrupt(self, tag: str) -> None:
         if self._lookup is not None:

@@ -135,6 +135,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_number: int = 0
     last_number: int = 0
     channels: tuple[str, ...] | None = None
+    use: tuple[tuple[int, int], ...] = ()  # of each channel, as archived: events, payload bytes
     declared: dict[str, str] = {}
     stats: dict[str, tuple[Stat, Stat]] = {}
     unread: int = 0  # rows that are no event that can be understood: kept as they came

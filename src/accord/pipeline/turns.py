@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 from accord.core.errors import AccordError
 from accord.core.model.importance import IMPORTANCES
@@ -41,18 +41,22 @@ class Job(Task):
         self.tag = f"accord-{id_}-{time.monotonic_ns()}"
         self.began_s = 0.0
         self.reason = ""  # why it is to end early, if it is
+        self.is_late = False
         self._work = work
 
     def answer(self) -> FromPipeline:
         """What to tell whoever asked; never raises."""
+        kind: Literal["question", "timeout", "busy"]
         try:
             self.check()
             return self._work(self)
         except QuestionError as error:
-            return Failed(id=self.id, problem=error.problem, place=error.place)
+            kind = "question" if error.place else "busy"
+            return Failed(id=self.id, problem=error.problem, place=error.place, kind=kind)
         except Exception as error:  # Spark's, Py4J's, ours: each question is on its own
             if self.reason:
-                return Failed(id=self.id, problem=self.reason)
+                kind = "timeout" if self.is_late else "busy"
+                return Failed(id=self.id, problem=self.reason, kind=kind)
             if not isinstance(error, AccordError):
                 _log.exception("question %d", self.id)
             return Failed(id=self.id, problem=summary(error))
@@ -114,7 +118,7 @@ class Turns:
             return
         for each in shed:
             assert isinstance(each, Job)
-            self._tell(each, Failed(id=each.id, problem="too many queries wait"))
+            self._tell(each, Failed(id=each.id, problem="too many queries wait", kind="busy"))
 
     def cancel(self, id_: int) -> None:
         """Nobody waits for it; it is told as failed all the same."""
@@ -129,6 +133,7 @@ class Turns:
         with self._changed:
             late = [job for job in self._running if now_s - job.began_s > self._limit_s]
         for job in late:
+            job.is_late = True
             self._end(job, f"took longer than {self._limit_s:.0f} s")
 
     def stop(self, timeout_s: float) -> None:

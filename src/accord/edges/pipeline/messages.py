@@ -7,7 +7,7 @@ nothing is remembered between pages that is not in the cursor.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -67,6 +67,7 @@ class Start(Struct, frozen=True, kw_only=True, tag="start"):
     retain_ms: int | None = None
     large_bytes: int = 1 << 20  # payloads from this size on are kept in files of their own
     memory_mb: int = 1024
+    timeout_s: float = 60.0  # for an answer
     declared: dict[str, str] = {}  # attributes that are columns: name -> name in attributes.TYPES
 
 
@@ -137,11 +138,16 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
-    """No answer; `place` is what in the question was wrong, where something was."""
+    """No answer; `place` is what in the question was wrong, where something was.
+
+    `kind`: the `question` can't be answered, it was too `busy` or took too long (`timeout`), or
+    something `failed`.
+    """
 
     id: int
     problem: str
     place: str = ""
+    kind: Literal["question", "busy", "timeout", "failed"] = "failed"
 
 
 class ReportMade(Struct, frozen=True, kw_only=True, tag="report made"):
