@@ -18,10 +18,14 @@ from accord.client.messages import ReceivedEvent
 from accord.client.session import Session
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.edges.mqtt.names import CHANNEL, END, PAGE
+from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.tokens import encode_token
 from accord.live.addresses import Address
 from accord.live.node import Listener, Node, Settings
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.users import Users
+
+FORGED = encode_token(Ask(channel="a", from_offset=10**15, before_offset=2**62), "x")
 
 Check = Callable[[Node, Session], Awaitable[None]]
 
@@ -94,10 +98,13 @@ def test_a_page_is_a_message_for_each_event_and_one_that_ends_it(tmp_path: Path)
         ({"do": "find", "channel": "a", "where": "x >"}, "where", "ends too early"),
         ({"do": "find", "channel": "a", "since": "soon"}, "since", "expected a time"),
         ({"do": "find", "channel": "a", "since": "now", "until": "-1h"}, "since", "before"),
-        ({"do": "find", "channel": "a", "limit": 0}, "limit", "at least 1"),
+        ({"do": "find", "channel": "a", "limit": 0}, "limit", "expected 1 to"),
         ({"do": "find", "channel": "a", "page": 5_000}, "page", "1 to 1000"),
         ({"do": "find", "channel": "a", "colour": 1}, "request", "unknown field colour"),
+        ({"do": "find", "channel": "a", "limit": 10**30}, "limit", "expected 1 to"),
+        ({"do": "find", "event": "0", "where": "x > 1"}, "channel", "with a predicate"),
         ({"do": "find", "event": "?"}, "event", ""),
+        ({"do": "next", "cursor": FORGED}, "cursor", "just as it was given"),
         ({"do": "next", "cursor": "?"}, "cursor", "just as it was given"),
         ({"do": "find", "channel": "secret"}, "channel", "may not subscribe"),
     ],
@@ -118,7 +125,8 @@ def test_a_bad_question_is_answered_with_what_is_wrong(
 def test_one_event_is_found_by_its_id_only_by_who_may_see_its_channel(tmp_path: Path) -> None:
     async def check(_: Node, session: Session) -> None:
         *events, end = await ask(session, do="find", event="0")
-        assert (events, json.loads(end.payload)["ok"]) == ([], True)
+        told = json.loads(end.payload)
+        assert (events, told["ok"], told["count"]) == ([], True, 0)
 
     run(check, tmp_path, {"events": 1}, rights=Rights(publish=("#",), subscribe=("answers",)))
 

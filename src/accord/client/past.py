@@ -124,7 +124,7 @@ def _origin(message: Publish) -> tuple[str, int | None]:
     for key, value in message.properties.user:
         if key == EVENT:
             name = value
-        elif key == RECEIVED and value.isascii() and value.isdecimal():
+        elif key == RECEIVED and value.isascii() and value.isdecimal() and len(value) < 16:
             received_ms = int(value)
     return name, received_ms
 

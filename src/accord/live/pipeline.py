@@ -190,8 +190,8 @@ class Pipeline:
         self._check_possible()
         question = _Question(message)
         self._questions[message.id] = question
-        self._ask(question)
         try:
+            self._ask(question)
             async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
                 return await question.answer
         except TimeoutError:

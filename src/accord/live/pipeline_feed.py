@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from heapq import nsmallest
 from typing import Final
 
 from accord.edges.mqtt.broker import Broker
@@ -16,7 +17,8 @@ log = get_log(__name__)
 EVERY_S: Final = 60.0
 MOST: Final = 1_000
 _SLICE: Final = 200
-_MOST_COUNTED: Final = 1_000_000
+_MOST_COUNTED: Final = 100_000
+_LONGEST: Final = 4_096  # longer ones are not worth what it takes to measure them
 
 _Key = tuple[str, str, str]
 
@@ -24,17 +26,24 @@ _Key = tuple[str, str, str]
 async def watched(broker: Broker, most: int = MOST) -> tuple[Watched, ...]:
     """The predicates that most clients have registered; a slice of sessions at a time."""
     clients: Counter[_Key] = Counter()
-    for number, session in enumerate(list(broker.sessions.values())):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+    number = 0
+    for session in list(broker.sessions.values()):
         seen: set[_Key] = set()
         for subscription in list(session.subscriptions.values()):
-            if subscription.where or subscription.xpath:
+            if 0 < len(subscription.where) + len(subscription.xpath) <= _LONGEST:
                 seen.add((subscription.pattern, subscription.where, subscription.xpath))
         if len(clients) < _MOST_COUNTED:
             clients.update(seen)
-    ranked = sorted(clients.items(), key=lambda each: (-each[1], each[0]))
-    return tuple(Watched(*key, count) for key, count in ranked[:most])
+        number += len(session.subscriptions)
+        if number >= _SLICE:
+            number = 0
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(_most_used, clients, most)
+
+
+def _most_used(clients: Counter[_Key], most: int) -> tuple[Watched, ...]:
+    ranked = nsmallest(most, clients.items(), key=lambda each: (-each[1], each[0]))
+    return tuple(Watched(*key, count) for key, count in ranked)
 
 
 async def feed(pipeline: Pipeline, broker: Broker) -> None:

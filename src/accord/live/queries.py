@@ -10,7 +10,8 @@ A request is a JSON object that says what to `do`; the structs below say what el
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ from accord.edges.mqtt.kept import result_message
 from accord.edges.mqtt.names import END, PAGE
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.session import Session
-from accord.edges.pipeline.messages import Found
+from accord.edges.pipeline.messages import Found, Page
 from accord.edges.pipeline.tokens import encode_token
 from accord.live.clock import Clock
 from accord.live.logs import get_log
@@ -41,6 +42,11 @@ log = get_log(__name__)
 MAX_PAGE: Final = 1_000
 MAX_BODY: Final = 1_000_000
 _PAGES: Final = 16  # of histories under way
+_PAGES_OF_ONE: Final = 2
+_PART: Final = 20
+_PATIENCE_MS: Final = 30_000
+_ROOM_POLL_S: Final = 0.05
+_GONE: Final = "who asked has gone"
 _QUERIES: Final = 100  # of all clients
 _QUERIES_OF_ONE: Final = 4
 _POLL_S: Final = 0.01
@@ -87,30 +93,50 @@ class NoPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply:
-    """The answer to one request, on its way through the client's outbox: all in one bin."""
+    """The answer to one request, on its way through the client's outbox: all in one bin.
+
+    It is for the session that asked, and for no other that may have its name later.
+    """
 
     def __init__(self, broker: Broker, request: Request) -> None:
         self.request = request
+        self.session = broker.sessions.get(request.client)
+        self.qos = 0
         self._broker = broker
         self._bin = _bin(DEFAULT_IMPORTANCE)
+        self._identifiers: tuple[int, ...] = ()
         self._sent: list[Delivery] = []
+        topic = request.message.properties.response_topic
+        assert topic is not None  # requests without are not taken
+        self._topic = topic
+        self.is_heard()
+
+    def is_heard(self) -> bool:
+        """Whether who asked is still there, and subscribed to where the answer goes."""
+        session = self.session
+        if session is None or self._broker.sessions.get(self.request.client) is not session:
+            return False
+        subscription = session.subscription_to(self._topic)
+        if subscription is None or session.line is None:
+            return False
+        self.qos = min(subscription.qos, 1)
+        self._identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return True
 
     def send(self, found: Found, importance: int) -> None:
         """Hand an event to dissemination."""
-        session, (topic, qos, identifiers) = self._session(), self._reach()
-        hub = self._broker.hub
-        if session is None:
-            return
+        session, hub = self.session, self._broker.hub
+        assert session is not None
         correlation_data = self.request.message.properties.correlation_data
         try:
-            message = result_message(found, topic, correlation_data, hub.now_ms)
+            message = result_message(found, self._topic, correlation_data, hub.now_ms)
         except ProtocolError:
             hub.counters.shed("unreadable in the archive", session.name)
             return
         self._bin = _bin(importance)
         publisher = Entity(found.publisher, node=hub.node)
         grant = hub.router.query_grant(message, publisher, session.entity)
-        delivery = session.deliver_kept(message, qos, identifiers, grant, self._bin)
+        delivery = session.deliver_kept(message, self.qos, self._identifiers, grant, self._bin)
         if delivery is not None:
             self._sent.append(delivery)
 
@@ -123,10 +149,10 @@ class Reply:
 
     def end(self, body: bytes) -> None:
         """Send what ends the page."""
-        session, (topic, qos, identifiers) = self._session(), self._reach()
-        hub = self._broker.hub
-        if session is None:
+        session, hub, topic, qos = self.session, self._broker.hub, self._topic, self.qos
+        if not self.is_heard():
             return
+        assert session is not None
         told = Properties(
             content_type="application/json",
             correlation_data=self.request.message.properties.correlation_data,
@@ -134,21 +160,7 @@ class Reply:
         )
         message = make_message(topic, body, qos, False, "", hub.now_ms, told)
         hub.enter(message, hub.router.channels.get(topic))
-        session.deliver_kept(message, qos, identifiers, DEFAULT_GRANT, self._bin)
-
-    def _session(self) -> Session | None:
-        return self._broker.sessions.get(self.request.client)
-
-    def _reach(self) -> tuple[str, int, tuple[int, ...]]:
-        """Where the answer goes, at which QoS, and for which subscription of the client."""
-        topic = self.request.message.properties.response_topic
-        assert topic is not None  # requests without are not taken
-        session = self._session()
-        subscription = None if session is None else session.subscription_to(topic)
-        if subscription is None:
-            return topic, 0, ()
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
-        return topic, min(subscription.qos, 1), identifiers
+        session.deliver_kept(message, qos, self._identifiers, DEFAULT_GRANT, self._bin)
 
 
 class Queries:
@@ -180,11 +192,17 @@ class Queries:
             return
         broker.step_histories()
         committed, now_ms = self._committed_offset(), self._clock.now_ms()
+        asking: Counter[Session] = Counter(
+            each.session for each in broker.catch_ups.values() if each.is_asking
+        )
         for catch_up in broker.catch_ups.values():
             if len(self._pages) >= _PAGES:
                 return
+            if asking[catch_up.session] >= _PAGES_OF_ONE:
+                continue
             wanted = catch_up.wanted(committed, now_ms)
             if wanted is not None:
+                asking[catch_up.session] += 1
                 self._start(self._pages, self._continue(catch_up, wanted))
 
     def take(self, request: Request) -> None:
@@ -237,9 +255,15 @@ class Queries:
             catch_up.failed(str(error), is_final=is_final, now_ms=now_ms)
             self._give_up(catch_up)
         else:
-            self._broker.hub.now_ms = self._clock.now_ms()
-            catch_up.arrived(page)
+            await self._hand_over(catch_up, page)
         self._due()
+
+    async def _hand_over(self, catch_up: CatchUp, page: Page) -> None:
+        async for part in self._parts(page.events):
+            if catch_up.is_over() or not catch_up.hand_over(part):
+                catch_up.is_asking = False
+                return
+        catch_up.finish_page(page.cursor)
 
     def _give_up(self, catch_up: CatchUp) -> None:
         """Better no subscription than one with a gap that nobody knows of."""
@@ -278,7 +302,7 @@ class Queries:
             raise wrong("channel", f"you may not subscribe to {ask.channel}")
         count = files = skipped = size = tail = took_ms = 0
         while True:
-            session, rows, bytes_ = await self._room(request)
+            session, rows, bytes_ = await self._room(reply)
             importance = self._importance(session, ask.channel)
             page = await self._pipeline.page(
                 ask,
@@ -287,12 +311,15 @@ class Queries:
                 bytes_=bytes_,
                 importance=importance,
             )
-            self._broker.hub.now_ms = self._clock.now_ms()
-            for found in page.events:
-                if not is_about_one(ask) or request.may_subscribe(found.channel):
+            events = page.events
+            if is_about_one(ask):
+                events = tuple(each for each in events if request.may_subscribe(each.channel))
+            async for part in self._parts(events):
+                if not reply.is_heard():
+                    raise PipelineError("unavailable", _GONE)
+                for found in part:
                     reply.send(found, importance)
-            self._due()
-            count += len(page.events)
+            count += len(events)
             files, skipped = max(files, page.files), max(skipped, page.files_skipped)
             size, tail = max(size, page.bytes), max(tail, page.tail)
             took_ms += page.took_ms
@@ -310,16 +337,26 @@ class Queries:
             took_ms=took_ms,
         )
 
-    async def _room(self, request: Request) -> tuple[Session, int, int]:
-        """Wait until the client has taken most of what it was sent."""
-        while True:
-            session = self._broker.sessions.get(request.client)
-            if session is None or session.line is None:
-                raise PipelineError("unavailable", "the client has gone")
-            room = page_room(session, 1)
+    async def _room(self, reply: Reply) -> tuple[Session, int, int]:
+        """Wait until the client has taken most of what it was sent, but not for ever."""
+        until_ms = self._clock.now_ms() + _PATIENCE_MS
+        while self._clock.now_ms() < until_ms:
+            session = reply.session
+            if session is None or not reply.is_heard():
+                raise PipelineError("unavailable", _GONE)
+            room = page_room(session, reply.qos)
             if room is not None:
                 return session, *room
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_ROOM_POLL_S)
+        raise PipelineError("timeout", "what was sent before is not taken")
+
+    async def _parts(self, events: Sequence[Found]) -> AsyncIterator[Sequence[Found]]:
+        """A few events at a time: in between others get their turn."""
+        for start in range(0, len(events), _PART):
+            self._broker.hub.now_ms = self._clock.now_ms()
+            yield events[start : start + _PART]
+            self._due()
+            await asyncio.sleep(0)
 
     def _end(self, reply: Reply, end: PageEnd | NoPage) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -15,7 +15,8 @@ from accord.edges.pipeline.messages import Ask
 from accord.edges.pipeline.tokens import decode_token
 from accord.live.pipeline_options import PipelineError
 
-ANY: str = "#"
+ANY: Final = "#"
+MAX_LIMIT: Final = 1 << 40
 
 
 class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,8 +38,8 @@ def read_question(question: Question, *, now_ms: int) -> Ask:
     until_ms = _moment(question.until, "until", now_ms)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
         raise wrong("since", "expected a time before `until`")
-    if question.limit is not None and question.limit < 1:
-        raise wrong("limit", f"expected at least 1, got {question.limit}")
+    if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
+        raise wrong("limit", f"expected 1 to {MAX_LIMIT}, got {question.limit}")
     return checked(
         Ask(
             channel=_channel(question),
@@ -59,7 +60,10 @@ def read_cursor(text: str) -> tuple[Ask, str]:
         ask, cursor = decode_token(text)
     except ValueError as error:
         raise wrong("cursor", str(error)) from None
-    if problem_with_filter(ask.channel):
+    # It comes from outside: what we never write there is no cursor.
+    is_ours = not ask.from_offset and ask.before_offset is None
+    is_bounded = 0 < (ask.limit or 1) <= MAX_LIMIT
+    if problem_with_filter(ask.channel) or not (is_ours and is_bounded):
         raise wrong("cursor", "expected the cursor of a page, just as it was given")
     return checked(ask), cursor
 
@@ -71,6 +75,9 @@ def is_about_one(ask: Ask) -> bool:
 
 def checked(ask: Ask) -> Ask:
     """`ask`, whose predicate can be read; PipelineError where not."""
+    if is_about_one(ask) and (ask.where or ask.xpath):
+        # Or who may not see an event could find out what is in it.
+        raise wrong("channel", "expected a filter of channels, such as uav/#, with a predicate")
     if ask.where and ask.xpath:
         raise wrong("xpath", "expected either where or xpath, got both")
     for place, text, read in (("where", ask.where, parse), ("xpath", ask.xpath, parse_xpath)):

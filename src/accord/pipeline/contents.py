@@ -193,6 +193,8 @@ class Contents:
         try:
             event = record.event()
             self.content_types.put(row, _content_type(record))
+        except MemoryError:
+            raise
         except Exception:  # whatever is wrong with it, the others must be kept
             self.bad[row] = True
             return {}

@@ -67,12 +67,17 @@ class Queries:
         if query.cursor:
             cursor = read_cursor(query.cursor, question.digest)
             after = rank_of(cursor.place, is_newest_first=ask.is_newest_first)
-            part = Part(ask.from_offset, cursor.before_offset, after)
+            # It comes from outside: nobody may ask for what is not there yet.
+            before = min(cursor.before_offset, self._committed())
+            part = Part(ask.from_offset, before, after)
             return Asked(question, query, part, cursor.limit, check_on, until_s)
-        committed = open_journal(self._journal).extent().next_offset
+        committed = self._committed()
         before = committed if ask.before_offset is None else min(committed, ask.before_offset)
         part = Part(ask.from_offset, before, None)
         return Asked(question, query, part, ask.limit, check_on, until_s)
+
+    def _committed(self) -> int:
+        return open_journal(self._journal).extent().next_offset
 
     def _answer(self, asked: Asked) -> tuple[Pile, Chunk, list[Found]]:
         digest, before = asked.question.digest, asked.part.before
@@ -98,7 +103,8 @@ class Queries:
     ) -> tuple[Pile, Chunk]:
         part = asked.part
         archived = chunk.archived if chunk else snapshot.archived.get(self._node, 0)
-        tail = Part(max(part.first, archived), part.before, part.after)
+        # From where the archive ends, whatever is asked for: others ask for the rest of it.
+        tail = Part(archived, part.before, part.after)
         asked.tail = max(0, tail.before - tail.first)
         most = asked.rows + 1
         hits = self._tail.find(asked.question, tail, most, is_final=is_final, check=asked.check)

@@ -29,7 +29,10 @@ MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 10_000
 MAX_TAG_LENGTH: Final = 512  # its namespace included
-MAX_TEXT: Final = 8 * 1024 * 1024  # of all paths and string values together
+# All paths and string values together may be so many times as long as the source, and a bit more:
+# few documents come near, and none may take much more memory than it took to send it.
+MAX_GROWTH: Final = 32
+FREE_TEXT: Final = 64 * 1024
 MAX_REMEMBERED: Final = 1_000  # values of conditions, besides those that were deferred
 
 Paths = Mapping[str, tuple[str, ...]]
@@ -62,7 +65,7 @@ class Document:
         """Parse `source`; raises EventError where it is not acceptable XML."""
         self.source = source
         self.root = parse_xml(source)
-        walk = _Walk(self.root)
+        walk = _Walk(self.root, len(source))
         self.paths: Paths = {path: tuple(values) for path, values in walk.paths.items()}
         self.attributes: Mapping[str, Value] = walk.attributes()
         self.nodes = walk.nodes
@@ -148,11 +151,12 @@ def parse_xml(source: bytes) -> etree._Element:
 class _Walk:
     """Collects paths and attribute candidates, bounded in depth and number."""
 
-    def __init__(self, root: etree._Element) -> None:
+    def __init__(self, root: etree._Element, source_bytes: int) -> None:
         self.paths: dict[str, list[str]] = {}
         self.nodes = 0
         self.widest = 1
         self._text = 0
+        self._most_text = FREE_TEXT + MAX_GROWTH * source_bytes
         self._from_elements: dict[str, str] = {}
         self._from_xml_attributes: dict[str, str] = {}
         self._element(root, "", (), 1)
@@ -214,5 +218,6 @@ class _Walk:
 
     def _measure(self, length: int) -> None:
         self._text += length
-        if self._text > MAX_TEXT:
-            raise EventError("metadata", f"paths and texts longer than {MAX_TEXT} in all")
+        if self._text > self._most_text:
+            problem = f"paths and texts longer than {self._most_text} in all, for XML of this size"
+            raise EventError("metadata", problem)

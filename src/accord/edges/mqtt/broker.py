@@ -41,6 +41,8 @@ FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
 SHARED: Final = "$share/"
 TOO_COSTLY: Final = "condition too costly"
 _REMEMBERED_CONDITIONS: Final = 1_000
+_HISTORIES: Final = 1_000  # subscriptions in the past, at a time
+_HISTORIES_OF_ONE: Final = 20
 _RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be many
 
 
@@ -305,7 +307,7 @@ class Broker:
         known = session.subscriptions.get(wish.pattern)
         refusal = self._refusal(session, pattern, known, condition)
         if refusal is None and since is not None:
-            refusal = self._no_history(since, wish.pattern)
+            refusal = self._no_history(session, since, wish.pattern)
         if refusal is not None:
             return refusal
         if known is not None:
@@ -363,7 +365,7 @@ class Broker:
         except ValueError as error:
             return Since(0, f"since: {error}")
 
-    def _no_history(self, since: Since, pattern: str) -> Refusal | None:
+    def _no_history(self, session: Session, since: Since, pattern: str) -> Refusal | None:
         """Why a subscription can't begin in the past."""
         if since.problem:
             return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, since.problem)
@@ -373,6 +375,10 @@ class Broker:
         if self.hub.no_history:
             problem = f"since: {self.hub.no_history}"
             return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        of_client = sum(each.session is session for each in self.catch_ups.values())
+        if of_client >= _HISTORIES_OF_ONE or len(self.catch_ups) >= _HISTORIES:
+            problem = f"since: {of_client} of your subscriptions are in the past: wait for them"
+            return Refusal(Reason.QUOTA_EXCEEDED, problem)
         return None
 
     def _refusal(
@@ -488,6 +494,7 @@ class Broker:
             message = make_message(
                 will.topic, will.payload, will.qos, will.retain, session.name, now_ms, properties
             )
+            check_names(message)
             way = self.way(session.entity, will.topic)
             self.hub.enter(message, way.route.counts)
             self._publish_now(message, way)

@@ -19,6 +19,7 @@ crash it goes on from there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from accord.core.node.message import Message
@@ -28,8 +29,9 @@ from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.delivery import RELEASED, Delivery
 from accord.edges.mqtt.hub import Cut
 from accord.edges.mqtt.kept import past_message
+from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.session import Session
-from accord.edges.pipeline.messages import Ask, Page
+from accord.edges.pipeline.messages import Ask, Found, Page
 
 ROWS: Final = 500  # of a page, at most
 BYTES: Final = 1 << 20
@@ -115,6 +117,11 @@ class CatchUp(Receiver):
         self._waiting: list[Waiting] = []
         self._waiting_bytes = 0
         self._handed_over: list[HandedOver] = []
+        # Of the page that is being handed over: what went of it, and how many events were looked
+        # at since it came, the last time it was asked for.
+        self._deliveries: list[Delivery] = []
+        self._had = 0
+        self._seen = 0
         self._done: Progress = self._progress()
 
     def begin(self, since_ms: int) -> None:
@@ -192,35 +199,63 @@ class CatchUp(Receiver):
         return Wanted(ask, self.cursor, wanted[0], wanted[1])
 
     def arrived(self, page: Page) -> None:
-        self.is_asking = False
-        if self.is_over():
-            return
+        """Hand a whole page over."""
+        if self.hand_over(page.events):
+            self.finish_page(page.cursor)
+        else:
+            self.is_asking = False
+
+    def hand_over(self, events: Sequence[Found]) -> bool:
+        """Hand over a part of the page that came; False where the rest has to wait.
+
+        What was handed over of a page is not again when the page is asked for once more.
+        """
         session = self.session
+        for found in events[max(0, self._had - self._seen) :]:
+            if self.is_over():
+                return False
+            if not self._hand_over(found, session):
+                self._seen = 0
+                return False
+            self._had += 1
+        self._seen += len(events)
+        return True
+
+    def finish_page(self, cursor: str) -> None:
+        """All of the page is handed over."""
+        self.is_asking = False
+        self.cursor = cursor
+        self.is_read = not cursor
+        self._had = self._seen = 0
+        self._handed_over.append(HandedOver(self._deliveries, self._progress()))
+        self._deliveries = []
+
+    def _hand_over(self, found: Found, session: Session) -> bool:
+        """False where the client has no room for it."""
         hub = session.hub
+        if self.subscription.is_local_excluded and found.publisher == session.name:
+            return True
+        try:
+            message = past_message(found, hub.router.channels.get(found.channel), hub.now_ms)
+        except ProtocolError:
+            hub.counters.shed("unreadable in the archive", session.name)
+            return True
+        qos = min(self.subscription.qos, found.qos)
+        if qos and not has_room(session, message):
+            return False
+        publisher = Entity(found.publisher, node=hub.node)
+        grant = hub.router.grant(message, publisher, session.entity)
         identifier = self.subscription.identifier
-        deliveries: list[Delivery] = []
-        for found in page.events:
-            if self.subscription.is_local_excluded and found.publisher == session.name:
-                continue
-            try:
-                message = past_message(found, hub.router.channels.get(found.channel), hub.now_ms)
-            except ProtocolError:
-                hub.counters.shed("unreadable in the archive", session.name)
-                continue
-            publisher = Entity(found.publisher, node=hub.node)
-            grant = hub.router.grant(message, publisher, session.entity)
-            qos = min(self.subscription.qos, found.qos)
-            identifiers = (identifier,) if identifier else ()
-            delivery = session.deliver_kept(message, qos, identifiers, grant)
-            if delivery is not None and qos:
-                deliveries.append(delivery)
-        self.cursor = page.cursor
-        self.is_read = not page.cursor
-        self._handed_over.append(HandedOver(deliveries, self._progress()))
+        identifiers = (identifier,) if identifier else ()
+        delivery = session.deliver_kept(message, qos, identifiers, grant)
+        if delivery is not None and qos:
+            self._deliveries.append(delivery)
+        return True
 
     def failed(self, problem: str, *, is_final: bool, now_ms: int) -> None:
         """No page came: ask again after a while, unless that is in vain."""
         self.is_asking = False
+        self._seen = 0
         self._retry_ms = now_ms + _RETRY_MS
         if is_final:
             self.problem = problem
@@ -315,6 +350,16 @@ def page_room(session: Session, qos: int) -> tuple[int, int] | None:
     if rows <= 0 or outbox.tracked > ROWS or used > min(BYTES, limit // 2):
         return None
     return rows, min(BYTES, (limit - used) // 2)
+
+
+def has_room(session: Session, message: MqttMessage) -> bool:
+    """Whether a tracked message would be queued, and not refused."""
+    outbox = session.outbox
+    size = message.size() + 64
+    return (
+        len(session.unacknowledged) < outbox.tracked_limit
+        and outbox.tracked_bytes + size <= outbox.tracked_bytes_limit
+    ) or outbox.tracked == 0
 
 
 def is_under_way(session: Session, delivery: Delivery) -> bool:
