@@ -41,8 +41,8 @@ ABOUT: Final = (
 )
 _OURS: Final = "accord archive"
 _SPARK: Final = "Spark Parquet → Parquet"
-_ROWS: Final = {100: 1_020_000, 1_000: 420_000}
-_QUICK_ROWS: Final = {100: 120_000, 1_000: 70_000}
+_ROWS: Final = {100: 1_080_000, 1_000: 480_000}
+_QUICK_ROWS: Final = {100: 280_000, 1_000: 180_000}
 _COMMIT: Final = 1_000
 _FILES: Final = 8  # of Spark's source
 _COMPRESSION: Final = "lz4_raw"  # as the archive's own
@@ -51,7 +51,7 @@ _RATE_HZ: Final = 2_000
 _LAG_S: Final = 30.0
 _QUICK_LAG_S: Final = 8.0
 _SETTLING_S: Final = 5.0
-_FIRST_ROWS: Final = 20_000  # before what is measured: the query runs then, and is warm
+_FIRST_ROWS: Final = 80_000  # before what is measured: the query runs then, and is warm
 _INTERVAL_MS: Final = 50
 _USUAL_INTERVAL_MS: Final = 500
 _PAUSE_S: Final = 1.0
@@ -118,7 +118,7 @@ class Bench:
 
         rows = events(self.spark, start.archive)
         for name, part, files in (
-            ("first", rows.where(f"offset < {_FIRST_ROWS}"), 1),
+            ("first", rows.where(f"offset < {_FIRST_ROWS}"), 4),
             ("others", rows.where(f"offset >= {_FIRST_ROWS}"), _FILES),
         ):
             written = part.repartition(files).write.option("compression", _COMPRESSION)

@@ -15,8 +15,10 @@ from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
 from accord.pipeline.archive_batch import Archiver, BatchDone
 from accord.pipeline.archive_job import ArchiveJob
+from accord.pipeline.archiving import SliceJob, archive_slice
 from accord.pipeline.driver_lock import DriverLock
 from accord.pipeline.manifest import Manifest
+from accord.pipeline.slices import SCHEMA, encode_entries
 from accord.pipeline.tables import events, ledger
 
 PATIENCE_S = 90
@@ -89,13 +91,19 @@ def test_what_is_kept_gets_into_the_archive_once(spark: SparkSession, tmp_path: 
 def test_a_batch_done_twice_is_in_the_archive_once(spark: SparkSession, tmp_path: Path) -> None:
     asked = start(tmp_path)
     write_journal(tmp_path / "journal", [records(0, 20)])
-    rows = [("denver", asked.journal, 0, 10), ("denver", asked.journal, 10, 20)]
-    slices = spark.createDataFrame(rows, "node string, journal string, first long, next long")
-    archiver, manifest = Archiver.of(asked), Manifest(asked.archive)
-    first = archiver.archive_batch(slices, manifest)
-    assert first is not None
-    assert (first.events, first.archived) == (20, 20)
-    assert archiver.archive_batch(slices, manifest) is None
+    rows = []
+    for first, end in ((10, 20), (0, 10)):
+        job = SliceJob(
+            node="denver", journal=asked.journal, first=first, next=end, archive=asked.archive
+        )
+        rows.append((first, end, encode_entries(archive_slice(job))))
+    slices = spark.createDataFrame(rows, SCHEMA)
+    archiver = Archiver(node="denver", journal=asked.journal, archive=asked.archive)
+    manifest = Manifest(asked.archive)
+    first_done = archiver.commit_batch(slices, manifest)
+    assert first_done is not None
+    assert (first_done.events, first_done.archived) == (20, 20)
+    assert archiver.commit_batch(slices, manifest) is None
     archiver(slices, 0)
     assert numbers(spark, asked) == [*range(20)]
 

@@ -108,7 +108,7 @@ def test_following_pages_come_from_memory(world: World, lookup: Lookup) -> None:
     found = list(page.events)
     world.follow(40)  # what was in the tail is now behind what the chunk knows
     asked = []
-    lookup.find = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign, return-value]
+    lookup.find = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign]
     page = queries.page(Query(id=1, ask=ask, rows=9, cursor=page.cursor))
     assert not asked
     assert found + list(page.events) == world.expected(ask)[:18]

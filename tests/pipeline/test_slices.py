@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from tests.pipeline.journals import records, retire, write_journal
 import accord.pipeline
 from accord.pipeline.belonging import OtherJournalError
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.slices import Slice, SliceOptions, SlicesReader
+from accord.pipeline.slices import Slice, SliceOptions, SlicesReader, decode_entries
 
 
 class Clock:
@@ -22,11 +23,9 @@ class Clock:
         return self.now_s
 
 
-def options(folder: Path, **more: int) -> SliceOptions:
-    made = SliceOptions(
-        node="denver", journal=str(folder / "journal"), archive=str(folder / "archive")
-    )
-    return SliceOptions(**{**{n: getattr(made, n) for n in made.__struct_fields__}, **more})
+def options(folder: Path, **more: Any) -> SliceOptions:
+    journal, archive = str(folder / "journal"), str(folder / "archive")
+    return SliceOptions(node="denver", journal=journal, archive=archive, **more)
 
 
 def fill(folder: Path, first: int, end: int, *, size: int = 0) -> None:
@@ -39,7 +38,7 @@ def at(offset: int) -> dict[str, int]:
 
 
 def test_options_pass_through_spark_as_strings(tmp_path: Path) -> None:
-    asked = options(tmp_path, max_rows=7, few_rows=1)
+    asked = options(tmp_path, max_rows=7, few_rows=1, declared={"altitude_m": "integer"})
     assert SliceOptions.from_spark(CaseInsensitiveDict(asked.to_spark())) == asked
 
 
@@ -103,7 +102,18 @@ def test_slices_are_large_and_few(tmp_path: Path) -> None:
     assert reader.partitions(at(0), at(99)) == [Slice(0, 99)]
     assert reader.partitions(at(100), at(300)) == [Slice(100, 200), Slice(200, 300)]
     assert len(reader.partitions(at(0), at(500))) == 4
-    assert list(reader.read(Slice(3, 9))) == [("denver", str(tmp_path / "journal"), 3, 9)]
+
+
+def test_reading_a_slice_writes_its_files(tmp_path: Path) -> None:
+    fill(tmp_path, 0, 50)
+    reader = SlicesReader(options(tmp_path, declared={"altitude_m": "integer"}))
+    (row,) = reader.read(Slice(3, 9))
+    assert row[:2] == (3, 9)
+    (entry,) = decode_entries(row[2])
+    assert (entry.first_offset, entry.last_offset, entry.rows) == (3, 8, 6)
+    assert entry.declared == {"altitude_m": "integer"}
+    assert (tmp_path / "archive" / entry.path).is_file()
+    assert Manifest(tmp_path / "archive").snapshot().files == ()
 
 
 def test_long_records_are_cut_by_their_bytes(tmp_path: Path) -> None:

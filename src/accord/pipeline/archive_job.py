@@ -55,7 +55,7 @@ class ArchiveJob:
         self._start = start
         self._manifest = manifest
         self._on_batch = on_batch
-        self._archiver = Archiver.of(start)
+        self._archiver = Archiver(node=start.node, journal=start.journal, archive=start.archive)
         self._lock = DriverLock(start.work)
         self._stopping = threading.Event()
         self._working = threading.Lock()
@@ -132,7 +132,12 @@ class ArchiveJob:
         start = self._start
         cores = 4 if is_connect(self._spark) else self._spark.sparkContext.defaultParallelism
         return SliceOptions(
-            node=start.node, journal=start.journal, archive=start.archive, pieces=2 * cores
+            node=start.node,
+            journal=start.journal,
+            archive=start.archive,
+            declared=start.declared,
+            large_bytes=start.large_bytes,
+            pieces=2 * cores,
         )
 
     def _check(self, options: SliceOptions) -> None:
@@ -163,7 +168,7 @@ class ArchiveJob:
     def _do(self, slices: DataFrame, _batch: int) -> None:
         with self._working:
             if not self._stopping.is_set():
-                self._succeed(self._archiver.archive_batch(slices, self._manifest))
+                self._succeed(self._archiver.commit_batch(slices, self._manifest))
 
     def _succeed(self, done: BatchDone | None) -> None:
         self.problem = ""

@@ -50,6 +50,7 @@ class Housekeeping:
         also: Sequence[Callable[[], object]] = (),
     ) -> None:
         self.compactions = 0
+        self._failed: set[str] = set()  # files that could not be compacted
         self._spark = spark
         self._manifest = manifest
         self._retain_ms = retain_ms
@@ -93,11 +94,16 @@ class Housekeeping:
         """One after the other, as long as there is something worth it."""
         while not self._stopping.is_set():
             chosen = choose(self._manifest.snapshot(), now_ms())
-            if not chosen:
+            files = next((each for each in chosen if self._failed.isdisjoint(paths_of(each))), None)
+            if files is None:
                 return
-            files = chosen[0]
-            added = compact_on(self._spark, str(self._manifest.archive), files)
-            self._manifest.commit(added=added, removed=[file.path for file in files])
+            try:
+                added = compact_on(self._spark, str(self._manifest.archive), files)
+                self._manifest.commit(added=added, removed=paths_of(files))
+            except Exception:
+                # One of them may be damaged: the others must not wait for it.
+                self._failed.update(paths_of(files))
+                raise
             self.compactions += 1
 
     def _expire(self) -> None:
@@ -108,6 +114,10 @@ class Housekeeping:
     def _remove_orphans(self) -> None:
         if count := remove_orphans(self._manifest, now_ms() - GRACE_MS):
             _log.info("removed %d files that belonged to nothing", count)
+
+
+def paths_of(files: Sequence[FileEntry]) -> list[str]:
+    return [file.path for file in files]
 
 
 def compact_on(spark: SparkSession, archive: str, files: Sequence[FileEntry]) -> list[FileEntry]:

@@ -45,6 +45,9 @@ _SETTINGS: Final = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     # Rows of which the payloads are in memory at once.
     "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    # A second task would mean a second step, and most of what is read is passed over anyway.
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionBytes": "64m",
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -61,10 +64,6 @@ class Lookup:
         self._columns: OrderedDict[tuple[object, ...], Column] = OrderedDict()
         self._lock = threading.Lock()
 
-    def warm_up(self) -> None:
-        """Have Java load what queries need."""
-        self.spark.range(0, 1, 1, 1).where("id < 0").toArrow()
-
     def find(self, question: Question, part: Part, stretch: Stretch, most: int) -> pa.Table:
         """The first `most` rows of the stretch that the question asks for, in its order.
 
@@ -80,19 +79,20 @@ class Lookup:
         return _collect(frame.orderBy(*_PLACE, ascending=ascending).limit(most))
 
     def _question(self, question: Question, part: Part, stretch: Stretch, limit: int) -> DataFrame:
-        place = F.expr(conditions(question, part, stretch))
+        place = conditions(question, part, stretch)
         columns = (*_COLUMNS, *_contents(limit))
-        frames = [
-            self._frame(files)
-            .where(place & _selecting(question, files) & self._content(question, declared))
-            .selectExpr(*columns)
-            for declared, files in by_declared(stretch.files)
-        ]
+        frames = []
+        for declared, files in by_declared(stretch.files):
+            named = _named_channels(question, files)
+            condition = F.expr(f"{place} AND {named}" if named else place)
+            if named is None:
+                condition &= selects(question.ask.channel)
+            if question.has_predicate:
+                condition &= self._content(question, declared)
+            frames.append(self._frame(files).where(condition).selectExpr(*columns))
         return reduce(DataFrame.union, frames)
 
     def _content(self, question: Question, declared: dict[str, str]) -> Column:
-        if not question.has_predicate:
-            return F.lit(True)
         key = (question.digest, *sorted(declared.items()))
         with self._lock:
             column = self._columns.get(key)
@@ -174,7 +174,7 @@ def _missing_is_stale() -> Iterator[None]:
 
 
 def conditions(question: Question, part: Part, stretch: Stretch) -> str:
-    """Place and time, as SQL: only numbers are in it."""
+    """Place and time, as SQL."""
     low, high = _time(stretch.low_ms), _time(stretch.high_ms)
     found = [f"received >= {low}", f"received < {high}", f"offset < {part.before}"]
     if part.first:
@@ -193,19 +193,27 @@ def _time(ms: int) -> str:
     return f"timestamp_millis({ms}L)"
 
 
-def _selecting(question: Question, files: Sequence[FileEntry]) -> Column:
-    """Which channels: by name where possible, as files can be passed over in parts by that."""
-    named: set[str] = set()
+def _named_channels(question: Question, files: Sequence[FileEntry]) -> str | None:
+    """Which channels, as SQL, by name: parts of files can be passed over by that.
+
+    Nothing where all are asked for, None where they can't be named.
+    """
+    channels: set[str] = set()
     for file in files:
         if file.channels is None:
-            return selects(question.ask.channel)
-        named.update(file.channels)
-    selected = sorted(filter(question.selects, named))
-    if len(selected) == len(named):
-        return F.lit(True)
-    if len(selected) <= _MOST_NAMED:
-        return F.col("channel").isin(selected)
-    return selects(question.ask.channel)
+            return f"channel = {_text(question.ask.channel)}" if question.is_exact else None
+        channels.update(file.channels)
+    selected = sorted(filter(question.selects, channels))
+    if len(selected) == len(channels):
+        return ""
+    if len(selected) > _MOST_NAMED:
+        return None
+    return f"channel IN ({', '.join(map(_text, selected))})"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _contents(limit: int) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ from accord.pipeline.report import make_report
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.tail import Tail
 from accord.pipeline.turns import Job, Turns
+from accord.pipeline.warming import warm_up
 
 _log: Final = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Service:
         )
         self._archive = ArchiveJob(spark, start, self._manifest, self._on_batch)
         self._archive.start()
-        self._lookup.warm_up()
+        warm_up(spark, start.work)
         self._turns.start()
         self._housekeeping = Housekeeping(
             self._lookup.spark, self._manifest, retain_ms=start.retain_ms, also=(self._measure,)

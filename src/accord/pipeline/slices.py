@@ -1,7 +1,9 @@
-"""Stream source `accord_slices`: a journal as ranges of offsets, not as events.
+"""Stream source `accord_slices`: a journal in ranges of offsets, each archived where it is read.
 
-What flows through Spark is where to read; whoever gets a slice reads that part of the journal
-himself. So the driver's part costs next to nothing, and no event passes through Java.
+A task that reads a slice of the journal writes it to files of the archive then and there; what it
+yields, and all that flows through Spark, is which files those are. No event passes through Java,
+and one process of Python works for each task, not two. The files are no part of the archive
+before the driver has committed them (`archive_batch`), so reading a slice twice does no harm.
 
 The stream begins where the archive ends. Its checkpoint serves just the running query, and
 losing it loses nothing: the manifest says up to where everything is archived.
@@ -26,18 +28,21 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from accord.pipeline.archiving import SliceJob, archive_slice
 from accord.pipeline.belonging import check_reach
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.reading import open_journal, reach, split, weigh
+from accord.pipeline.tables import FileEntry
 
 FORMAT: Final = "accord_slices"
-SCHEMA: Final = "node string, journal string, first long, next long"
+SCHEMA: Final = "first long, next long, entries binary"
 _OFFSET: Final = "offset"
 
 
 class SliceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which journal, and in what pieces.
+    """Which journal, into which archive, and in what pieces.
 
+    `declared`, `large_bytes`: as `archiving.SliceJob` has them.
     `max_rows`, `max_bytes`: of one batch, about.
     `pieces`: into how many slices a batch is cut at most; none has fewer than `piece_rows`
     records, unless it has `piece_bytes`.
@@ -47,6 +52,8 @@ class SliceOptions(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     journal: str
     archive: str
+    declared: dict[str, str] = {}
+    large_bytes: int = 1 << 20
     max_rows: int = 400_000
     max_bytes: int = 256 << 20
     pieces: int = 4
@@ -57,11 +64,16 @@ class SliceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_spark(self) -> dict[str, str]:
         """As options of a data source, which are in no case and all strings."""
-        return {name: str(value) for name, value in msgspec.structs.asdict(self).items()}
+        fields = msgspec.structs.asdict(self)
+        fields["declared"] = msgspec.json.encode(self.declared).decode()
+        return {name: str(value) for name, value in fields.items()}
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> SliceOptions:
-        named = {name: options[name] for name in cls.__struct_fields__ if name in options}
+        named: dict[str, Any] = {
+            name: options[name] for name in cls.__struct_fields__ if name in options
+        }
+        named["declared"] = msgspec.json.decode(named.get("declared", "{}"))
         return msgspec.convert(named, cls, strict=False)
 
 
@@ -123,9 +135,19 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cuts = split(first, next_, min(pieces, options.pieces)) if first < next_ else []
         return [Slice(*cut) for cut in cuts]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, str, int, int]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, bytes]]:
         assert isinstance(partition, Slice)
-        yield self._options.node, self._options.journal, partition.first, partition.next
+        options = self._options
+        job = SliceJob(
+            node=options.node,
+            journal=options.journal,
+            first=partition.first,
+            next=partition.next,
+            archive=options.archive,
+            declared=options.declared,
+            large_bytes=options.large_bytes,
+        )
+        yield partition.first, partition.next, encode_entries(archive_slice(job))
 
     def commit(self, end: dict[str, int]) -> None:
         """The archive job tells the journal itself, right after its own commit."""
@@ -137,6 +159,18 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None or self._last_s is None or new >= self._options.few_rows:
             return False
         return self._clock_s() - self._last_s < self._options.patience_ms / 1000
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(list[FileEntry])
+
+
+def encode_entries(entries: list[FileEntry]) -> bytes:
+    return _encode(entries)
+
+
+def decode_entries(encoded: bytes) -> list[FileEntry]:
+    return _decoder.decode(encoded)
 
 
 class SlicesSource(DataSource):

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.pipeline.asking import World, made
+from tests.pipeline.journals import START_MS
+
+from accord.edges.pipeline.messages import Ask, Query
+from accord.pipeline.cursors import Part
+from accord.pipeline.lookup import Lookup, conditions
+from accord.pipeline.planning import Stretch
+from accord.pipeline.questions import Question, check
+from accord.pipeline.tables import EVENTS
+from accord.pipeline.tail import StaleError
+from accord.pipeline.warming import warm_up
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+STRETCH = Stretch((), 1_000, 2_000, True)
+
+
+def question(**fields: object) -> Question:
+    return check(Query(id=1, ask=Ask(**({"channel": "#"} | fields))))  # type: ignore[arg-type]
+
+
+def test_conditions_are_those_of_the_part() -> None:
+    text = conditions(question(), Part(0, 9, None), STRETCH)
+    assert text == (
+        "received >= timestamp_millis(1000L) AND received < timestamp_millis(2000L) AND offset < 9"
+    )
+
+
+@pytest.mark.parametrize(("is_newest_first", "sign"), [(False, ">"), (True, "<")])
+def test_conditions_begin_behind_a_place(is_newest_first: bool, sign: str) -> None:
+    after = (-1_500, -7) if is_newest_first else (1_500, 7)
+    asked = question(is_newest_first=is_newest_first, number=3)
+    text = conditions(asked, Part(2, 9, after), STRETCH)
+    at = "timestamp_millis(1500L)"
+    assert text.endswith(
+        "offset >= 2 AND number = 3 AND "
+        f"(received {sign} {at} OR (received = {at} AND offset {sign} 7))"
+    )
+
+
+def test_channels_with_any_characters(spark: SparkSession, world: World) -> None:
+    channels = ["it's", 'a "b"', "back\\slash", "new\nline", "per%cent_", "ü/x", "plain"]
+    world.publish([made(n, START_MS + n, channel) for n, channel in enumerate(channels)])
+    world.follow(world.next)
+    queries = world.queries(Lookup(spark, world.archive))
+    for ask in [Ask(channel=channel) for channel in channels] + [Ask(channel="+")]:
+        page = queries.page(Query(id=1, ask=ask))
+        assert list(page.events) == world.expected(ask)
+
+
+def test_a_file_that_is_gone_is_stale(spark: SparkSession, world: World) -> None:
+    world.publish([made(1, START_MS, "a")])
+    world.follow(1)
+    (file,) = world.manifest.snapshot().files
+    lookup = Lookup(spark, world.archive)
+    stretch = Stretch((file,), START_MS, START_MS + 1, True)
+    assert len(lookup.find(question(), Part(0, 1, None), stretch, 10)) == 1
+    (world.manifest.archive / file.path).unlink()
+    with pytest.raises(StaleError):  # known, but not there any more
+        lookup.find(question(), Part(0, 1, None), stretch, 10)
+    with pytest.raises(StaleError):  # never seen
+        Lookup(spark, world.archive).find(question(), Part(0, 1, None), stretch, 10)
+
+
+def test_files_too_many_to_name_their_channels(spark: SparkSession, world: World) -> None:
+    world.publish([made(n, START_MS + n, f"uav/{n}") for n in range(100)])
+    world.follow(world.next)
+    assert [f.channels for f in world.manifest.snapshot().files if f.table == EVENTS] == [None]
+    queries = world.queries(Lookup(spark, world.archive))
+    for ask in (Ask(channel="uav/7"), Ask(channel="uav/+", limit=5), Ask(channel="+/8")):
+        page = queries.page(Query(id=1, ask=ask))
+        assert list(page.events) == world.expected(ask)
+
+
+def test_warming_up_asks_a_question(spark: SparkSession, world: World) -> None:
+    world.manifest.archive.mkdir()
+    warm_up(spark, world.archive)
