@@ -28,7 +28,7 @@ test-plain:
 	$(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%)
 
 test-pipeline:
-	$(BIN)/python -m pytest $(SPARK_TESTS)
+	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
 
 test-compiled:
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/edges tests/conformance tests/test_package.py

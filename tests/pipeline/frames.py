@@ -61,5 +61,9 @@ def ledger_frame(spark: SparkSession, *entries: dict[str, Any]) -> DataFrame:
 
 
 def event_frame(spark: SparkSession, *events: dict[str, Any]) -> DataFrame:
+    return spark.createDataFrame(pa.Table.from_batches([event_batch(*events)]))
+
+
+def event_batch(*events: dict[str, Any]) -> pa.RecordBatch:
     rows = [row | {"attributes": list(row["attributes"].items())} for row in events]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_events({})))
+    return pa.RecordBatch.from_pylist(rows, arrow_events({}))

@@ -52,6 +52,7 @@ def test_slow_values_come_from_the_recent_part_of_the_tables(spark: SparkSession
         spark, event(-10_001, attributes=high), event(-10, attributes=high), event()
     )
     now_ms = START_MS + 1
+    assert not feedback.is_due(now_ms=now_ms - 60_000)
     assert feedback.is_due(now_ms=now_ms)
     measured = feedback.measure(events, now_ms=now_ms)
     source, predicate = '["uav-1","uav/imagery"]', '["uav/#","altitude > 300",""]'

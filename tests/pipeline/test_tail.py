@@ -76,8 +76,15 @@ def test_what_is_archived_is_let_go(world: World, small_blocks: None) -> None:
     tail = Tail(world.journal, {})
     found(tail, question(), Part(0, 80, None))
     assert len(found(tail, question(), Part(70, 80, None))) == 10
-    with pytest.raises(StaleError):
-        tail.find(question(), Part(0, 80, None), 10)
+    assert len(tail._blocks) <= 4
+
+
+def test_an_earlier_part_is_read_again(world: World, small_blocks: None) -> None:
+    fill(world, 80)
+    tail = Tail(world.journal, {})
+    assert len(found(tail, question(), Part(70, 80, None))) == 10
+    assert len(found(tail, question(), Part(20, 80, None))) == 60
+    assert len(found(tail, question(), Part(70, 80, None))) == 10
 
 
 def test_a_gap_begins_anew(world: World, small_blocks: None) -> None:

@@ -87,7 +87,7 @@ class Feedback:
         self._fresh_every_ms = fresh_every_ms
         self._slow_every_ms = slow_every_ms
         self._fresh_ms = 0
-        self._slow_ms = 0
+        self._slow_ms: int | None = None
         self._watched: tuple[Watched, ...] = ()
         self._is_counting = False
         self._lock = Lock()
@@ -111,7 +111,9 @@ class Feedback:
         return Measured(tuple(measures)) if measures else None
 
     def is_due(self, *, now_ms: int) -> bool:
-        """Whether it is time to `measure`."""
+        """Whether it is time to `measure`; the first time comes a while after the start."""
+        if self._slow_ms is None:
+            self._slow_ms = now_ms
         return now_ms - self._slow_ms >= self._slow_every_ms
 
     def measure(

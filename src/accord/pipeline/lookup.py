@@ -59,6 +59,11 @@ class Lookup:
         self.spark = spark if is_connect(spark) else spark.newSession()
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
+        # A session's own tags are known to the thread that added them only; Connect has no other.
+        tagging = self.spark if is_connect(spark) else spark.sparkContext
+        self._add_tag = getattr(tagging, "addJobTag", self.spark.addTag)
+        self._remove_tag = getattr(tagging, "removeJobTag", self.spark.removeTag)
+        self._interrupt = getattr(tagging, "cancelJobsWithTag", self.spark.interruptTag)
         self._archive = archive
         self._frames: OrderedDict[tuple[str, ...], DataFrame] = OrderedDict()
         self._columns: OrderedDict[tuple[object, ...], Column] = OrderedDict()
@@ -125,16 +130,17 @@ class Lookup:
     def tagged(self, tag: str) -> Iterator[None]:
         """What this thread asks meanwhile can be stopped by `interrupt`."""
         use_pool(self.spark, QUERY_POOL)
-        self.spark.addTag(tag)
+        self._add_tag(tag)
         try:
             yield
         finally:
             with suppress(Exception):  # Java may be gone
-                self.spark.removeTag(tag)
+                self._remove_tag(tag)
 
     def interrupt(self, tag: str) -> None:
+        """From any thread."""
         with suppress(Exception):  # Java may be gone
-            self.spark.interruptTag(tag)
+            self._interrupt(tag)
 
     def _frame(self, files: Sequence[FileEntry]) -> DataFrame:
         key = tuple(file.path for file in files)

@@ -12,10 +12,10 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from accord.core.errors import EventError
-from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.pipeline.messages import Found
@@ -35,6 +35,8 @@ BLOCK_BYTES: Final = 4 << 20
 CACHE_BYTES: Final = 48 << 20
 _BLOCKS_BEHIND: Final = 256  # of those that are archived by now
 _OVERHEAD: Final = 400  # of a record in memory
+_VALUES: Final = 8  # times as much room as in a record is taken by its values
+_PATIENCE: Final = 64  # events between two looks whether somebody still waits
 
 
 class StaleError(Exception):
@@ -53,30 +55,31 @@ class Hit:
 
 
 class _Kept:
-    """A record, its values read when first asked for."""
+    """A record, its values read when first asked for; a document is read again each time."""
 
-    __slots__ = ("_document", "_values", "event", "offset", "received_ms")
+    __slots__ = ("_values", "event", "offset", "received_ms")
 
     def __init__(self, offset: int, event: KeptEvent) -> None:
         self.offset = offset
         self.event = event
         self.received_ms = min(max(event.received_ms, 0), LAST_MS)
         self._values: Mapping[str, Value] | None = None
-        self._document: Document | None = None
 
     @property
     def size(self) -> int:
         return size_of(self.event.channel, len(self.event.attributes), len(self.event.payload))
 
     def matches(self, question: Question, declared: Mapping[str, str]) -> bool:
-        if self._values is None:
+        values, document = self._values, None
+        if values is None:
             try:
                 read = self.event.event()
-                self._values, self._document = read.values, read.metadata
+                values, document = read.values, read.metadata
             except (EventError, ProtocolError, ValueError, OverflowError):
-                self._values = {}  # kept as it came, but nothing in it can be seen
-        values = _seen(self._values, declared) if declared else self._values
-        return question.predicate.evaluate(values, self._document) is True
+                values = {}  # kept as it came, but nothing in it can be seen
+            if document is None:  # which may be many times as large as its text
+                self._values = values
+        return question.predicate.evaluate(_seen(values, declared), document) is True
 
     def found(self) -> Found:
         event = self.event
@@ -113,7 +116,7 @@ class _Block:
             self.events.append(kept)
             self.first_ms = min(self.first_ms, kept.received_ms)
             self.last_ms = max(self.last_ms, kept.received_ms)
-            self.bytes += kept.size + _OVERHEAD
+            self.bytes += kept.size + _VALUES * len(event.attributes) + _OVERHEAD
         self.end = batch.end_offset
 
     @property
@@ -164,7 +167,7 @@ class Tail:
                 if _best_of(block, question) > hits[-1].rank:
                     break
             check()
-            hits += self._search(block, question, part)
+            hits += self._search(block, question, part, check)
         hits.sort(key=_rank)
         return hits[:most]
 
@@ -183,12 +186,16 @@ class Tail:
             found.append(events[at].found())
         return found
 
-    def _search(self, block: _Block, question: Question, part: Part) -> Iterator[Hit]:
+    def _search(
+        self, block: _Block, question: Question, part: Part, check: Callable[[], object]
+    ) -> Iterator[Hit]:
         first, before, after = part.first, part.before, part.after
         with self._lock:
             events = list(self._events(block))
         is_newest_first, has_predicate = question.is_newest_first, question.has_predicate
-        for kept in events:
+        for count, kept in enumerate(events):
+            if count % _PATIENCE == 0:
+                check()
             offset, received_ms = kept.offset, kept.received_ms
             if not first <= offset < before:
                 continue
@@ -237,9 +244,12 @@ class Tail:
         return self._blocks[-1].end if self._blocks else self._start
 
     def _forget(self, first: int) -> None:
-        """Blocks that all questions are done with, and all of them where there would be a gap."""
+        """Blocks that all questions are done with, and all of them where they don't reach `first`.
+
+        They are read again then, if the journal still has that.
+        """
         blocks = self._blocks
-        if not blocks or blocks[-1].end < first:
+        if not blocks or not blocks[0].first <= first <= blocks[-1].end:
             for block in blocks:
                 self._release(block)
             blocks.clear()
@@ -320,8 +330,21 @@ def _best_of(block: _Block, question: Question) -> Rank:
 def _seen(values: Mapping[str, Value], declared: Mapping[str, str]) -> Mapping[str, Value]:
     """Without what the archive's columns could not hold: a question has one answer, always."""
     unheld = [
-        name
-        for name, kind in declared.items()
-        if name in values and to_row({name: values[name]}, None, {name: TYPES[kind]})[name] is None
+        name for name, kind in declared.items() if name in values and not _holds(kind, values[name])
     ]
     return {name: each for name, each in values.items() if name not in unheld} if unheld else values
+
+
+def _holds(kind: str, value: Value) -> bool:
+    if type(value) is _PLAIN[kind]:
+        return True
+    return to_row({"it": value}, None, {"it": TYPES[kind]})["it"] is not None
+
+
+_PLAIN: Final[dict[str, type]] = {
+    "integer": int,
+    "float": float,
+    "string": str,
+    "boolean": bool,
+    "timestamp": datetime,
+}

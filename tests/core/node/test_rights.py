@@ -77,7 +77,7 @@ def test_statistics_can_be_kept_from_a_client() -> None:
 
 def test_other_system_channels_need_a_filter_that_names_them_or_a_right_to_all() -> None:
     plain = Rights(publish=("#",), subscribe=("#", "+/x"))
-    assert not plain.may_publish("$accord/query")
+    assert not plain.may_publish("$accord/advice")
     assert not plain.may_subscribe("$accord/#")
     assert not plain.may_subscribe("$accord/x")
     assert EVERYTHING.may_publish("$accord/query")
@@ -119,5 +119,9 @@ def test_a_system_channel_may_carry_a_name() -> None:
 def test_the_right_to_policies_reaches_no_further() -> None:
     rights = Rights(policies=True)
     assert rights.may_publish("$accord/policies")
-    assert not rights.may_publish("$accord/query")
+    assert not rights.may_publish("$accord/advice")
     assert not rights.may_subscribe("$accord/policies")
+
+
+def test_anybody_may_ask_for_what_they_may_subscribe_to() -> None:
+    assert Rights(subscribe=("a",)).may_publish("$accord/query")

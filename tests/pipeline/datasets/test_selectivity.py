@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
-from tests.pipeline.frames import event, event_frame
+from tests.pipeline.frames import event, event_batch, event_frame
 
 from accord.core.model.document import Document
 from accord.edges.pipeline.messages import Watched
-from accord.pipeline.datasets.selectivity import most_used, selectivity
+from accord.pipeline.datasets.selectivity import CHARACTERS, Counting, most_used, selectivity
 
 WATCHED = (
     Watched("uav/#", "altitude > 300", ""),
@@ -59,3 +61,22 @@ def test_without_predicates_there_is_nothing(spark: SparkSession) -> None:
 def test_predicates_of_many_clients_come_first() -> None:
     watched = [Watched("a", "", "", 1), Watched("b", "", "", 9), Watched("c", "", "", 1)]
     assert [each.channel for each in most_used(watched, 2)] == ["b", "a"]
+
+
+def test_long_predicates_leave_room_for_others() -> None:
+    watched = [
+        Watched("a", "x" * CHARACTERS, "", 9),
+        Watched("b", "y", "", 8),
+        Watched("c", "", ""),
+    ]
+    assert [each.channel for each in most_used(watched)] == ["a", "c"]
+
+
+def test_when_time_is_up_the_rest_is_taken_to_be_alike() -> None:
+    document = b"<r><n>1</n></r>"
+    batch = event_batch(*[event(metadata=document)] * 128, *[event()] * 1_152)
+    counting = Counting.of([Watched("uav/#", "", "/r/n = 1")], ())
+    (all_seen,) = counting([batch])
+    assert all_seen.to_pylist() == [{"index": 0, "seen": 1_280, "matched": 128, "bytes": 12_800}]
+    (hurried,) = replace(counting, budget_s=0.0)([batch, batch])
+    assert hurried.to_pylist() == [{"index": 0, "seen": 2_560, "matched": 1_280, "bytes": 128_000}]

@@ -7,7 +7,7 @@ interesting first, and at most `TOP` of them; lists that had more are named in `
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -149,8 +149,3 @@ def encode_report(report: Report) -> bytes:
 def decode_report(body: bytes) -> Report:
     """Raises msgspec.DecodeError for what is no report."""
     return _decoder.decode(body)
-
-
-def report_schema() -> dict[str, Any]:
-    """The JSON schema of a report."""
-    return msgspec.json.schema(Report)

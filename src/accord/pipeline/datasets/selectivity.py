@@ -1,26 +1,45 @@
 """Selectivity: which share of the events on its channels a registered predicate selects.
 
-All predicates are counted in one pass over the events: the pass becomes one row, which then is
-turned by a quarter, so that each predicate has a row of its own.
+One pass over the events matches them with all predicates, by the same matcher as bulk brokering:
+the query stays small however many there are. Tasks hand on no events, only what they have counted.
+
+Predicates come from clients, and may be made to be slow: a task looks at events for a limited time,
+and takes the rest to be like those it has seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.errors import PredicateError
-from accord.core.predicates.predicate import parse, parse_xpath
+from accord.core.model.channels import problem_with_filter
 from accord.edges.pipeline.messages import Watched
-from accord.pipeline.attributes import Declared
-from accord.pipeline.columns import to_column
-from accord.pipeline.datasets.selection import selects
+from accord.pipeline.attributes import ATTRIBUTES, METADATA, Declared
+from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set, parse_here
+from accord.pipeline.bulk.events import Integers
+from accord.pipeline.bulk.matcher import Matcher
 
-PREDICATES: Final = 100  # in one pass
+PREDICATES: Final = 1_000  # in one pass
+CHARACTERS: Final = 200_000  # of all of them
+BUDGET_S: Final = 5.0  # of a task
+_PIECE: Final = 256  # events looked at between two looks at the clock, where documents are read
+_COUNTED: Final = pa.schema(
+    {
+        "index": pa.int32(),
+        "seen": pa.int64(),
+        "matched": pa.int64(),
+        "bytes": pa.int64(),
+    }.items()
+)
 
 
 def selectivity(
@@ -34,17 +53,22 @@ def selectivity(
 
     Only the first PREDICATES are looked at; what can't be understood has no row.
     """
-    rows = []
-    for index, each in enumerate(watched[:PREDICATES]):
-        try:
-            rows.append(_counted(index, each, declared))
-        except (PredicateError, ValueError):
-            continue
-    if not rows:
-        rows = [_nothing()]
-    counted = events.agg(F.array(*rows).alias("rows")).select(F.inline("rows"))
+    counting = Counting.of(watched[:PREDICATES], tuple(declared))
+    columns = ["channel", *map(_quoted, declared), ATTRIBUTES]
+    if counting.predicates.has_paths:
+        columns.append(METADATA)
+    size = F.coalesce("payload_bytes", F.lit(0).cast("long")).alias("payload_bytes")
+    schema = "index int, seen long, matched long, bytes long"
+    counted = events.select(*columns, size).mapInArrow(counting, schema)
+    # Also where there are no events at all, and so no tasks.
+    nothing = events.sparkSession.createDataFrame(counting.nothing())
+    summed = (
+        counted.unionByName(nothing)
+        .groupBy("index")
+        .agg(*(F.sum(name).alias(name) for name in ("seen", "matched", "bytes")))
+    )
     per_second = 1 / max(seconds, 0.001)
-    return counted.where(F.col("index") >= 0).select(
+    return summed.select(
         "*",
         F.try_divide("matched", "seen").alias("selectivity"),
         (F.col("matched") * per_second).alias("rate_hz"),
@@ -53,34 +77,85 @@ def selectivity(
 
 
 def most_used(watched: Sequence[Watched], most: int = PREDICATES) -> list[Watched]:
-    """Those of the most clients first."""
-    return sorted(watched, key=lambda each: -each.clients)[:most]
+    """Those of the most clients first, as many as one pass takes."""
+    chosen: list[Watched] = []
+    characters = 0
+    for each in sorted(watched, key=lambda each: -each.clients):
+        size = len(each.where) + len(each.xpath)
+        if len(chosen) < most and characters + size <= CHARACTERS:
+            characters += size
+            chosen.append(each)
+    return chosen
 
 
-def condition(watched: Watched, declared: Declared) -> Column:
-    """Where its predicate is true; raises PredicateError."""
-    wanted = F.lit(True)
-    if watched.where:
-        wanted = to_column(parse(watched.where), declared)
-    if watched.xpath:
-        wanted = wanted & to_column(parse_xpath(watched.xpath), declared)
-    return F.coalesce(wanted, F.lit(False))
+def _quoted(name: str) -> str:
+    return "`{}`".format(name.replace("`", "``"))
 
 
-def _counted(index: int, watched: Watched, declared: Declared) -> Column:
-    is_seen = selects(watched.channel)
-    is_matched = is_seen & condition(watched, declared)
-    size = F.when(is_matched, F.col("payload_bytes"))
-    return F.struct(
-        F.lit(index).alias("index"),
-        F.count_if(is_seen).alias("seen"),
-        F.count_if(is_matched).alias("matched"),
-        F.coalesce(F.sum(size), F.lit(0)).alias("bytes"),
-    )
+@dataclass(frozen=True)
+class Counting:
+    """What tasks do. For each filter there is a predicate that selects all events it selects."""
+
+    predicates: PredicateSet
+    declared: tuple[str, ...]
+    index: tuple[int, ...]  # of those that are understood
+    filter_of: tuple[int, ...]  # the place of each one's filter, behind all of them
+    budget_s: float = BUDGET_S
+
+    @classmethod
+    def of(cls, watched: Sequence[Watched], declared: tuple[str, ...]) -> Counting:
+        index = _understood(watched)
+        filters = list(dict.fromkeys(watched[each].channel for each in index))
+        wanted = [watched[each] for each in index] + [Watched(each, "", "") for each in filters]
+        predicates = compile_set(
+            Registered(key=str(key), channel=each.channel, where=each.where, xpath=each.xpath)
+            for key, each in enumerate(wanted)
+        )
+        place = {channel: number for number, channel in enumerate(filters)}
+        filter_of = tuple(len(index) + place[watched[each].channel] for each in index)
+        return cls(predicates, declared, tuple(index), filter_of)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        matcher = Matcher(self.predicates)
+        counts, sizes = np.zeros((2, len(self.predicates)), np.int64)
+        until_s = time.monotonic() + self.budget_s
+        looked = rows = 0
+        for piece in self._pieces(batches):
+            rows += len(piece)
+            if looked and time.monotonic() >= until_s:
+                continue
+            looked += len(piece)
+            payloads = piece["payload_bytes"].to_numpy()
+            for events, found in matcher.find(piece, self.declared):
+                counts += np.bincount(found, minlength=len(counts))
+                weighed = np.bincount(found, payloads[events], minlength=len(counts))
+                sizes += weighed.astype(np.int64)
+        counts, sizes = (_scaled(each, rows, looked) for each in (counts, sizes))
+        yield self._rows(counts[list(self.filter_of)], counts, sizes)
+
+    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            size = _PIECE if self.predicates.has_paths else max(len(batch), 1)
+            yield from (batch.slice(top, size) for top in range(0, len(batch), size))
+
+    def nothing(self) -> pa.Table:
+        zeros = np.zeros(len(self.index), np.int64)
+        return pa.Table.from_batches([self._rows(zeros, zeros, zeros)])
+
+    def _rows(self, seen: Integers, counts: Integers, sizes: Integers) -> pa.RecordBatch:
+        most = len(self.index)
+        columns = [np.array(self.index, np.int32), seen, counts[:most], sizes[:most]]
+        return pa.record_batch([pa.array(each) for each in columns], schema=_COUNTED)
 
 
-def _nothing() -> Column:
-    zero = F.lit(0).cast("bigint")
-    return F.struct(
-        F.lit(-1).alias("index"), zero.alias("seen"), zero.alias("matched"), zero.alias("bytes")
-    )
+def _scaled(counts: Integers, rows: int, looked: int) -> Integers:
+    return counts if rows == looked else np.rint(counts * (rows / looked)).astype(np.int64)
+
+
+def _understood(watched: Sequence[Watched]) -> list[int]:
+    trees = parse_here([(each.where, each.xpath) for each in watched])
+    return [
+        index
+        for index, (each, tree) in enumerate(zip(watched, trees, strict=True))
+        if not isinstance(tree, PredicateError) and not problem_with_filter(each.channel)
+    ]
