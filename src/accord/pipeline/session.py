@@ -51,6 +51,8 @@ _AT_START: Final = {
     "spark.ui.retainedTasks": "500",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.scheduler.mode": "FAIR",
+    # A report has more generated classes than Spark remembers by default, and compiled them anew.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.locality.wait": "0",
     # Looks up the caller's line for every expression: five times slower to build columns.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
