@@ -181,6 +181,7 @@ def test_a_past_that_can_not_be_read_ends_the_subscription(tmp_path: Path) -> No
         async with session.subscribe("a", since="-1h"):
             while node.broker.catch_ups:
                 await asyncio.sleep(0.01)
+            await session.publish("b", "back again")  # its connection was ended
         (found,) = (each for each in node.broker.sessions.values())
         assert "a" not in found.subscriptions
 

@@ -228,6 +228,7 @@ class Node:
         while True:
             if self.durability is not None:
                 self.durability.tidy()
+            self.registry.forget(now_ms=self._clock.now_ms())
             await asyncio.sleep(_TIDY_S)
 
     async def _tell(self) -> None:
