@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 
 from accord.core.model.event import Event
-from accord.edges.mqtt.codes import PacketType
 from accord.edges.mqtt.mapping import to_event
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import Properties, decode_properties
-from accord.edges.mqtt.wire import string_bytes, varint_bytes
+from accord.edges.mqtt.properties import read_block
+from accord.edges.mqtt.wire import string_bytes
 
 
 class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
@@ -34,7 +33,7 @@ class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
 
     def event(self) -> Event:
         """The typed event; ProtocolError or EventError where the record is damaged."""
-        properties = _properties(self.attributes)
+        properties = read_block(self.attributes)
         if self.expiry_s >= 0:
             properties = msgspec.structs.replace(properties, message_expiry_s=self.expiry_s)
         return to_event(
@@ -77,7 +76,7 @@ def kept_message(kept: KeptEvent) -> MqttMessage:
         kept.is_retained,
         kept.publisher,
         kept.received_ms,
-        _properties(kept.attributes),
+        read_block(kept.attributes),
         kept.attributes,
         0,
     )
@@ -85,11 +84,6 @@ def kept_message(kept: KeptEvent) -> MqttMessage:
     message.number = kept.number
     message.packet_id = kept.packet_id
     return message
-
-
-def _properties(block: bytes) -> Properties:
-    encoded = varint_bytes(len(block)) + block
-    return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0]
 
 
 def decode_event(record: bytes) -> KeptEvent:

@@ -260,8 +260,7 @@ class Queries:
 
     async def _hand_over(self, catch_up: CatchUp, page: Page) -> None:
         async for part in self._parts(page.events):
-            if catch_up.is_over() or not catch_up.hand_over(part):
-                catch_up.is_asking = False
+            if not catch_up.hand_over(part):
                 return
         catch_up.finish_page(page.cursor)
 

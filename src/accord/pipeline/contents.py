@@ -18,11 +18,8 @@ from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Document
 from accord.core.model.event import MAX_PAYLOAD, problem_with_name
 from accord.core.model.values import INTEGER_MAX, Value
-from accord.edges.mqtt.codes import PacketType
 from accord.edges.mqtt.mapping import DEADLINE, KEY, METADATA
-from accord.edges.mqtt.properties import decode_properties
-from accord.edges.mqtt.wire import varint_bytes
-from accord.journal.events import KeptEvent
+from accord.edges.mqtt.properties import read_block
 from accord.pipeline.blocks import Blocks
 from accord.pipeline.fields import Flags, Places
 from accord.pipeline.pools import Sparse, inferred, value_structs
@@ -192,7 +189,7 @@ class Contents:
         record = self._events.record(row)
         try:
             event = record.event()
-            self.content_types.put(row, _content_type(record))
+            self.content_types.put(row, read_block(record.attributes).content_type)
         except MemoryError:
             raise
         except Exception:  # whatever is wrong with it, the others must be kept
@@ -228,8 +225,3 @@ def _is_topic(text: str | None) -> bool:
 def _deadline_ms(text: str) -> int | None:
     is_short = text.isascii() and text.isdigit() and len(text) <= 18
     return int(text) if is_short else None
-
-
-def _content_type(record: KeptEvent) -> str | None:
-    encoded = varint_bytes(len(record.attributes)) + record.attributes
-    return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0].content_type

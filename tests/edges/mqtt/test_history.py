@@ -85,7 +85,9 @@ class World:
             if fails:
                 catch_up.failed("busy", is_final=False, now_ms=self.table.now_ms)
             else:
-                catch_up.arrived(self._page(wanted))
+                page = self._page(wanted)
+                if catch_up.hand_over(page.events):
+                    catch_up.finish_page(page.cursor)
         self.turn()
 
     def _page(self, wanted: Wanted) -> Page:

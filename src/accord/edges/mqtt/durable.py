@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
-from accord.edges.mqtt.codes import PacketType
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Will
-from accord.edges.mqtt.properties import decode_properties
-from accord.edges.mqtt.wire import string_bytes, varint_bytes
+from accord.edges.mqtt.properties import read_block
+from accord.edges.mqtt.wire import string_bytes
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -173,8 +172,6 @@ def stored(number: int, message: MqttMessage) -> Stored:
 
 def restored(record: Stored) -> MqttMessage:
     """The message of `record`; ProtocolError where its properties are damaged."""
-    encoded = varint_bytes(len(record.block)) + record.block
-    properties, _ = decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)
     message = MqttMessage(
         record.channel,
         string_bytes(record.channel),
@@ -183,7 +180,7 @@ def restored(record: Stored) -> MqttMessage:
         record.is_retained,
         record.publisher,
         record.received_ms,
-        properties,
+        read_block(record.block),
         record.block,
         record.expires_ms,
     )

@@ -31,7 +31,7 @@ from accord.edges.mqtt.hub import Cut
 from accord.edges.mqtt.kept import past_message
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.session import Session
-from accord.edges.pipeline.messages import Ask, Found, Page
+from accord.edges.pipeline.messages import Ask, Found
 
 ROWS: Final = 500  # of a page, at most
 BYTES: Final = 1 << 20
@@ -177,7 +177,7 @@ class CatchUp(Receiver):
     def wanted(self, committed: int, now_ms: int) -> Wanted | None:
         """The next page, if there is one and the client has room for it.
 
-        Whoever takes it says how that went: `arrived` or `failed`.
+        Whoever takes it hands its events over and finishes it, or says that it failed.
         """
         if self.is_asking or self.is_read or not 0 <= self.before_offset <= committed:
             return None
@@ -198,13 +198,6 @@ class CatchUp(Receiver):
         )
         return Wanted(ask, self.cursor, wanted[0], wanted[1])
 
-    def arrived(self, page: Page) -> None:
-        """Hand a whole page over."""
-        if self.hand_over(page.events):
-            self.finish_page(page.cursor)
-        else:
-            self.is_asking = False
-
     def hand_over(self, events: Sequence[Found]) -> bool:
         """Hand over a part of the page that came; False where the rest has to wait.
 
@@ -212,9 +205,8 @@ class CatchUp(Receiver):
         """
         session = self.session
         for found in events[max(0, self._had - self._seen) :]:
-            if self.is_over():
-                return False
-            if not self._hand_over(found, session):
+            if self.is_over() or not self._hand_over(found, session):
+                self.is_asking = False
                 self._seen = 0
                 return False
             self._had += 1

@@ -273,6 +273,12 @@ def passed_on(properties: Properties) -> Properties:
     )
 
 
+def read_block(block: bytes) -> Properties:
+    """The properties of a PUBLISH from a block without its length; ProtocolError if damaged."""
+    encoded = varint_bytes(len(block)) + block
+    return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0]
+
+
 def passed_on_block(properties: Properties) -> bytes:
     """The same, encoded, without the length in front."""
     encoded = encode_properties(passed_on(properties))
