@@ -19,9 +19,9 @@ async def record(port: int) -> list[bytes]:
         heard = bytearray()
         conversations.append(heard)
         node_reader, node_writer = await asyncio.open_connection(HOST, port)
-        answers = asyncio.create_task(_pass_on(node_reader, writer))
-        await _pass_on(reader, node_writer, heard)
-        await answers
+        async with asyncio.TaskGroup() as both_ways:
+            both_ways.create_task(_pass_on(node_reader, writer))
+            both_ways.create_task(_pass_on(reader, node_writer, heard))
 
     async with await asyncio.start_server(relay, HOST, 0) as server:
         relay_port = server.sockets[0].getsockname()[1]
@@ -34,11 +34,15 @@ async def record(port: int) -> list[bytes]:
 async def _pass_on(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray | None = None
 ) -> None:
-    while data := await reader.read(65_536):
-        if heard is not None:
-            heard += data
-        writer.write(data)
-    writer.close()
+    try:
+        while data := await reader.read(65_536):
+            if heard is not None:
+                heard += data
+            writer.write(data)
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
 
 
 def _use_paho(port: int, version: int) -> None:
