@@ -3,48 +3,43 @@
     python scripts/kill_loop.py --kills 50 --seed 1
 
 Ends with a table of what happened, and with exit code 1 where something was lost, repeated or
-out of order. `--keep DIR` leaves the node's folder and output there.
+out of order. With `--pipeline` the node's pipeline runs too and is killed as well, alone and
+together with the node, and in the end the archive must have just what the journal has.
+`--keep DIR` leaves the node's folder and output there.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.scenarios.kills.command import options_of, show, working_in
 from tests.scenarios.kills.outcome import Outcome
 from tests.scenarios.kills.run import Plan, run_kills
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="kill -9 a loaded node, again and again")
-    parser.add_argument("--kills", type=int, default=50, help="how often (default: 50)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
-    parser.add_argument("--life", type=float, default=1.5, metavar="S", help="at most (1.5 s)")
-    parser.add_argument("--rate", type=int, default=100, metavar="HZ", help="of each publisher")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the node's folder here")
+    about = "kill -9 a loaded node, again and again"
+    parser = options_of(about, kills=50, life_s=1.5, rate_hz=100, rate_of="each publisher")
+    parser.add_argument("--pipeline", action="store_true", help="kill its pipeline, too")
     options = parser.parse_args()
     plan = Plan(kills=options.kills, seed=options.seed, life_s=options.life, rate_hz=options.rate)
-    began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="accord-kills-") as folder:
-        if options.keep is not None:
-            options.keep.mkdir(parents=True)
-        outcome = run_kills(plan, options.keep or Path(folder), lambda line: _say(began_s, line))
-    show(outcome, time.monotonic() - began_s)
+    with working_in(options.keep) as (folder, say):
+        if options.pipeline:
+            from tests.scenarios.kills.whole import run_whole_kills  # noqa: PLC0415 - needs Spark
+
+            outcome = run_whole_kills(plan, folder, say)
+        else:
+            outcome = run_kills(plan, folder, say)
+    show(rows_of(outcome), outcome.failures()[:40])
     return 1 if outcome.failures() else 0
 
 
-def _say(began_s: float, line: str) -> None:
-    print(f"{time.monotonic() - began_s:6.1f} s  {line}", flush=True)
-
-
-def show(outcome: Outcome, took_s: float) -> None:
+def rows_of(outcome: Outcome) -> list[tuple[str, object]]:
     kills = ", ".join(f"{count} {how}" for how, count in outcome.kills.items())
-    rows = [
+    return [
         ("kills", f"{sum(outcome.kills.values())} ({kills})"),
         ("starts", f"{outcome.starts}, the slowest {outcome.slowest_start_s:.2f} s"),
         ("sessions resumed", f"{outcome.reconnects}"),
@@ -60,14 +55,9 @@ def show(outcome: Outcome, took_s: float) -> None:
         ("QoS 2 messages repeated", f"{len(outcome.repeated)}"),
         ("out of order", f"{len(outcome.disordered)}"),
         ("retained messages lost", f"{len(outcome.unretained)}"),
+        ("rows of the archive", outcome.archived),
         ("other problems", f"{len(outcome.problems)}"),
-        ("took", f"{took_s:.0f} s"),
     ]
-    print()
-    for name, value in rows:
-        print(f"{name:<28} {value}")
-    for failure in outcome.failures()[:40]:
-        print(f"  {failure}")
 
 
 if __name__ == "__main__":

@@ -9,42 +9,30 @@ what the journal has. `--keep DIR` leaves journal, archive and output there.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.pipeline.kills.run import Outcome, Plan, run_kills
+from tests.scenarios.kills.command import options_of, show, working_in
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="kill -9 an archiving pipeline, again and again")
-    parser.add_argument("--kills", type=int, default=20, help="how often (default: 20)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
-    parser.add_argument("--life", type=float, default=2.0, metavar="S", help="at most (2 s)")
-    parser.add_argument("--rate", type=int, default=2_000, metavar="HZ", help="of records")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave all files here")
+    about = "kill -9 an archiving pipeline, again and again"
+    parser = options_of(about, kills=20, life_s=2.0, rate_hz=2_000, rate_of="records")
     options = parser.parse_args()
     plan = Plan(kills=options.kills, seed=options.seed, life_s=options.life, rate_hz=options.rate)
-    began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="accord-kills-") as folder:
-        if options.keep is not None:
-            options.keep.mkdir(parents=True)
-        outcome = run_kills(plan, options.keep or Path(folder), lambda line: _say(began_s, line))
-    show(outcome, time.monotonic() - began_s)
+    with working_in(options.keep) as (folder, say):
+        outcome = run_kills(plan, folder, say)
+    told = [f"told by a driver: {problem}" for problem in sorted(set(outcome.problems))]
+    show(rows_of(outcome), [*outcome.failures(), *told])
     return 1 if outcome.failures() else 0
 
 
-def _say(began_s: float, line: str) -> None:
-    print(f"{time.monotonic() - began_s:6.1f} s  {line}", flush=True)
-
-
-def show(outcome: Outcome, took_s: float) -> None:
+def rows_of(outcome: Outcome) -> list[tuple[str, object]]:
     kills = ", ".join(f"{count} {hit}" for hit, count in outcome.kills.items() if count)
-    rows = [
+    return [
         ("kills", f"{sum(outcome.kills.values())} ({kills})"),
         ("starts", f"{outcome.starts}, the slowest {outcome.slowest_start_s:.1f} s"),
         ("records in the journal", f"{outcome.records}"),
@@ -55,15 +43,7 @@ def show(outcome: Outcome, took_s: float) -> None:
         ("rows repeated", f"{outcome.repeated}"),
         ("rows that differ", f"{outcome.other}"),
         ("Java left behind", f"{outcome.java_left}"),
-        ("took", f"{took_s:.0f} s"),
     ]
-    print()
-    for name, value in rows:
-        print(f"{name:<28} {value}")
-    for failure in outcome.failures():
-        print(f"  {failure}")
-    for problem in sorted(set(outcome.problems)):
-        print(f"  told by a driver: {problem}")
 
 
 if __name__ == "__main__":

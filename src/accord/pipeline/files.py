@@ -23,6 +23,11 @@ from accord.pipeline.tables import (
 
 ORDER: Final = ("channel", "received", "offset")  # in files that have been compacted
 GROUP_ROWS: Final = 65_536
+# Pages of sorted files are small, so that few rows are read besides those wanted, and only columns
+# that are searched have bounds: reading those of all others took longer than the rows.
+_PAGE_BYTES: Final = 16 << 10
+_PAGE_ROWS: Final = 2_048
+_SEARCHED: Final = ("offset", "number", "channel", "received")
 _MAX_TEXT: Final = 64  # characters of a bound
 _LAST_CHARACTER: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xDFFF)
@@ -94,6 +99,9 @@ def _write(path: Path, rows: pa.Table, declared: Mapping[str, str], *, is_sorted
         use_dictionary=repeating,
         column_encoding={name: "DELTA_BINARY_PACKED" for name in _GROWING if name in names},
         write_page_index=True,
+        write_statistics=[*_SEARCHED, *declared] if is_sorted else True,
+        data_page_size=_PAGE_BYTES if is_sorted else None,
+        max_rows_per_page=_PAGE_ROWS if is_sorted else None,
         sorting_columns=order if is_sorted else None,
         bloom_filter_options={"number": {"ndv": min(len(rows), GROUP_ROWS), "fpp": 0.01}}
         if is_sorted

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -158,10 +158,16 @@ class Killing:
             driver.close()
 
 
-def compare(journal: Path, archive: Path, outcome: Outcome) -> None:
+def compare(
+    journal: Path,
+    archive: Path,
+    outcome: Outcome,
+    node: str = NODE,
+    declared: Mapping[str, str] = DECLARED,
+) -> None:
     """Row by row, with all that is in them."""
-    wanted, outcome.records = _journal_tables(journal)
-    found, files = _archive_tables(archive)
+    wanted, outcome.records = _journal_tables(journal, node, declared)
+    found, files = _archive_tables(archive, declared)
     outcome.files = len(files)
     outcome.orphans = sum(
         str(path.relative_to(archive)) not in files for path in archive.rglob("*.parquet")
@@ -185,7 +191,9 @@ def _rows(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
 
 
-def _journal_tables(journal: Path) -> tuple[dict[str, pa.Table], int]:
+def _journal_tables(
+    journal: Path, node: str, declared: Mapping[str, str]
+) -> tuple[dict[str, pa.Table], int]:
     events: list[pa.RecordBatch] = []
     ledger: list[pa.RecordBatch] = []
     records = 0
@@ -194,16 +202,18 @@ def _journal_tables(journal: Path) -> tuple[dict[str, pa.Table], int]:
         records += batch.count
         decoded = decode_batch(batch)
         assert not decoded.unread
-        events.append(event_columns(decoded.events, decoded.event_offsets, NODE, DECLARED))
-        ledger.append(ledger_columns(decoded.ledger, decoded.ledger_offsets, NODE))
+        events.append(event_columns(decoded.events, decoded.event_offsets, node, declared))
+        ledger.append(ledger_columns(decoded.ledger, decoded.ledger_offsets, node))
     return {
-        EVENTS: _sorted(pa.Table.from_batches(events, arrow_events(DECLARED))),
+        EVENTS: _sorted(pa.Table.from_batches(events, arrow_events(declared))),
         LEDGER: _sorted(pa.Table.from_batches(ledger, arrow_ledger())),
     }, records
 
 
-def _archive_tables(archive: Path) -> tuple[dict[str, pa.Table], set[str]]:
-    schemas = {EVENTS: arrow_events(DECLARED), LEDGER: arrow_ledger()}
+def _archive_tables(
+    archive: Path, declared: Mapping[str, str]
+) -> tuple[dict[str, pa.Table], set[str]]:
+    schemas = {EVENTS: arrow_events(declared), LEDGER: arrow_ledger()}
     read: dict[str, list[pa.Table]] = {EVENTS: [], LEDGER: []}
     files = Manifest(archive).snapshot().files
     for file in files:

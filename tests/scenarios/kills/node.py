@@ -20,18 +20,20 @@ _CONFIG: Final = """\
 channels = ["kept/#"]
 
 [node]
+name = "mortal"
 statistics_s = 1
 """
+NAME: Final = "mortal"
 
 
 class MortalNode:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, has_pipeline: bool = False) -> None:
         self.data = folder / "data"
         self.port = free_port()
         self.starts = 0
-        self.kills = 0
         self.start_s: list[float] = []  # until clients were served
         self._folder = folder
+        self._pipeline = "--pipeline" if has_pipeline else "--no-pipeline"
         self._output = folder / "output.txt"
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
@@ -40,7 +42,7 @@ class MortalNode:
     def start(self) -> None:
         command = [sys.executable, "-m", "accord", "up", "--mqtt", f"{HOST}:{self.port}"]
         command += ["--websocket", "", "--http", "", "--data", str(self.data)]
-        command += ["--config", str(self._folder / "accord.toml"), "--no-demo", "--no-pipeline"]
+        command += ["--config", str(self._folder / "accord.toml"), "--no-demo", self._pipeline]
         with self._output.open("ab") as sink:
             self._process = subprocess.Popen(
                 command, stdout=sink, stderr=subprocess.STDOUT, cwd=self._folder
@@ -66,7 +68,6 @@ class MortalNode:
         assert process.poll() is None, f"ended by itself:\n{self.output()[-4000:]}"
         process.kill()
         process.wait()
-        self.kills += 1
         self._process = None
 
     def stop(self) -> int:

@@ -22,6 +22,7 @@ class Outcome(msgspec.Struct):
     resent: int = 0
     kept: int = 0
     events: int = 0
+    archived: int = 0
     kept_again: int = 0
     kept_again_at_qos_2: int = 0
     deliveries: int = 0

@@ -40,22 +40,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Killing:
     """One run: `node`, its clients, and the seeded choice of when it dies."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, node: MortalNode) -> None:
         self.plan = plan
-        self.node = MortalNode(folder)
+        self.node = node
         self.kills = {RUNNING: 0, STARTING: 0, TWICE: 0, COMPACTING: 0}
-        self.crew = Crew(plan.seed, self.node.port, plan.rate_hz)
-        self._random = Random(plan.seed)  # noqa: S311
+        self.crew = Crew(plan.seed, node.port, plan.rate_hz)
+        self.random = Random(plan.seed)  # noqa: S311
 
     async def run(self, say: Callable[[str], None]) -> Outcome:
         node = self.node
         try:
             node.start()
             await self._begin()
-            while node.kills < self.plan.kills:
+            for number in range(self.plan.kills):
                 how = await self._die()
                 self.kills[how] += 1
-                say(f"kill {node.kills}: {how}")
+                say(f"kill {number + 1}: {how}")
             await node.wait_until_ready()
             say("alive again: waiting for what is under way")
             problems = await self._drain(say)
@@ -66,7 +66,10 @@ class Killing:
             code = node.stop()
         if code:
             problems.append(f"exit code {code} when asked to stop")
-        return judge(self.crew, node, self.kills, retained, problems)
+        return self.judge(retained, problems)
+
+    def judge(self, retained: dict[str, int], problems: list[str]) -> Outcome:
+        return judge(self.crew, self.node, self.kills, retained, problems)
 
     async def _begin(self) -> None:
         """Subscribers first: from then on everything must reach them."""
@@ -79,7 +82,7 @@ class Killing:
 
     async def _die(self) -> str:
         """Kill the node once, some time in its life, and start it anew."""
-        node, random, plan = self.node, self._random, self.plan
+        node, random, plan = self.node, self.random, self.plan
         how = random.choices(
             (RUNNING, STARTING, TWICE, COMPACTING), (60, 20, 15, 8 if plan.has_long_lives else 0)
         )[0]
@@ -163,4 +166,4 @@ def run_kills(plan: Plan, folder: Path, say: Callable[[str], None] = lambda _: N
 
 
 async def _run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Outcome:
-    return await Killing(plan, folder).run(say)
+    return await Killing(plan, MortalNode(folder)).run(say)
