@@ -5,6 +5,7 @@
 
 One master and two workers, each a process with ports of its own that the system chose. Whatever
 happens, all of them, and the executors they started, have ended when the block is left.
+`SparkConnect` is the same for a server of Spark Connect, which has Spark within itself.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from typing import Final, Self
 import pyspark
 
 from accord.pipeline.java import find_java
+from tests.brokers import free_port
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
+_SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
+_CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _LOOPBACK: Final = "127.0.0.1"
 _MASTER_READY: Final = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
 _WORKER_READY: Final = re.compile(r"(Successfully registered with master)")
-_DAEMON: Final = {
-    "SPARK_DAEMON_MEMORY": "160m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
-}
+_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 
 class SparkCluster:
@@ -44,6 +45,7 @@ class SparkCluster:
         self._folder = folder
         self._workers = workers
         self._memory_mb = memory_mb
+        self._daemon_mb = 160
         self._patience_s = patience_s
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -74,8 +76,9 @@ class SparkCluster:
     def _launch(self, name: str, kind: str, *arguments: str) -> Path:
         home = Path(pyspark.__file__).parent
         log = self._folder / f"{name}.log"
-        environment = os.environ | _DAEMON
-        environment |= {
+        environment = os.environ | {
+            "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+            "SPARK_DAEMON_MEMORY": f"{self._daemon_mb}m",
             "JAVA_HOME": find_java(work=self._folder).home,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": _LOOPBACK,
@@ -115,6 +118,26 @@ class SparkCluster:
             _signal(process, signal.SIGKILL)
             process.wait()
         self._processes = []
+
+
+class SparkConnect(SparkCluster):
+    """`url` begins with sc://."""
+
+    def _start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._daemon_mb = self._memory_mb
+        port = free_port()
+        settings = {
+            "spark.connect.grpc.binding.address": _LOOPBACK,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.ui.enabled": "false",
+        }
+        options = ["--master", f"local[{self._workers}]", "--class", _CONNECT]
+        for name, value in settings.items():
+            options += ["--conf", f"{name}={value}"]
+        log = self._launch("connect", _SUBMIT, *options, "spark-internal")
+        self._await(log, re.compile(f"(Spark Connect server started at: .*:{port})"))
+        self.url = f"sc://{_LOOPBACK}:{port}"
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
