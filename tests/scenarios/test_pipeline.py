@@ -20,6 +20,8 @@ from accord.cli.main import app
 from accord.pipeline.driver_lock import LOCK
 from tests.brokers import HOST, free_port, start_accord
 from tests.scenarios.history import Plan, run_history
+from tests.scenarios.kills.run import Plan as KillPlan
+from tests.scenarios.kills.whole import run_whole_kills
 
 pytestmark = pytest.mark.timeout(600)  # a shared machine may take minutes to start Spark
 
@@ -115,6 +117,16 @@ def test_traffic_does_not_notice_that_the_pipeline_is_killed(running: Running) -
     running.wait_until_archived()
     assert running.pipeline()["restarts"] >= 1
     assert asyncio.run(find(running, "kept/c")) == list(range(50))
+
+
+def test_node_and_pipeline_killed_together_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """`scripts/kill_loop.py --pipeline` does the same for longer."""
+    plan = KillPlan(kills=2, seed=3, life_s=1.0, rate_hz=20)
+    said: list[str] = []
+    outcome = run_whole_kills(plan, tmp_path, said.append)
+    assert outcome.failures() == [], said
+    assert outcome.acknowledged == outcome.published > 0
+    assert outcome.archived >= outcome.kept > 0
 
 
 def _driver(folder: Path) -> int:

@@ -33,7 +33,7 @@ class WholeKilling(Killing):
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         super().__init__(plan, MortalNode(folder, has_pipeline=True))
-        self.kills = dict.fromkeys((NODE, PYTHON, JAVA, BOTH), 0)
+        self.kills = dict.fromkeys((BOTH, JAVA, NODE, PYTHON), 0)
         self.archived = Archived(kills={})
 
     async def _die(self) -> str:
@@ -84,7 +84,8 @@ class WholeKilling(Killing):
 
     def judge(self, retained: dict[str, int], problems: list[str]) -> Outcome:
         outcome = super().judge(retained, problems)
-        compare(self.node.data / "journal", self.node.data / "archive", self.archived, NAME, {})
+        journal, archive = self.node.data / "journal", self.node.data / "archive"
+        compare(journal, archive, self.archived, NAME, {}, has_ledger_end=False)
         outcome.archived = self.archived.events
         outcome.problems += self.archived.failures()
         return outcome
