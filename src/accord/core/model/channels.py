@@ -52,6 +52,21 @@ def filter_selects(pattern: str, channel: str) -> bool:
     return len(wanted) == len(levels)
 
 
+def filter_covers(wide: str, narrow: str) -> bool:
+    """Whether the valid filter `wide` selects every channel that the valid `narrow` does."""
+    wanted, levels = wide.split("/"), narrow.split("/")
+    if wanted[0] in ("+", "#") and levels[0].startswith("$"):
+        return False
+    for position, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if position == len(levels) or levels[position] == "#":
+            return False
+        if level not in ("+", levels[position]):
+            return False
+    return len(wanted) == len(levels)
+
+
 def _problem_with_levels(text: str) -> str | None:
     if not text:
         return "expected at least one character"

@@ -14,14 +14,14 @@ from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
 from accord.core.scheduling.parcels import Parcel
-from accord.core.scheduling.strategies import LAXITY, Discipline
+from accord.core.scheduling.strategies import Discipline
 
 
 class Queues:
     def __init__(self, discipline: Discipline | None) -> None:
         self.discipline: Discipline = Discipline() if discipline is None else discipline
         self._version = self.discipline.version
-        self._by_due = self.discipline.strategy == LAXITY
+        self._by_due = self.discipline.by_due
         self._bins: list[Bin] = []
         self._last: Bin | None = None  # the bin that was last added to
 
@@ -84,7 +84,7 @@ class Queues:
         self._version = self.discipline.version
         for each in self._bins:
             each.deficit = 0
-        by_due = self.discipline.strategy == LAXITY
+        by_due = self.discipline.by_due
         if by_due != self._by_due:
             self._by_due = by_due
             for each in self._bins:

@@ -118,10 +118,14 @@ class WeightedFair(Strategy):
 class Discipline:
     """The strategy of a node and its weights: one object that all its queues share.
 
-    Queues notice by `version` that it was changed, and adapt when next asked for something.
+    Queues notice by `version` that it was changed, and adapt when next asked for something. Within
+    a bin the first to come is the first to go, or (under laxity always) the first that is due.
     """
 
-    def __init__(self, strategy: int = STRICT, weights: list[int] | None = None) -> None:
+    def __init__(
+        self, strategy: int = STRICT, weights: list[int] | None = None, *, by_due: bool = False
+    ) -> None:
+        self._is_always_by_due = by_due
         self.strategy: int = STRICT
         self.weights: list[int] = [1 << importance for importance in range(IMPORTANCES)]
         self.version: int = 0
@@ -145,6 +149,10 @@ class Discipline:
         else:
             self.current = Strict()
         self.version += 1
+
+    @property
+    def by_due(self) -> bool:
+        return self._is_always_by_due or self.strategy == LAXITY
 
     @property
     def name(self) -> str:

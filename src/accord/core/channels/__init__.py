@@ -1,0 +1,1 @@
+"""How the events of a channel get from node to node: templates, and what each channel uses."""

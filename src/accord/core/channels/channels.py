@@ -1,0 +1,87 @@
+"""Which template serves which channel, at one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from accord.core.channels.local import Local
+from accord.core.channels.routed import Routed
+from accord.core.channels.template import Template
+from accord.core.overlay.map import Map
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.routes import Requirement
+from accord.core.overlay.signals import Carried, Said
+
+ROUTED: Final = "routed"
+SHIPPED: Final[Mapping[str, type[Template]]] = {"local": Local, ROUTED: Routed}
+UNKNOWN: Final = "template not installed"
+_UNDEFINED: Final = ChannelDefinition(name="#")
+
+
+class Channels:
+    """Publishes through templates; `missing` counts events whose template is not installed."""
+
+    def __init__(self, overlay: Overlay, templates: Mapping[str, type[Template]] = SHIPPED) -> None:
+        self.overlay = overlay
+        self.templates = {
+            name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
+        }
+        self.missing: dict[str, int] = {}
+        overlay.on_said = self._said
+
+    def publish(self, event: Carried, destinations: list[str], now_us: int) -> None:
+        """An event of a local client that clients of those nodes want."""
+        self.overlay.now_us = now_us
+        definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
+        template = self.templates.get(definition.template)
+        if template is None:
+            self.missing[definition.template] = self.missing.get(definition.template, 0) + 1
+            self.overlay.lose(event, UNKNOWN)
+            return
+        template.published(event, destinations, definition, now_us)
+
+    def advance(self, now_us: int) -> None:
+        self.overlay.advance(now_us)
+        for template in self.templates.values():
+            template.advance(now_us)
+
+    def next_due_us(self) -> int:
+        dues = [template.next_due_us() for template in self.templates.values()]
+        return min([self.overlay.next_due_us(), *(due for due in dues if due is not None)])
+
+    def check_invariants(self) -> None:
+        self.overlay.check_invariants()
+        for template in self.templates.values():
+            template.check_invariants()
+
+    def _said(self, neighbour: str, said: Said, now_us: int) -> None:
+        template = self.templates.get(said.template)
+        if template is not None:
+            template.said(neighbour, said.channel, said.body, now_us)
+
+
+class _Context:
+    """What one template sees of its node."""
+
+    def __init__(self, overlay: Overlay, template: str) -> None:
+        self.name = overlay.name
+        self.map: Map = overlay.map
+        self._overlay = overlay
+        self._template = template
+
+    def neighbours(self) -> list[str]:
+        return self._overlay.used_neighbours()
+
+    def say(self, neighbour: str, channel: str, body: bytes) -> None:
+        self._overlay.say(neighbour, Said(self._template, channel, body))
+
+    def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+        self._overlay.publish(event, destinations, requirement)
+
+    def deliver(self, event: Carried) -> None:
+        self._overlay.deliver(event)
+
+    def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
+        self._overlay.store.watch(kind, callback)

@@ -1,0 +1,28 @@
+"""Events over routes that keep a maximum delay, on several paths where that is wanted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.template import Template
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.routes import Requirement
+from accord.core.overlay.signals import Carried
+
+DATAGRAMS: Final = "datagrams"  # the option of a channel whose QoS 0 events may be lost
+
+
+class Routed(Template):
+    def published(
+        self,
+        event: Carried,
+        destinations: list[str],
+        definition: ChannelDefinition,
+        now_us: int,  # noqa: ARG002
+    ) -> None:
+        requirement = Requirement(definition.max_delay_us, definition.paths, definition.resiliency)
+        if event.qos == 0 and definition.options.get(DATAGRAMS) == "true":
+            event = msgspec.structs.replace(event, may_be_lost=True)
+        self.context.carry(event, destinations, requirement)

@@ -1,0 +1,67 @@
+"""The interface through which the routing logic of channels plugs in.
+
+A channel is bound to a template by its definition in the registry. Each node has one object per
+template, for all channels bound to it. It is told what local clients publish and what other nodes
+say, and acts through its `context`: sends events and messages of its own to neighbours, hands
+events to local clients, and watches what is known of the overlay. All of it is pure, time is an
+argument, and the simulator runs the same objects as a live node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from accord.core.overlay.map import Map
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.routes import Requirement
+from accord.core.overlay.signals import Carried
+
+
+class Context(Protocol):
+    """What a template may use of its node."""
+
+    name: str  # of the node
+    map: Map  # all nodes and links, kept up to date
+
+    def neighbours(self) -> list[str]:
+        """Those over links that work."""
+
+    def say(self, neighbour: str, channel: str, body: bytes) -> None:
+        """A message of the template's own, to the same template at a neighbour."""
+
+    def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+        """Send an event over routes that meet `requirement`, several to each if it says so."""
+
+    def deliver(self, event: Carried) -> None:
+        """Hand an event to the local clients that want it."""
+
+    def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
+        """Be told when any node changes what it says of that kind: links, needs, channels."""
+
+
+class Template:
+    """One per node and kind. A template overrides what it needs; all it does not is nothing."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def published(
+        self, event: Carried, destinations: list[str], definition: ChannelDefinition, now_us: int
+    ) -> None:
+        """A local client published; `destinations` are the nodes whose clients want it."""
+
+    def feedback(self, event: Carried, definition: ChannelDefinition, now_us: int) -> None:
+        """A local client answers the source of an event it got."""
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+        """The same template at a neighbour has a message."""
+
+    def advance(self, now_us: int) -> None:
+        """Do what is due."""
+
+    def next_due_us(self) -> int | None:
+        return None
+
+    def check_invariants(self) -> None:
+        """AssertionError where something is as it must never be."""

@@ -1,0 +1,90 @@
+"""The other nodes as receivers: a node's own router finds which of them an event is for.
+
+What a node needs stands in the router like a client's subscription, so one look-up and one pass
+through the index of predicates finds local and remote receivers alike.
+"""
+
+from __future__ import annotations
+
+from accord.core.errors import PredicateError
+from accord.core.node.message import Message
+from accord.core.node.router import Router
+from accord.core.node.routes import Receiver, Subscription
+from accord.core.overlay.needs import Need
+from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.core.qos.policies import Entity, Grant
+from accord.core.scheduling.outbox import Run
+
+
+class RemoteNode(Receiver):
+    """Notes in `wanted` that it is to get the message that is being published."""
+
+    def __init__(self, name: str, wanted: dict[str, Grant]) -> None:
+        super().__init__(name, Entity("", node=name))
+        self.is_connected = True
+        self.needs = 0
+        self._wanted = wanted
+
+    def deliver(
+        self,
+        message: Message,  # noqa: ARG002
+        qos: int,  # noqa: ARG002
+        is_retained: bool,  # noqa: ARG002
+        identifiers: tuple[int, ...],  # noqa: ARG002
+        grant: Grant,
+    ) -> None:
+        self._wanted[self.name] = grant
+
+    def forward(self, run: Run) -> None:
+        raise NotImplementedError  # it takes no client's frames: each event is made for it
+
+
+class Remotes:
+    """`wanted` says which nodes want the message that was published last."""
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.nodes: dict[str, RemoteNode] = {}
+        self.wanted: dict[str, Grant] = {}
+        self._subscriptions: dict[tuple[str, str], Subscription] = {}
+
+    def need(self, node: str, key: str, need: Need | None) -> None:
+        """What `node` says under `key`; None where it has taken that back."""
+        known = self._subscriptions.pop((node, key), None)
+        if known is not None:
+            self._remove(node, known)
+        if need is None:
+            return
+        receiver = self.nodes.get(node)
+        if receiver is None:
+            receiver = self.nodes[node] = RemoteNode(node, self.wanted)
+        receiver.needs += 1
+        predicate = _predicate(need)
+        subscription = Subscription(
+            receiver,
+            need.filter,
+            qos=2,
+            keeps_retained_flag=True,
+            predicate=predicate,
+            where=need.where,
+            xpath=need.xpath,
+        )
+        self._subscriptions[node, key] = subscription
+        self.router.add(subscription)
+
+    def _remove(self, node: str, subscription: Subscription) -> None:
+        self.router.remove(subscription)
+        receiver = self.nodes[node]
+        receiver.needs -= 1
+        if not receiver.needs:
+            del self.nodes[node]
+
+
+def _predicate(need: Need) -> Predicate | None:
+    """None for all events: also where a newer node says what this one can't read."""
+    try:
+        if need.where:
+            return parse(need.where)
+        return parse_xpath(need.xpath) if need.xpath else None
+    except PredicateError:
+        return None

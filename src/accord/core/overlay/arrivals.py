@@ -1,0 +1,130 @@
+"""What came to a node from others, and how much of it came too late.
+
+Counted by source and channel for people, of whom each node tells all others, and by definition of
+channels for metrics, whose counts never fall. Both are bounded: what there is no room for counts
+together, without a name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MOST: Final = 200
+MOST_DEFINITIONS: Final = 256
+LONGEST: Final = 256  # characters of a channel's name
+IDLE_US: Final = 600_000_000  # without any event, until it is forgotten
+_REST: Final = ("", "")
+
+
+class ArrivedValue(msgspec.Struct, frozen=True, array_like=True):
+    """As nodes tell it to each other."""
+
+    source: str
+    channel: str
+    delivered: int
+    late: int
+
+
+class Keys:
+    """Short names for things that come and go: what is free again is given again."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._made = 0
+        self._free: list[str] = []
+
+    @property
+    def has_room(self) -> bool:
+        return bool(self._free) or self._made < self.limit
+
+    def take(self) -> str:
+        if self._free:
+            return self._free.pop()
+        assert self._made < self.limit
+        self._made += 1
+        return str(self._made - 1)
+
+    def free(self, key: str) -> None:
+        self._free.append(key)
+
+    def check_invariants(self, taken: list[str]) -> None:
+        both = taken + self._free
+        assert len(both) == len(set(both)) == self._made <= self.limit
+
+
+class Tally:
+    """`told` is how many had come when the others were last told."""
+
+    __slots__ = ("delivered", "key", "last_us", "late", "told")
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        self.delivered = 0
+        self.late = 0
+        self.last_us = 0
+        self.told = 0
+
+
+class Arrivals:
+    """`by_channel` is by source and channel, `by_definition` by the name of a definition."""
+
+    def __init__(self) -> None:
+        self.by_channel: dict[tuple[str, str], Tally] = {}
+        self.by_definition: dict[str, Tally] = {}
+        self._keys = Keys(MOST + 1)
+        self.has_news = False
+
+    def came(
+        self, source: str, channel: str, definition: str, *, is_late: bool, now_us: int
+    ) -> None:
+        self.has_news = True
+        tally = self.by_channel.get((source, channel))
+        if tally is None:
+            tally = self._named(source, channel)
+        total = self.by_definition.get(definition)
+        if total is None:
+            total = self._defined(definition)
+        tally.last_us = now_us
+        tally.delivered += 1
+        total.delivered += 1
+        if is_late:
+            tally.late += 1
+            total.late += 1
+
+    def news(self, now_us: int) -> list[tuple[str, ArrivedValue | None]]:
+        """What is to be told under which key; None: nothing more."""
+        self.has_news = False
+        found: list[tuple[str, ArrivedValue | None]] = []
+        for (source, channel), tally in list(self.by_channel.items()):
+            if tally.last_us + IDLE_US <= now_us:
+                del self.by_channel[source, channel]
+                self._keys.free(tally.key)
+                found.append((tally.key, None))
+            elif tally.told != tally.delivered:
+                tally.told = tally.delivered
+                value = ArrivedValue(source, channel, tally.delivered, tally.late)
+                found.append((tally.key, value))
+        return found
+
+    def check_invariants(self) -> None:
+        self._keys.check_invariants([tally.key for tally in self.by_channel.values()])
+        assert len(self.by_definition) <= MOST_DEFINITIONS + 1
+        for tally in (*self.by_channel.values(), *self.by_definition.values()):
+            assert 0 <= tally.late <= tally.delivered
+            assert tally.told <= tally.delivered
+
+    def _named(self, source: str, channel: str) -> Tally:
+        name = (source, channel)
+        if len(channel) > LONGEST or len(self.by_channel) >= MOST:
+            name = _REST
+        tally = self.by_channel.get(name)
+        if tally is None:
+            tally = self.by_channel[name] = Tally(self._keys.take())
+        return tally
+
+    def _defined(self, definition: str) -> Tally:
+        if len(self.by_definition) >= MOST_DEFINITIONS:
+            definition = ""
+        return self.by_definition.setdefault(definition, Tally())

@@ -1,0 +1,132 @@
+"""What nodes tell each other of facts, and the bounds within which they are believed.
+
+An origin's stamp is its incarnation and its version: the higher one of two is the newer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+# Exact in every language, and with room above it in every encoding.
+MAX_STAMP: Final = 2**53
+MAX_NAME: Final = 256
+MAX_KIND: Final = 64
+MAX_KEY: Final = 1_024
+
+Stamp = tuple[int, int]  # incarnation, version
+NOTHING: Final[Stamp] = (0, 0)
+
+
+class Fact(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
+    """What its origin says of `key` since its version `version`; None: nothing any more."""
+
+    kind: str
+    key: str
+    value: bytes | None
+    version: int
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
+    """All that changed in (base, version] at `origin`, by version; from base 0 on: all there is."""
+
+    origin: str
+    incarnation: int
+    base: int
+    version: int
+    facts: tuple[Fact, ...]
+
+
+class Digest(msgspec.Struct, frozen=True, array_like=True, tag="digest"):
+    """All stamps as one number."""
+
+    hash: int
+
+
+class Stamps(msgspec.Struct, frozen=True, array_like=True, tag="stamps"):
+    """How much of these origins the sender has: to be asked for. `is_all`: it has no others.
+
+    Then `forgotten` says which ones it does not want, and up to where.
+    """
+
+    stamps: dict[str, Stamp]
+    is_all: bool = False
+    forgotten: dict[str, Stamp] = msgspec.field(default_factory=dict)
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
+    """The sender has `origin` up to there only, and asks for the rest."""
+
+    origin: str
+    incarnation: int
+    version: int
+
+
+FactMessage = Facts | Digest | Stamps | Wanted
+
+
+class FactOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Times and bounds of a store. All nodes should have the same bounds."""
+
+    flush_us: int = 5_000  # changes within this time go together
+    own_us: int = 20_000  # own changes are flooded so often in the long run,
+    own_burst: int = 20  # after so many at any time
+    digest_us: int = 1_000_000
+    ask_us: int = 500_000  # until what was asked for is asked for again; then twice as long
+    asked_limit: int = 32  # origins asked for at a time, of one neighbour
+    push_bytes: int = 262_144  # pushed to a neighbour between two digests: the rest is offered
+    push_limit: int = 4_096  # larger messages are offered
+    answer_bytes: int = 65_536  # answered to a neighbour within `flush_us`
+    tombstone_us: int = 600_000_000
+    tombstones_limit: int = 1_024  # of one origin
+    facts_limit: int = 10_000  # of one origin
+    value_limit: int = 65_536  # bytes
+    origin_bytes_limit: int = 1 << 20
+    bytes_limit: int = 256 << 20  # of all other origins together
+    origins_limit: int = 4_096
+
+    def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            value: int = getattr(self, field)
+            if value < 1:
+                raise ValueError(f"{field}: expected at least 1, got {value}")
+
+
+def is_stamp(stamp: Stamp) -> bool:
+    """Whether it may be that of an origin; its first version is 1."""
+    return 0 <= stamp[0] <= MAX_STAMP and 0 < stamp[1] <= MAX_STAMP
+
+
+def is_name(origin: str) -> bool:
+    return 0 < len(origin) <= MAX_NAME
+
+
+def is_fact(fact: Fact, options: FactOptions) -> bool:
+    """Whether it keeps to the bounds of a single fact."""
+    return (
+        0 < len(fact.kind) <= MAX_KIND
+        and len(fact.key) <= MAX_KEY
+        and (fact.value is None or len(fact.value) <= options.value_limit)
+    )
+
+
+def is_sound(message: Facts, options: FactOptions) -> bool:
+    """Whether `message` may come from a node that keeps to the rules."""
+    if not (
+        is_name(message.origin)
+        and is_stamp((message.incarnation, message.version))
+        and 0 <= message.base < message.version
+        and len(message.facts) <= options.facts_limit + options.tombstones_limit
+    ):
+        return False
+    before = message.base
+    keys: dict[tuple[str, str], bool] = {}
+    for fact in message.facts:
+        if not before < fact.version <= message.version:
+            return False
+        if not is_fact(fact, options):
+            return False
+        before = fact.version
+        keys[fact.kind, fact.key] = True
+    return len(keys) == len(message.facts)

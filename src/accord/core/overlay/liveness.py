@@ -1,0 +1,289 @@
+"""Whether a neighbour is alive, how far away it is, and how often it was there.
+
+Pings go out every `ping_us`, each up to a tenth earlier so that nodes do not fall into step, never
+later. One is missed when the answer takes longer than answers usually do: the mean of the round
+trip and four deviations, smoothed as TCP does it (RFC 6298). Three missed in a row make the
+neighbour dead; so a link that fails is known to have failed after three intervals and a round trip
+at most. Waiting longer for each answer would only delay that: an answer that comes late makes the
+neighbour alive like any other, so nothing slow is taken for dead that answers within two intervals.
+What is late also counts for the mean.
+
+A link that suddenly takes another time must be known to do so after a few pings, and one answer that
+was held up must not look like that. So an answer far off the usual is doubted until the next one: if
+that is far off in the same direction, the nearer of the two is the new mean at once; if not, it
+counts for no more than what is just usual.
+
+A node that was held up itself sends one ping afterwards, not all those it owes: it can't take its
+own pause for the silence of others.
+
+Availability is the share of the last day during which the neighbour was alive. A prior stands in
+for what is not known yet, with the weight of an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from accord.core.overlay.messages import Ping, Pong
+
+LEAST_PING_US: Final = 10_000
+_MEAN_SHARE: Final = 1 / 8
+_DEVIATION_SHARE: Final = 1 / 4
+_DEVIATIONS: Final = 4
+_LOSS_SHARE: Final = 1 / 16
+_JITTER: Final = 0.1
+# Before the first answer; and what a timer, a loop or a kernel may be late at any time.
+_FIRST_WAIT_US: Final = 1_000_000
+_LATENESS_US: Final = 10_000
+# An answer that takes longer is none any more.
+_FORGET_US: Final = 10_000_000
+_HOUR_US: Final = 3_600_000_000
+_HOURS: Final = 24
+
+
+@dataclass(frozen=True)
+class PulseOptions:
+    """How often to ping, how many misses make dead, and what availability to assume at first."""
+
+    ping_us: int = 1_000_000
+    misses: int = 3
+    availability: float = 0.99
+
+    def __post_init__(self) -> None:
+        if self.ping_us < LEAST_PING_US:
+            raise ValueError(f"ping_us: expected at least {LEAST_PING_US:,}, got {self.ping_us:,}")
+        if self.misses < 1:
+            raise ValueError(f"misses: expected at least 1, got {self.misses}")
+        if not 0 <= self.availability <= 1:
+            raise ValueError(f"availability: expected 0 to 1, got {self.availability}")
+
+
+class Availability:
+    """Share of time up, over the hours of the last day."""
+
+    def __init__(self, prior: float, now_us: int) -> None:
+        self._prior = prior
+        self._is_up = False
+        self._since_us = now_us
+        self._up_us = [0] * _HOURS
+        self._known_us = [0] * _HOURS
+        self._hour = now_us // _HOUR_US
+
+    def turn(self, is_up: bool, now_us: int) -> None:
+        """From now on it is up, or down."""
+        self._advance(now_us)
+        self._is_up = is_up
+
+    def share(self, now_us: int) -> float:
+        self._advance(now_us)
+        up_us = sum(self._up_us) + self._prior * _HOUR_US
+        return up_us / (sum(self._known_us) + _HOUR_US)
+
+    def check_invariants(self) -> None:
+        for up_us, known_us in zip(self._up_us, self._known_us, strict=True):
+            assert 0 <= up_us <= known_us <= _HOUR_US
+
+    def _advance(self, now_us: int) -> None:
+        # What is older than a day fills no hour that is still kept.
+        since_us = max(self._since_us, now_us - _HOURS * _HOUR_US)
+        while since_us < now_us:
+            hour = since_us // _HOUR_US
+            until_us = min((hour + 1) * _HOUR_US, now_us)
+            place = hour % _HOURS
+            if hour != self._hour:
+                self._hour = hour
+                self._up_us[place] = self._known_us[place] = 0
+            self._known_us[place] += until_us - since_us
+            if self._is_up:
+                self._up_us[place] += until_us - since_us
+            since_us = until_us
+        self._since_us = max(self._since_us, now_us)
+
+
+def answer(ping: Ping) -> Pong:
+    return Pong(ping.number, ping.sent_us)
+
+
+class Pulse:
+    """One neighbour's, for as long as it is a neighbour; `sends` collects the pings to send.
+
+    Before `advance`, everything that has come should have been received: otherwise answers that
+    are there already count as missed.
+    """
+
+    def __init__(
+        self, neighbour: str, options: PulseOptions, random: Callable[[], float], now_us: int
+    ) -> None:
+        self.neighbour = neighbour
+        self.options = options
+        self.is_up = False
+        self.loss = 0.0  # share of pings missed, lately
+        self.sends: list[Ping] = []
+        self._random = random
+        self._availability = Availability(options.availability, now_us)
+        self._is_connected = False
+        self._ping_due_us = now_us
+        self._number = 0
+        self._missed = 0  # in a row
+        # When pings were sent that an answer is still awaited for, and those that are missed.
+        self._awaited: dict[int, int] = {}
+        self._late: dict[int, int] = {}
+        self._rtt_us = 0.0
+        self._deviation_us = 0.0
+        self._doubted_us: int | None = None  # what the last answer took, if that was far off
+        self._is_measured = False
+
+    @property
+    def rtt_us(self) -> int:
+        """The round trip, smoothed; 0 while it is not known."""
+        return round(self._rtt_us)
+
+    @property
+    def deviation_us(self) -> int:
+        """Of the round trip."""
+        return round(self._deviation_us)
+
+    @property
+    def latency_us(self) -> int:
+        """One way: half the round trip."""
+        return round(self._rtt_us / 2)
+
+    def availability(self, now_us: int) -> float:
+        return self._availability.share(now_us)
+
+    def usual_us(self) -> int:
+        """An answer that takes longer is missed."""
+        if not self._is_measured:
+            return _FIRST_WAIT_US
+        return min(round(self._rtt_us + self._spread_us()), _FORGET_US)
+
+    def link_up(self, now_us: int) -> None:
+        """There is a transport to it, perhaps by another way than before."""
+        self._is_connected = True
+        self._is_measured = False
+        self._doubted_us = None
+        self._ping_due_us = now_us
+        self._forget()
+
+    def link_down(self, now_us: int) -> bool:
+        """The transport is gone; gives whether the neighbour was alive until now."""
+        self._is_connected = False
+        self._forget()
+        return self._turn(False, now_us)
+
+    def receive(self, pong: Pong, now_us: int) -> bool:
+        """Gives whether the neighbour comes alive by it; what was not asked says nothing."""
+        sent_us = self._awaited.pop(pong.number, -1)
+        is_late = sent_us < 0
+        if is_late:
+            sent_us = self._late.pop(pong.number, -1)
+            if sent_us < 0:
+                return False
+        self._measure(max(now_us - sent_us, 0))
+        self._missed = 0
+        if self.is_up and not is_late:
+            self.loss -= self.loss * _LOSS_SHARE
+        return self._turn(True, now_us)
+
+    def advance(self, now_us: int) -> bool:
+        """Count what is missed, ping if it is time; gives whether the neighbour is dead by it."""
+        if not self._is_connected:
+            return False
+        has_died = False
+        for number in _sent_until(self._awaited, now_us - self.usual_us()):
+            self._late[number] = self._awaited.pop(number)
+            has_died = self._miss(now_us) or has_died
+        for number in _sent_until(self._late, now_us - _FORGET_US):
+            del self._late[number]
+        if now_us >= self._ping_due_us:
+            self._ping(now_us)
+        return has_died
+
+    def next_due_us(self) -> int | None:
+        """None while there is no transport."""
+        if not self._is_connected:
+            return None
+        for sent_us in self._awaited.values():
+            return min(self._ping_due_us, sent_us + self.usual_us())
+        return self._ping_due_us
+
+    def check_invariants(self) -> None:
+        assert self._is_connected or not (self.is_up or self._awaited or self._late)
+        assert not self.is_up or self._missed < self.options.misses
+        assert 0 <= self.loss <= 1
+        sent = [*self._late.values(), *self._awaited.values()]
+        assert sent == sorted(sent)
+        assert len(sent) <= 2 * _FORGET_US // LEAST_PING_US
+        self._availability.check_invariants()
+
+    def _ping(self, now_us: int) -> None:
+        self._number += 1
+        self._awaited[self._number] = now_us
+        self.sends.append(Ping(self._number, now_us))
+        share = 1 - _JITTER * self._random()
+        self._ping_due_us = now_us + max(round(self.options.ping_us * share), 1)
+
+    def _miss(self, now_us: int) -> bool:
+        self._missed += 1
+        if not self.is_up:
+            return False  # how much a link loses that is dead is no question
+        self.loss += (1 - self.loss) * _LOSS_SHARE
+        return self._missed >= self.options.misses and self._turn(False, now_us)
+
+    def _measure(self, took_us: int) -> None:
+        if not self._is_measured:
+            self._is_measured = True
+            self._rtt_us = float(took_us)
+            self._deviation_us = took_us / 2
+            return
+        doubted_us, self._doubted_us = self._doubted_us, None
+        spread_us = self._spread_us()
+        off_us = took_us - self._rtt_us
+        if abs(off_us) <= spread_us:
+            if doubted_us is not None:
+                self._smooth(doubted_us)
+            self._smooth(took_us)
+        elif doubted_us is None:
+            self._doubted_us = took_us
+        elif (doubted_us > self._rtt_us) != (off_us > 0):
+            self._smooth(doubted_us)
+            self._doubted_us = took_us
+        else:
+            apart_us = abs(took_us - doubted_us)
+            self._rtt_us = float((min if off_us > 0 else max)(took_us, doubted_us))
+            self._deviation_us = max(self._deviation_us, apart_us / 2)
+
+    def _smooth(self, took_us: int) -> None:
+        spread_us = self._spread_us()
+        off_us = min(max(took_us - self._rtt_us, -spread_us), spread_us)
+        self._deviation_us += (abs(off_us) - self._deviation_us) * _DEVIATION_SHARE
+        self._rtt_us += off_us * _MEAN_SHARE
+
+    def _spread_us(self) -> float:
+        """What is further off the mean is far off."""
+        return max(_DEVIATIONS * self._deviation_us, _LATENESS_US)
+
+    def _turn(self, is_up: bool, now_us: int) -> bool:
+        if self.is_up == is_up:
+            return False
+        self.is_up = is_up
+        self._availability.turn(is_up, now_us)
+        return True
+
+    def _forget(self) -> None:
+        self._missed = 0
+        self._awaited.clear()
+        self._late.clear()
+        self.sends.clear()
+
+
+def _sent_until(pings: dict[int, int], until_us: int) -> list[int]:
+    """The oldest; they are in the order in which they were sent."""
+    found: list[int] = []
+    for number, sent_us in pings.items():
+        if sent_us > until_us:
+            break
+        found.append(number)
+    return found

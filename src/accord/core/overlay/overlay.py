@@ -1,0 +1,511 @@
+"""A node among others: everything it does for the whole, put together.
+
+Whoever drives it tells it of links and of what came over them, lets time pass (`advance`), sends
+what it says (`sends`, at once) and what it carries (`take`, as links allow), and hands
+`deliveries` to local clients. What other nodes need is told by `on_need`, so that the node's own
+router finds for each event which of them want it.
+
+A link is used once a ping has come back over it, and is not from three missed ones on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import msgspec
+
+from accord.core.overlay.budgets import Budgets
+from accord.core.overlay.delivery import Incoming
+from accord.core.overlay.duplicates import Duplicates
+from accord.core.overlay.facts import Digest, Facts, FactStore, Stamps, Wanted
+from accord.core.overlay.liveness import Pulse, PulseOptions, answer
+from accord.core.overlay.map import Map
+from accord.core.overlay.messages import Ping, Pong
+from accord.core.overlay.needs import Condition, Need, Needs
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.registry import Registry
+from accord.core.overlay.routes import Flow, Requirement, Routes
+from accord.core.overlay.sending import Sending
+from accord.core.overlay.signals import (
+    Acknowledge,
+    Carried,
+    Establish,
+    Established,
+    NotEstablished,
+    Receipt,
+    Said,
+    TearDown,
+)
+from accord.core.overlay.switching import Switching
+from accord.core.overlay.telling import Telling
+from accord.core.overlay.transit import EXPIRED, Transits
+from accord.core.predicates.predicate import Predicate
+
+Control = (
+    Ping | Pong | Facts | Digest | Stamps | Wanted
+    | Establish | Established | NotEstablished | TearDown | Acknowledge | Said
+)  # fmt: skip
+Message = Control | Carried
+
+T = TypeVar("T")
+
+LINK: Final = "link"
+NODE: Final = "node"
+NEED: Final = "need"
+UNKNOWN_WAY: Final = "the way is not known"
+_PROCESSING_SHARE: Final = 1 / 64
+_PROCESSING_US: Final = 1_000  # what others need not know of
+_PROCESSING_TOLD_US: Final = 2_000_000  # at most so often
+_LITTLE: Final = 0.1
+_MUCH: Final = 0.3
+_LOSSES: Final = 1_000  # remembered at a time
+_SOURCES: Final = 10_000  # of acknowledged events, remembered at a time
+
+
+class NodeValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a node tells of itself: how long it takes until an event is with its clients."""
+
+    processing_us: int
+
+
+class LinkValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a node tells of its link to a neighbour; latency includes waiting for the link."""
+
+    is_up: bool
+    latency_us: int
+    deviation_us: int = 0
+    loss: float = 0.0
+    failure: float = 0.0
+
+
+class Neighbour:
+    """A node that a transport leads to, or did."""
+
+    def __init__(self, pulse: Pulse) -> None:
+        self.pulse = pulse
+        self.is_connected = False
+        self.is_used = False
+        self.told: LinkValue | None = None
+        self.told_us = 0
+
+
+class Overlay:
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        options: OverlayOptions,
+        random: Callable[[], float],
+        on_need: Callable[[str, str, Need | None], None],
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.store = FactStore(name, incarnation, random=random)
+        self.registry = Registry(self.store)
+        self.map = Map()
+        self.budgets = Budgets()
+        self.switching = Switching(name, self.budgets, patience_us=options.refresh_us * 7 // 2)
+        self.transits = Transits(name, self.budgets, bytes_limit=options.transit_bytes)
+        self.routes = Routes(
+            name,
+            incarnation,
+            self.map,
+            self.budgets,
+            refresh_us=options.refresh_us,
+            idle_us=options.idle_us,
+            on_ready=self._flow_ready,
+            on_end=self._flow_ended,
+        )
+        self.sending = Sending(name, incarnation, options, self.routes, self.transits)
+        self.telling = Telling(self.store, self.registry, self.routes, self.sending, options)
+        self.neighbours: dict[str, Neighbour] = {}
+        self.deliveries: list[Carried] = []
+        self.lost: dict[str, int] = {}  # copies of events, by cause
+        self.losses: list[tuple[Carried, str]] = []  # the latest of them, for the ledger
+        self.on_said: Callable[[str, Said, int], None] | None = None  # messages of templates
+        self.needs = Needs()
+        self.processing_us = 0.0  # smoothed
+        self._told_processing_us = 0.0
+        self._told_processing_at_us = 0
+        self._pulse_options = PulseOptions(ping_us=options.ping_us)
+        self._random = random
+        self._on_need = on_need
+        self._duplicates = Duplicates()
+        self._incoming: dict[tuple[str, int], Incoming] = {}
+        self._heard_by: dict[tuple[str, int], int] = {}  # by which route, lately
+        self._sends: list[tuple[str, Control]] = []
+        self.now_us = 0
+        self._is_map_new = False
+        self._absent: dict[str, int] = {}
+        self._sweep_us = 0
+        self.store.watch(LINK, self._link_told)
+        self.store.watch(NODE, self._node_told)
+        self.store.watch(NEED, self._need_told)
+
+    # -------------------------------------------------------------------------- for its driver
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        """A transport leads to `neighbour` now."""
+        self.now_us = now_us
+        known = self.neighbours.get(neighbour)
+        if known is None:
+            pulse = Pulse(neighbour, self._pulse_options, self._random, now_us)
+            known = self.neighbours[neighbour] = Neighbour(pulse)
+        elif known.is_connected:
+            self.link_down(neighbour, now_us)
+        known.is_connected = True
+        self.transits.open(neighbour)
+        known.pulse.link_up(now_us)
+        self.store.link_up(neighbour, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        self.now_us = now_us
+        known = self.neighbours.get(neighbour)
+        if known is None or not known.is_connected:
+            return
+        known.is_connected = False
+        known.pulse.link_down(now_us)
+        self._look_at(neighbour, known)
+        self._count_dropped(self.transits.close(neighbour))
+        self.store.link_down(neighbour)
+
+    def receive(self, neighbour: str, message: Message, now_us: int) -> None:
+        """Something came over the link to `neighbour`."""
+        self.now_us = now_us
+        known = self.neighbours.get(neighbour)
+        if known is None or not known.is_connected:
+            return
+        match message:
+            case Carried():
+                self._carry(neighbour, known, message)
+            case Ping():
+                self._sends.append((neighbour, answer(message)))
+            case Pong():
+                known.pulse.receive(message, now_us)
+                self._look_at(neighbour, known)
+            case Said():
+                if self.on_said is not None:
+                    self.on_said(neighbour, message, now_us)
+            case Facts() | Digest() | Stamps() | Wanted():
+                self.store.receive(neighbour, message, now_us)
+            case _:
+                self._signal(neighbour, message)
+
+    def advance(self, now_us: int) -> None:
+        """Do what is due."""
+        self.now_us = now_us
+        for neighbour, known in self.neighbours.items():
+            known.pulse.advance(now_us)
+            self._sends += [(neighbour, ping) for ping in known.pulse.sends]
+            known.pulse.sends.clear()
+            self._look_at(neighbour, known)
+        for key, need in self.needs.changes():
+            if need is None:
+                self.store.drop(NEED, key)
+            else:
+                self.store.put(NEED, key, msgspec.msgpack.encode(need))
+        self.store.advance(now_us)
+        if self._is_map_new:
+            self._is_map_new = False
+            self.routes.map_changed(now_us)
+        self.routes.advance(now_us)
+        self.switching.advance(now_us)
+        self.sending.advance(now_us)
+        self._acknowledge(now_us)
+        for transit in self.transits.all.values():
+            self._count_dropped(transit.dropped)
+        for event, _, cause in self.sending.lost:
+            self.lose(event, cause)
+        self.sending.lost.clear()
+        self.telling.advance(now_us)
+        if now_us >= self._sweep_us:
+            self._sweep()
+
+    def next_due_us(self) -> int:
+        """When to call `advance` next, at the latest."""
+        if self._is_map_new or self.needs.has_changed():
+            return self.now_us
+        parts = (
+            *(each.pulse.next_due_us() for each in self.neighbours.values()),
+            self.store.next_due_us(),
+            self.routes.next_due_us(),
+            self.switching.next_due_us(),
+            self.sending.next_due_us(),
+            self.telling.next_due_us(),
+        )
+        dues = [due for due in parts if due is not None]
+        dues += [each.tell_us for each in self._incoming.values() if each.tell_us]
+        dues.append(self._sweep_us)
+        return min(dues)
+
+    def take_loose(
+        self, neighbour: str, bytes_wanted: int, message_bytes: int, now_us: int
+    ) -> list[Carried]:
+        """Of them, those that may be lost and are no larger than `message_bytes`."""
+        transit = self.transits.all.get(neighbour)
+        return [] if transit is None else transit.take_loose(bytes_wanted, message_bytes, now_us)
+
+    @property
+    def sends(self) -> list[tuple[str, Control]]:
+        """What is to be said to neighbours, at once and before any events; to be taken out."""
+        sends = self._sends
+        for part in (self.store.sends, self.switching.sends, self.routes.sends):
+            sends += part
+            part.clear()
+        return sends
+
+    def has_work(self) -> bool:
+        """Whether something has come up that should not wait until it is due."""
+        return bool(self.transits.ready or self.sends or self.needs.has_changed())
+
+    @property
+    def ready(self) -> list[str]:
+        """Neighbours for whom events began to wait since it was last emptied."""
+        return self.transits.ready
+
+    def take(self, neighbour: str, bytes_wanted: int, now_us: int) -> list[Carried]:
+        """Events to send to `neighbour` next."""
+        transit = self.transits.all.get(neighbour)
+        return [] if transit is None else transit.take(bytes_wanted, now_us)
+
+    def check_invariants(self) -> None:
+        self.switching.check_invariants()
+        self.routes.check_invariants()
+        self.sending.check_invariants()
+        self.telling.check_invariants()
+        self.needs.check_invariants()
+        self.store.check_invariants()
+        self.registry.check_invariants()
+        for incoming in self._incoming.values():
+            incoming.check_invariants()
+        for transit in self.transits.all.values():
+            transit.check_invariants()
+        self.budgets.check_invariants()
+        for neighbour, known in self.neighbours.items():
+            known.pulse.check_invariants()
+            assert known.is_connected == (neighbour in self.transits.all)
+            assert known.is_used == known.pulse.is_up
+
+    # ------------------------------------------------------------------------------ for its node
+
+    def need(self, pattern: str, condition: Condition, predicate: Predicate | None) -> None:
+        """A local client subscribed."""
+        self.needs.add(pattern, condition, predicate)
+
+    def unneed(self, pattern: str, condition: Condition) -> None:
+        self.needs.remove(pattern, condition)
+
+    def publish(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+        """Send an event of a local client over routes to the nodes that need it."""
+        self.sending.publish(event, destinations, requirement, self.now_us)
+
+    def say(self, neighbour: str, said: Said) -> None:
+        """Something of a template's own."""
+        if neighbour in self.transits.all:
+            self._sends.append((neighbour, said))
+
+    def used_neighbours(self) -> list[str]:
+        return [name for name, known in self.neighbours.items() if known.is_used]
+
+    def deliver(self, event: Carried) -> None:
+        """It is for local clients."""
+        self.deliveries.append(event)
+        self.telling.came(event, self.now_us)
+
+    def processed(self, took_us: int) -> None:
+        """So long it took to hand an event to local clients."""
+        self.processing_us += (took_us - self.processing_us) * _PROCESSING_SHARE
+        is_news = abs(self.processing_us - self._told_processing_us) > _PROCESSING_US
+        if is_news and self.now_us - self._told_processing_at_us >= _PROCESSING_TOLD_US:
+            self._told_processing_us = self.processing_us
+            self._told_processing_at_us = self.now_us
+            value = NodeValue(int(self.processing_us))
+            self.store.put(NODE, "", msgspec.msgpack.encode(value))
+
+    def lose(self, event: Carried, cause: str) -> None:
+        """A copy of an event ends here."""
+        self._count(cause)
+        if len(self.losses) < _LOSSES:
+            self.losses.append((event, cause))
+
+    # ------------------------------------------------------------------------------------- events
+
+    def _carry(self, neighbour: str, known: Neighbour, event: Carried) -> None:
+        """Pass an event on, and hand it over where this is one of its destinations."""
+        event = msgspec.structs.replace(event, age_us=event.age_us + known.pulse.latency_us)
+        if 0 < event.deadline_us <= event.age_us:
+            self.lose(event, EXPIRED)
+            return
+        by_link: dict[str, list[int]] = {}
+        is_here = 0
+        for route in event.routes:
+            passage = self.switching.passage(neighbour, event.source, route)
+            if passage is None:
+                self.switching.lost(neighbour, event.source, route)
+                self.lose(event, UNKNOWN_WAY)
+            elif not passage.after:
+                is_here = route
+            else:
+                by_link.setdefault(passage.after, []).append(route)
+        if by_link:
+            self.transits.pass_on(event, by_link, self.now_us)
+        if is_here and self._is_new(event, is_here):
+            self.deliver(event)
+
+    def _is_new(self, event: Carried, route: int) -> bool:
+        """Whether no other copy of it has come before."""
+        receipt = _receipt(event, self.name)
+        if receipt is None:
+            return self._duplicates.is_new(event.source, event.incarnation, event.number)
+        key = (event.source, event.incarnation)
+        incoming = self._incoming.get(key)
+        if incoming is None:
+            while len(self._incoming) >= _SOURCES:
+                oldest = next(iter(self._incoming))
+                del self._incoming[oldest]
+                del self._heard_by[oldest]
+            incoming = self._incoming[key] = Incoming()
+        self._heard_by[key] = route
+        if not incoming.tell_us:
+            incoming.tell_us = self.now_us + self.options.acknowledge_us
+        return incoming.is_new(receipt)
+
+    def _acknowledge(self, now_us: int) -> None:
+        for (source, incarnation), incoming in self._incoming.items():
+            if 0 < incoming.tell_us <= now_us:
+                incoming.tell_us = 0
+                route = self._heard_by[source, incarnation]
+                passage = self.switching.passages.get((source, route))
+                if passage is not None:
+                    signal = Acknowledge(
+                        source, route, self.name, incarnation, incoming.through, incoming.bits()
+                    )
+                    self._sends.append((passage.before, signal))
+
+    def _signal(self, neighbour: str, signal: Control) -> None:
+        is_ours = getattr(signal, "source", "") == self.name
+        match signal:
+            case Establish():
+                self.switching.establish(neighbour, signal, self.now_us)
+            case Established() if is_ours:
+                self.routes.established(neighbour, signal, self.now_us)
+            case Established():
+                self.switching.established(neighbour, signal)
+            case NotEstablished() if is_ours:
+                self.routes.not_established(neighbour, signal, self.now_us)
+            case NotEstablished():
+                self.switching.not_established(neighbour, signal)
+            case TearDown():
+                self.switching.tear_down(neighbour, signal)
+            case Acknowledge() if is_ours:
+                self.sending.acknowledge(signal, self.now_us)
+            case Acknowledge():
+                self.switching.acknowledge(neighbour, signal)
+
+    def _flow_ready(self, flow: Flow) -> None:
+        self.sending.flow_ready(flow, self.now_us)
+
+    def _flow_ended(self, flow: Flow) -> None:
+        self.sending.flow_ended(flow)
+
+    def _count_dropped(self, dropped: list[tuple[Carried, str]]) -> None:
+        for event, cause in dropped:
+            self.lose(event, cause)
+        dropped.clear()
+
+    def _count(self, cause: str) -> None:
+        self.lost[cause] = self.lost.get(cause, 0) + 1
+
+    # -------------------------------------------------------------------------------------- links
+
+    def _look_at(self, neighbour: str, known: Neighbour) -> None:
+        """Use a link, or not, as its pings say, and tell the others what it takes."""
+        pulse = known.pulse
+        has_changed = pulse.is_up != known.is_used
+        if has_changed or self.now_us - known.told_us >= self.options.advertise_us:
+            self._tell_link(neighbour, known)  # first: routes are computed from what is told
+        if has_changed:
+            known.is_used = pulse.is_up
+            if pulse.is_up:
+                self.switching.link_up(neighbour)
+            else:
+                self.switching.link_down(neighbour)
+                self.routes.link_down(neighbour, self.now_us)
+
+    def _tell_link(self, neighbour: str, known: Neighbour) -> None:
+        """To all others, if it is worth it."""
+        pulse, told = known.pulse, known.told
+        # No finer: else it would decide between paths that are alike which link came up first.
+        failure = round(1 - pulse.availability(self.now_us), 3)
+        transit = self.transits.all.get(neighbour)
+        latency_us = pulse.latency_us + (0 if transit is None else int(transit.usual_us))
+        value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
+        # What changes a little is told seldom: all nodes hear of it.
+        has_time = self.now_us - known.told_us < self.options.advertise_slowly_us
+        part = _MUCH if has_time else _LITTLE
+        if (
+            told is None
+            or told.is_up != value.is_up
+            or (value.is_up and _differ(told, value, part))
+        ):
+            known.told, known.told_us = value, self.now_us
+            self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))
+
+    def _link_told(self, origin: str, neighbour: str, value: bytes | None) -> None:
+        found = None if value is None else _decoded(value, LinkValue)
+        self._is_map_new = True
+        if found is not None:
+            if found.is_up and neighbour != self.name:
+                self.store.recall(neighbour)  # if it was forgotten: it is there again
+            with suppress(ValueError):  # nonsense counts as nothing
+                self.map.set_link(
+                    origin, neighbour, found.latency_us, found.loss, found.is_up, found.failure
+                )
+                return
+        self.map.drop_link(origin, neighbour)
+
+    def _node_told(self, origin: str, _key: str, value: bytes | None) -> None:
+        found = None if value is None else _decoded(value, NodeValue)
+        self._is_map_new = True
+        with suppress(ValueError):
+            self.map.set_node(origin, {"": 0 if found is None else found.processing_us}, 0.0)
+
+    def _need_told(self, origin: str, key: str, value: bytes | None) -> None:
+        if origin != self.name:
+            self._on_need(origin, key, None if value is None else _decoded(value, Need))
+
+    def _sweep(self) -> None:
+        """Forget what nodes said that have been unreachable for long."""
+        self._sweep_us = self.now_us + self.options.absent_us // 10
+        reachable = self.map.distances(self.name).costs
+        for origin in self.store.origins():
+            if origin == self.name or origin in reachable:
+                self._absent.pop(origin, None)
+            elif self._absent.setdefault(origin, self.now_us) + self.options.absent_us <= (
+                self.now_us
+            ):
+                del self._absent[origin]
+                self.store.forget(origin)
+
+
+def _receipt(event: Carried, name: str) -> Receipt | None:
+    return next((each for each in event.receipts if each.destination == name), None)
+
+
+def _differ(told: LinkValue, value: LinkValue, part: float) -> bool:
+    """Whether others should know: by that part, or by what matters on a short link."""
+    least_us = max(told.latency_us * part, 5_000 * part)
+    return (
+        abs(value.latency_us - told.latency_us) > least_us
+        or abs(value.loss - told.loss) > part
+        or abs(value.failure - told.failure) > part
+    )
+
+
+def _decoded(value: bytes, kind: type[T]) -> T | None:
+    try:
+        return msgspec.msgpack.decode(value, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None

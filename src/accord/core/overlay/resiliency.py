@@ -1,0 +1,218 @@
+"""Which paths together are most likely to bring an event to its target.
+
+A path is up when all its nodes and links are, apart from its two ends: without those nothing helps.
+Links are the same in both directions, and what several paths share is up or down for all of them at
+once. The resiliency of some paths is the probability that at least one is up, by inclusion and
+exclusion over the paths: `Pr(Q) = Σ_j (−1)^(j+1) Σ_{|I|=j} Pr(E_I)`, where `E_I` says that all
+parts of all paths in `I` are up. Parts that belong to just the same paths are taken together, and
+those of all paths are left out until the end.
+
+The best combination is found by branch and cut. Adding a path never lowers the resiliency, and what
+it gains becomes less the more paths there are, so the rest can't add more than
+
+- the sum of what its best paths would gain now, each alone; and it can't do better than
+- if these paths shared nothing with each other nor with those chosen (what is likely to fail
+  together fails more often all together than parts of it do independently).
+
+Candidates are tried with the greatest gain first, so the first combination is that of the greedy
+method, and good. Of combinations that are equally good the one with the lowest delay in all wins.
+
+For up to five paths of sixteen the answer is always the best. Effort is limited, because the number
+of combinations is not: with more, what was best until then is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from accord.core.overlay.paths import Path
+
+MOST_PATHS: Final = 8
+_MOST_TERMS: Final = 100_000
+# Differences that come from rounding only.
+_SAME: Final = 1e-12
+
+
+class Failures(Protocol):
+    """How likely it is that something is down: a `Map`, or what others know."""
+
+    def node_failure(self, name: str) -> float: ...
+
+    def link_failure(self, source: str, target: str) -> float: ...
+
+
+def resiliency(paths: Sequence[Path], failures: Failures) -> float:
+    """How likely it is that at least one of up to `MOST_PATHS` paths is up."""
+    _check_count(len(paths))
+    parts = _Parts(paths, failures)
+    union = _Union()
+    for mask in parts.masks:
+        union = union.with_path(mask, union.gain(mask, parts), parts)
+    return _share(union.value * parts.common)
+
+
+def choose(paths: Sequence[Path], n: int, failures: Failures) -> tuple[list[Path], float]:
+    """The `n` paths that are most resilient together, or all, and how resilient they are."""
+    n = min(n, len(paths))
+    if n <= 0:
+        return [], 0.0
+    _check_count(n)
+    if n == len(paths):
+        return list(paths), resiliency(paths, failures)
+    parts = _Parts(paths, failures)
+    search = _Search(parts, [path.delay_us for path in paths], n)
+    search.visit((), _Union(), list(range(len(paths))))
+    return [paths[each] for each in sorted(search.best)], _share(search.value * parts.common)
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_PATHS:
+        raise ValueError(f"paths: expected at most {MOST_PATHS} at a time, got {count}")
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+class _Parts:
+    """What paths consist of, as bits; parts that never fail do not matter."""
+
+    def __init__(self, paths: Sequence[Path], failures: Failures) -> None:
+        users: dict[tuple[str, str], int] = {}  # by link, or node and nothing: paths, as bits
+        for number, path in enumerate(paths):
+            for part in _parts_of(path):
+                users[part] = users.get(part, 0) | 1 << number
+        together: dict[int, float] = {}
+        for (one, other), members in users.items():
+            down = failures.link_failure(one, other) if other else failures.node_failure(one)
+            if down > 0:
+                together[members] = together.get(members, 1.0) * (1 - down)
+        self.common = together.pop((1 << len(paths)) - 1, 1.0)
+        self.masks = [0] * len(paths)
+        self._up = list(together.values())
+        for bit, members in enumerate(together):
+            for number in range(len(paths)):
+                if members >> number & 1:
+                    self.masks[number] |= 1 << bit
+        self._known: dict[int, float] = {}
+
+    def up(self, mask: int) -> float:
+        """How likely it is that all of these are up."""
+        known = self._known.get(mask, -1.0)
+        if known < 0:
+            known = 1.0
+            rest = mask
+            while rest:
+                lowest = rest & -rest
+                known *= self._up[lowest.bit_length() - 1]
+                rest ^= lowest
+            self._known[mask] = known
+        return known
+
+
+def _parts_of(path: Path) -> list[tuple[str, str]]:
+    nodes = path.nodes
+    parts = [(node, "") for node in nodes[1:-1]]
+    for place in range(1, len(nodes)):
+        one, other = nodes[place - 1], nodes[place]
+        parts.append((one, other) if one < other else (other, one))
+    return parts
+
+
+class _Union:
+    """Some paths: how likely one of them is up, and the terms of which that is the sum."""
+
+    __slots__ = ("_masks", "_terms", "value")
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self._masks: list[int] = []
+        self._terms: list[float] = []
+
+    def gain(self, mask: int, parts: _Parts) -> float:
+        """What one more path would add: that it is up and none of the others is."""
+        left = parts.up(mask)
+        for place, known in enumerate(self._masks):
+            left -= self._terms[place] * parts.up(mask & ~known)
+        return max(left, 0.0)
+
+    def with_path(self, mask: int, gain: float, parts: _Parts) -> _Union:
+        union = _Union()
+        union.value = self.value + gain
+        union._masks = [*self._masks, mask]
+        union._terms = [*self._terms, parts.up(mask)]
+        for place, known in enumerate(self._masks):
+            union._masks.append(known | mask)
+            union._terms.append(-self._terms[place] * parts.up(mask & ~known))
+        return union
+
+    def size(self) -> int:
+        return len(self._masks)
+
+
+class _Search:
+    """For the best `n` of some paths; `best` are their numbers."""
+
+    def __init__(self, parts: _Parts, delays_us: list[int], n: int) -> None:
+        self.best: tuple[int, ...] = ()
+        self.value = -1.0
+        self._delay_us = 0
+        self._parts = parts
+        self._delays_us = delays_us
+        self._n = n
+        self._effort = 0
+
+    def visit(self, chosen: tuple[int, ...], union: _Union, candidates: list[int]) -> None:
+        """All combinations of those chosen and some candidates that could be the best."""
+        masks = self._parts.masks
+        gains = {each: union.gain(masks[each], self._parts) for each in candidates}
+        self._effort += len(candidates) * (1 + union.size())
+        ranked = sorted(candidates, key=lambda each: (-gains[each], self._delays_us[each], each))
+        slots = self._n - len(chosen)
+        if slots == 1:
+            for each in ranked:
+                self._consider((*chosen, each), union.value + gains[each])
+            return
+        for place in range(len(ranked) - slots + 1):
+            rest = ranked[place:]
+            if not self._may_win(chosen, union, rest, gains):
+                return
+            taken = rest[0]
+            self.visit(
+                (*chosen, taken),
+                union.with_path(masks[taken], gains[taken], self._parts),
+                rest[1:],
+            )
+
+    def _consider(self, chosen: tuple[int, ...], value: float) -> None:
+        delay_us = sum(self._delays_us[each] for each in chosen)
+        if value > self.value + _SAME or (
+            value >= self.value - _SAME and delay_us < self._delay_us
+        ):
+            self.best = chosen
+            self.value = value
+            self._delay_us = delay_us
+
+    def _may_win(
+        self, chosen: tuple[int, ...], union: _Union, rest: list[int], gains: dict[int, float]
+    ) -> bool:
+        if not self.best:
+            return True
+        if self._effort > _MOST_TERMS:
+            return False
+        slots = self._n - len(chosen)
+        bound = self._bound(union.value, rest, slots, gains)
+        if abs(bound - self.value) > _SAME:
+            return bound > self.value
+        shortest = sorted(self._delays_us[each] for each in rest)[:slots]
+        return sum(self._delays_us[each] for each in chosen) + sum(shortest) < self._delay_us
+
+    def _bound(self, value: float, rest: list[int], slots: int, gains: dict[int, float]) -> float:
+        """The best that `slots` more of the rest, which is ranked by gains, could come to."""
+        together = value + sum(gains[each] for each in rest[:slots])
+        likeliest = sorted((self._parts.up(self._parts.masks[each]) for each in rest), reverse=True)
+        down = 1 - value
+        for up in likeliest[:slots]:
+            down *= 1 - up
+        return min(together, 1 - down)

@@ -1,0 +1,166 @@
+"""Events on their way to a neighbour: they wait in its outbox, by importance, and within it by due
+time, until its link can take them.
+
+What an event may spend at a hop is the hop's share of its route's margin; from this follows when it
+is due here. It is sent all the same when that has passed: only its own deadline makes an event
+useless.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.budgets import Budgets
+from accord.core.overlay.signals import Carried
+from accord.core.scheduling.outbox import Outbox
+from accord.core.scheduling.parcels import Parcel
+from accord.core.scheduling.strategies import STRICT, Discipline
+
+EXPIRED: Final = "deadline passed"
+QUEUE_FULL: Final = "queue full"
+LINK_DOWN: Final = "link down"
+_SHARE: Final = 1 / 16
+_OVERHEAD: Final = 100  # bytes that are not payload, about
+_MOST_OVERHEAD: Final = 400  # with long names and many routes
+
+
+class Waiting(Parcel):
+    """An event that waits for a link."""
+
+    __slots__ = ("arrived_us", "carried")
+
+    def __init__(self, carried: Carried, due_us: int, now_us: int) -> None:
+        super().__init__(
+            len(carried.payload) + len(carried.block) + _OVERHEAD,
+            1,
+            carried.importance,
+            now_us // 1000,
+            due_us // 1000 if due_us else 0,
+            carried.number,
+        )
+        self.carried = carried
+        self.arrived_us = now_us
+
+
+class Transit:
+    """What waits for one neighbour. `dropped` tells what was not sent, and why."""
+
+    def __init__(self, bytes_limit: int) -> None:
+        self.outbox = _outbox(bytes_limit)
+        self.loose = _outbox(bytes_limit)  # what may be lost
+        self.dropped: list[tuple[Carried, str]] = []
+        self.sent = 0
+        self.waited_us = 0  # of those sent, in all
+        self.usual_us = 0.0  # how long they wait, smoothed
+
+    def put(self, carried: Carried, due_us: int, now_us: int) -> None:
+        self._put(
+            self.loose if carried.may_be_lost else self.outbox, Waiting(carried, due_us, now_us)
+        )
+
+    def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
+        """What is to be sent next, about so much, as old as it is now."""
+        parcels = self.outbox.take(bytes_wanted, 0)
+        left = bytes_wanted - sum(parcel.size for parcel in parcels)
+        if left > 0 and not self.loose.is_empty():
+            parcels += self.loose.take(left, 0)
+        return self._sent(parcels, now_us)
+
+    def take_loose(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
+        """Of what may be lost, and is no larger than that; the rest goes as everything else."""
+        small: list[Parcel] = []
+        while bytes_wanted > 0 and (parcels := self.loose.take(1, 0)):
+            for parcel in parcels:
+                assert isinstance(parcel, Waiting)
+                if parcel.size + _MOST_OVERHEAD <= message_bytes:
+                    small.append(parcel)
+                    bytes_wanted -= parcel.size
+                else:
+                    self._put(self.outbox, parcel)
+        return self._sent(small, now_us)
+
+    def _put(self, outbox: Outbox, parcel: Waiting) -> None:
+        shed = outbox.put(parcel)
+        if shed is not None:
+            self._drop(shed, QUEUE_FULL)
+
+    def _sent(self, parcels: list[Parcel], now_us: int) -> list[Carried]:
+        taken: list[Carried] = []
+        for parcel in parcels:
+            assert isinstance(parcel, Waiting)
+            waited_us = now_us - parcel.arrived_us
+            carried = parcel.carried
+            age_us = carried.age_us + waited_us
+            if 0 < carried.deadline_us <= age_us:
+                self.dropped.append((carried, EXPIRED))
+                continue
+            self.sent += 1
+            self.waited_us += waited_us
+            self.usual_us += (waited_us - self.usual_us) * _SHARE
+            taken.append(msgspec.structs.replace(carried, age_us=age_us))
+        return taken
+
+    def clear(self) -> None:
+        """The link is gone, and with it what waited for it."""
+        self._drop(self.outbox.drop_untracked(), LINK_DOWN)
+        self._drop(self.loose.drop_untracked(), LINK_DOWN)
+
+    def is_empty(self) -> bool:
+        return self.outbox.is_empty() and self.loose.is_empty()
+
+    def check_invariants(self) -> None:
+        self.outbox.check_invariants()
+        self.loose.check_invariants()
+
+    def _drop(self, parcels: list[Parcel], cause: str) -> None:
+        for parcel in parcels:
+            assert isinstance(parcel, Waiting)
+            self.dropped.append((parcel.carried, cause))
+
+
+def _outbox(bytes_limit: int) -> Outbox:
+    return Outbox(
+        bytes_limit=bytes_limit,
+        tracked_limit=0,
+        tracked_bytes_limit=0,
+        discipline=Discipline(STRICT, by_due=True),
+    )
+
+
+class Transits:
+    """Of all neighbours that a transport leads to."""
+
+    def __init__(self, name: str, budgets: Budgets, *, bytes_limit: int) -> None:
+        self.name = name
+        self.budgets = budgets
+        self.bytes_limit = bytes_limit
+        self.all: dict[str, Transit] = {}
+        self.ready: list[str] = []  # for whom something began to wait
+
+    def open(self, neighbour: str) -> None:
+        self.all[neighbour] = Transit(self.bytes_limit)
+
+    def close(self, neighbour: str) -> list[tuple[Carried, str]]:
+        """Gives what is not sent any more, and why."""
+        transit = self.all.pop(neighbour)
+        transit.clear()
+        return transit.dropped
+
+    def pass_on(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
+        """Queue one copy of `event` for each neighbour, with the routes that go on there."""
+        trail = (*event.trail, (self.name, event.age_us))
+        for neighbour, numbers in routes.items():
+            transit = self.all.get(neighbour)
+            if transit is not None:
+                if transit.is_empty():
+                    self.ready.append(neighbour)
+                copy = msgspec.structs.replace(event, routes=tuple(numbers), trail=trail)
+                transit.put(copy, self._due_us(event.source, numbers, now_us), now_us)
+
+    def _due_us(self, source: str, numbers: list[int], now_us: int) -> int:
+        """As the tightest of its routes says; 0 for whenever."""
+        found = [self.budgets.get((source, number)) for number in numbers]
+        tightest = min((each.budget_us for each in found if each is not None), default=None)
+        return 0 if tightest is None else max(1, now_us + tightest)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from accord.core.channels.channels import SHIPPED, UNKNOWN, Channels
+from accord.core.channels.template import Template
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Control, Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried, Said
+
+EVENT = Carried("", 0, 0, (), "uav/imagery", b"pixels")
+
+
+class Flood(Template):
+    """As small as a template can be: tells all neighbours, who tell theirs."""
+
+    def __init__(self, context: object) -> None:
+        super().__init__(context)  # type: ignore[arg-type]
+        self.seen: dict[bytes, bool] = {}
+
+    def published(
+        self, event: Carried, destinations: list[str], definition: ChannelDefinition, now_us: int
+    ) -> None:
+        self._pass_on("", event.channel, event.payload)
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+        if body not in self.seen:
+            self.context.deliver(Carried("", 0, 0, (), channel, body))
+            self._pass_on(neighbour, channel, body)
+
+    def _pass_on(self, origin: str, channel: str, body: bytes) -> None:
+        self.seen[body] = True
+        for neighbour in self.context.neighbours():
+            if neighbour != origin:
+                self.context.say(neighbour, channel, body)
+
+
+def a_node(name: str, template: str = "routed") -> Channels:
+    overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+    channels = Channels(overlay, {**SHIPPED, "flood": Flood})
+    problem = overlay.registry.create(ChannelDefinition(name="uav/#", template=template))
+    assert problem is None
+    return channels
+
+
+def exchange(nodes: list[Channels], links: list[tuple[str, str]]) -> None:
+    """Let everything that is said arrive, until nothing more is said."""
+    by_name = {node.overlay.name: node for node in nodes}
+    for one, other in links:
+        by_name[one].overlay.link_up(other, 0)
+        by_name[other].overlay.link_up(one, 0)
+    for now_us in range(0, 40_000, 1_000):
+        for node in nodes:
+            node.advance(now_us)
+        for node in nodes:
+            sends: list[tuple[str, Control]] = list(node.overlay.sends)
+            node.overlay.sends.clear()
+            for neighbour, message in sends:
+                by_name[neighbour].overlay.receive(node.overlay.name, message, now_us)
+            node.check_invariants()
+
+
+def test_local_channels_stay_where_they_are() -> None:
+    node = a_node("a", "local")
+    node.publish(EVENT, ["b"], 0)
+    assert not node.overlay.routes.flows
+    assert not node.overlay.losses
+
+
+def test_channels_without_definition_are_routed() -> None:
+    node = a_node("a", "local")
+    node.publish(Carried("", 0, 0, (), "sea", b""), ["b"], 0)
+    assert [flow.destination for flow in node.overlay.routes.flows.values()] == ["b"]
+
+
+def test_a_template_that_is_not_installed_is_told() -> None:
+    node = a_node("a", "total_order")
+    node.publish(EVENT, ["b"], 0)
+    assert node.missing == {"total_order": 1}
+    assert node.overlay.losses == [(EVENT, UNKNOWN)]
+
+
+def test_a_template_from_elsewhere_sees_neighbours_and_its_own_messages() -> None:
+    nodes = [a_node(name, "flood") for name in "abc"]
+    exchange(nodes, [("a", "b"), ("b", "c")])
+    nodes[0].publish(EVENT, ["c"], 40_000)
+    for _ in range(3):
+        for node in nodes:
+            for neighbour, message in list(node.overlay.sends):
+                if isinstance(message, Said):
+                    target = next(each for each in nodes if each.overlay.name == neighbour)
+                    target.overlay.receive(node.overlay.name, message, 41_000)
+            node.overlay.sends.clear()
+    assert [[each.payload for each in node.overlay.deliveries] for node in nodes] == [
+        [],
+        [b"pixels"],
+        [b"pixels"],
+    ]

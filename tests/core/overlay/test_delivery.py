@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from accord.core.overlay.delivery import WINDOW, Incoming, Outgoing, Unacknowledged
+from accord.core.overlay.signals import Acknowledge, Carried, Receipt
+
+
+def event(number: int, size: int = 10) -> Carried:
+    return Carried("a", 1, number, (), "uav", bytes(size), qos=1)
+
+
+def acknowledge(incoming: Incoming) -> Acknowledge:
+    return Acknowledge("a", 1, "b", 1, incoming.through, incoming.bits())
+
+
+class Link:
+    """Loses, repeats and reorders what goes either way."""
+
+    def __init__(self, seed: int, loss: float) -> None:
+        self.random = Random(seed)
+        self.loss = loss
+        self.outgoing = Outgoing("b", bytes_limit=1 << 20)
+        self.incoming = Incoming()
+        self.arrived: list[int] = []
+        self.now_us = 0
+        self._under_way: list[tuple[int, object]] = []
+
+    def publish(self, number: int) -> None:
+        receipt = self.outgoing.next_receipt()
+        kept = Unacknowledged(event(number), 1 << 60)
+        self.outgoing.add(receipt.number, kept)
+        self.outgoing.sent(kept, self.now_us)
+        self._send((receipt, number))
+
+    def step(self) -> None:
+        self.now_us += 50_000
+        for number, kept in self.outgoing.due(self.now_us):
+            self.outgoing.sent(kept, self.now_us)
+            self._send((Receipt("b", number, self.outgoing.base), kept.carried.number))
+        due = [each for each in self._under_way if each[0] <= self.now_us]
+        self._under_way = [each for each in self._under_way if each[0] > self.now_us]
+        for _, said in due:
+            if isinstance(said, Acknowledge):
+                self.outgoing.acknowledge(said, self.now_us)
+            else:
+                assert isinstance(said, tuple)
+                if self.incoming.is_new(said[0]):
+                    self.arrived.append(said[1])
+                self._send(acknowledge(self.incoming))
+        self.outgoing.check_invariants()
+        self.incoming.check_invariants()
+
+    def _send(self, said: object) -> None:
+        while self.random.random() > self.loss:
+            self._under_way.append((self.now_us + self.random.randrange(300_000), said))
+            if self.random.random() > 0.1:  # else it comes once more
+                return
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_everything_arrives_once_over_a_link_that_loses(seed: int) -> None:
+    link = Link(seed, loss=0.5)
+    for number in range(200):
+        link.publish(number)
+        link.step()
+    while link.outgoing.waiting:
+        link.step()
+    assert sorted(link.arrived) == list(range(200))
+    assert link.outgoing.bytes == 0
+    assert (link.incoming.through, link.incoming.beyond) == (200, 0)
+
+
+def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
+    outgoing = Outgoing("b", bytes_limit=1 << 20)
+    kept = [Unacknowledged(event(number), 1 << 60) for number in range(4)]
+    for each in kept[:3]:
+        outgoing.add(outgoing.next_receipt().number, each)
+    outgoing.sent(kept[0], 0)
+    outgoing.acknowledge(Acknowledge("a", 1, "b", 1, 1), 60_000)
+    assert outgoing.round_trip_us == 60_000
+    outgoing.sent(kept[1], 100_000)
+    outgoing.sent(kept[2], 200_000)
+    outgoing.add(outgoing.next_receipt().number, kept[3])
+    outgoing.postponed(kept[3], 230_000)
+    assert list(outgoing.due(230_000)) == []
+    outgoing.hurry(230_000)
+    found = []
+    for number, each in outgoing.due(230_000):
+        outgoing.sent(each, 230_000)
+        found.append(number)
+    assert found == [2, 4], "not the one that may still be acknowledged"
+    assert outgoing.next_due_us() == 320_000
+    outgoing.check_invariants()
+
+
+def test_what_is_given_up_is_not_waited_for() -> None:
+    outgoing, incoming = Outgoing("b", bytes_limit=1 << 20), Incoming()
+    receipts = [outgoing.next_receipt() for _ in range(3)]
+    for receipt in receipts:
+        outgoing.add(receipt.number, Unacknowledged(event(receipt.number), 1))
+    assert incoming.is_new(receipts[2])
+    outgoing.give_up(1)
+    outgoing.give_up(2)
+    assert incoming.is_new(Receipt("b", 4, outgoing.base))
+    assert not incoming.is_new(receipts[2])
+    assert (incoming.through, incoming.beyond) == (4, 0)
+
+
+def test_a_destination_that_begins_anew_goes_on_where_its_source_is() -> None:
+    incoming = Incoming()
+    assert incoming.is_new(Receipt("b", 501, 500))
+    assert incoming.is_new(Receipt("b", 500, 500))
+    assert incoming.through == 501
+
+
+def test_only_so_much_waits() -> None:
+    outgoing = Outgoing("b", bytes_limit=10_000)
+    kept = 0
+    while outgoing.has_room(Unacknowledged(event(0, 1_000), 1).size):
+        outgoing.add(outgoing.next_receipt().number, Unacknowledged(event(0, 1_000), 1))
+        kept += 1
+    assert kept == 9
+    small = Outgoing("b", bytes_limit=1 << 30)
+    while small.has_room(1):
+        small.add(small.next_receipt().number, Unacknowledged(event(0, 0), 1))
+    assert len(small.waiting) == WINDOW
+    small.check_invariants()
+
+
+@pytest.mark.parametrize("receipt", [Receipt("b", 1 << 62, 1), Receipt("b", -5, -9)])
+def test_numbers_out_of_all_bounds_are_not_new(receipt: Receipt) -> None:
+    incoming = Incoming()
+    assert not incoming.is_new(receipt)
+    incoming.check_invariants()

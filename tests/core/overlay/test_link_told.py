@@ -1,0 +1,34 @@
+"""What a node tells others of its links."""
+
+from __future__ import annotations
+
+import msgspec
+
+from accord.core.overlay.liveness import answer
+from accord.core.overlay.messages import Ping
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import LINK, LinkValue, Overlay
+
+S = 1_000_000
+
+
+def test_links_that_came_up_one_after_the_other_are_equally_likely_to_fail() -> None:
+    """Else it would be chance which of two paths of the same length is chosen."""
+    overlay = Overlay("seattle", 1, OverlayOptions(), lambda: 0.0, lambda *_: None)
+    now_us = 0
+    for neighbour in ("denver", "los-angeles"):
+        overlay.link_up(neighbour, now_us)
+        now_us += S
+        overlay.advance(now_us)
+        pings = [(to, said) for to, said in overlay.sends if isinstance(said, Ping)]
+        overlay.sends.clear()
+        for to, ping in pings:
+            overlay.receive(to, answer(ping), now_us + 1_000)
+        now_us += 7 * S
+        overlay.advance(now_us)
+    told = {
+        neighbour: msgspec.msgpack.decode(value, type=LinkValue)
+        for neighbour, value in overlay.store.of("seattle", LINK).items()
+    }
+    assert [each.is_up for each in told.values()] == [True, True]
+    assert told["denver"].failure == told["los-angeles"].failure > 0
