@@ -1,0 +1,1 @@
+"""What neighbouring nodes say to each other: handshake, frames, datagrams. Pure."""

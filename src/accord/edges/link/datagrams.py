@@ -1,0 +1,168 @@
+"""Datagrams beside a link's connection, for what tolerates loss.
+
+A datagram is the id of its direction (8 bytes), its number (8), a truncated HMAC over both and the
+body (16), and a body as that of a frame. Nothing is sent again, nothing is put together: what does
+not fit goes by the connection.
+
+A network may let no datagrams through. So a side uses them only while the other confirms to have
+heard some, by the connection; as long as nothing else is sent, empty ones are, to be heard. The
+reports also tell a sender its loss. What is lost is known from the numbers, from the first on.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+from accord.edges.link.codec import LinkCodec, body_of
+from accord.edges.link.errors import LinkError
+from accord.edges.link.keys import ID_BYTES, DatagramKey
+from accord.edges.link.messages import Heard
+from accord.edges.link.traffic import Count
+
+_NUMBER_BYTES: Final = 8
+_MAC_BYTES: Final = 16
+_SIGNED_BYTES: Final = ID_BYTES + _NUMBER_BYTES
+OVERHEAD_BYTES: Final = _SIGNED_BYTES + _MAC_BYTES
+_ARRAY_BYTES: Final = 3
+_WINDOW: Final = 1_024
+_WINDOW_MASK: Final = (1 << _WINDOW) - 1
+_SILENCES: Final = 3
+
+
+class Sealer:
+    """One direction's sender."""
+
+    def __init__(self, key: DatagramKey, datagram_bytes: int, count: Count) -> None:
+        self.message_bytes = datagram_bytes - OVERHEAD_BYTES - _ARRAY_BYTES
+        self.number = 0  # of the next one
+        self._key = key
+        self._count = count
+
+    def seal(self, messages: list[bytes]) -> bytes:
+        signed = self._key.id + self.number.to_bytes(_NUMBER_BYTES)
+        self.number += 1
+        body = body_of(messages)
+        datagram = signed + _mac(self._key, signed, body) + body
+        self._count.add(1, len(messages), len(datagram))
+        return datagram
+
+    def pack(self, messages: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Datagrams, and the messages that are too large for one."""
+        datagrams: list[bytes] = []
+        too_large: list[bytes] = []
+        together: list[bytes] = []
+        size = 0
+        for message in messages:
+            if len(message) > self.message_bytes:
+                too_large.append(message)
+                continue
+            if size + len(message) > self.message_bytes:
+                datagrams.append(self.seal(together))
+                together, size = [], 0
+            together.append(message)
+            size += len(message)
+        if together:
+            datagrams.append(self.seal(together))
+        return datagrams, too_large
+
+
+class Opener:
+    """One direction's receiver: lets each number pass once, if it is not too old."""
+
+    def __init__(self, key: DatagramKey, codec: LinkCodec, count: Count) -> None:
+        self.highest = -1
+        self.received = 0
+        self.refused = 0  # forged, or nothing that can be read
+        self.repeated = 0  # or too late to tell
+        self._key = key
+        self._codec = codec
+        self._count = count
+        self._seen = 0  # bit 0 is the highest number, bit 1 the one before
+
+    @property
+    def id(self) -> bytes:
+        return self._key.id
+
+    @property
+    def lost(self) -> int:
+        """As far as is known now: what is late still counts as lost."""
+        return self.highest + 1 - self.received
+
+    def open(self, datagram: bytes) -> list[Any]:
+        """Its messages; none where it must not be believed."""
+        body = datagram[OVERHEAD_BYTES:]
+        signed = datagram[:_SIGNED_BYTES]
+        mac = datagram[_SIGNED_BYTES:OVERHEAD_BYTES]
+        if not hmac.compare_digest(mac, _mac(self._key, signed, body)):
+            self.refused += 1
+            return []
+        if not self._pass(int.from_bytes(signed[ID_BYTES:])):
+            self.repeated += 1
+            return []
+        try:
+            messages = self._codec.decode(body)
+        except LinkError:
+            self.refused += 1
+            return []
+        self._count.add(1, len(messages), len(datagram))
+        return messages
+
+    def _pass(self, number: int) -> bool:
+        ahead = number - self.highest
+        if ahead > 0:
+            self._seen = ((self._seen << min(ahead, _WINDOW)) | 1) & _WINDOW_MASK
+            self.highest = number
+        else:
+            bit = 1 << -ahead if -ahead < _WINDOW else 0
+            if bit == 0 or self._seen & bit:
+                return False
+            self._seen |= bit
+        self.received += 1
+        return True
+
+
+class Datagrams:
+    """Both directions of a link, and whether they get through."""
+
+    def __init__(self, sealer: Sealer, opener: Opener, *, report_us: int, now_us: int) -> None:
+        self.sealer = sealer
+        self.opener = opener
+        self.loss = 0.0  # of what was sent, as the other side reports it
+        self.due_us = now_us
+        self._report_us = report_us
+        self._heard = Heard(0, -1)
+        self._heard_us = -1
+        self._reported = -1
+        self._probed = 0  # what had been sent at the last look
+
+    def is_open(self, now_us: int) -> bool:
+        """Whether the other side has heard a datagram lately."""
+        return self._heard_us >= 0 and now_us - self._heard_us <= _SILENCES * self._report_us
+
+    def heard(self, report: Heard, now_us: int) -> None:
+        """The other side's report; one that can't be true is ignored."""
+        before = self._heard
+        sent = report.highest - before.highest
+        came = report.received - before.received
+        if not (sent > 0 and came >= 0 and report.highest < self.sealer.number):
+            return
+        self._heard = report
+        self._heard_us = now_us
+        self.loss += (max(1 - came / sent, 0.0) - self.loss) / 8
+
+    def advance(self, now_us: int) -> tuple[bytes | None, Heard | None]:
+        """When due: an empty datagram to send, and a report."""
+        if now_us < self.due_us:
+            return None, None
+        self.due_us = now_us + self._report_us
+        probe = self.sealer.seal([]) if self.sealer.number == self._probed else None
+        self._probed = self.sealer.number
+        if self.opener.highest == self._reported:
+            return probe, None
+        self._reported = self.opener.highest
+        return probe, Heard(self.opener.received, self.opener.highest)
+
+
+def _mac(key: DatagramKey, signed: bytes, body: bytes) -> bytes:
+    return hmac.digest(key.secret, signed + body, "sha256")[:_MAC_BYTES]

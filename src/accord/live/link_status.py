@@ -1,0 +1,59 @@
+"""What a node's links are doing, for people and metrics."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from accord.edges.link.traffic import Traffic
+from accord.live.dialling import DialStatus
+from accord.live.neighbour_link import NeighbourLink
+
+
+class LinkStatus(Struct, frozen=True, kw_only=True):
+    """A link that is up. Rates are 0 while nothing is known; loss is that of datagrams."""
+
+    node: str
+    address: str
+    is_dialed: bool
+    is_encrypted: bool
+    version: int
+    incarnation: int
+    up_us: int
+    rtt_ms: int
+    rate_bps: int
+    outstanding_bytes: int
+    datagrams_lost: int
+    datagram_loss: float
+    traffic: Traffic
+
+
+class NeighboursStatus(Struct, frozen=True, kw_only=True):
+    """`traffic` is that of all links since the start; `unsent` was meant for nobody linked."""
+
+    links: tuple[LinkStatus, ...]
+    dials: tuple[DialStatus, ...]
+    traffic: Traffic
+    refused: int
+    unsent: int
+
+
+def link_status(link: NeighbourLink) -> LinkStatus:
+    session = link.session
+    assert session is not None
+    assert session.neighbour is not None
+    datagrams = session.datagrams
+    return LinkStatus(
+        node=link.node,
+        address=session.remote.address,
+        is_dialed=link.is_dialer,
+        is_encrypted=session.remote.is_encrypted,
+        version=session.neighbour.version,
+        incarnation=session.neighbour.incarnation,
+        up_us=link.up_us,
+        rtt_ms=link.link.rtt_ms,
+        rate_bps=link.link.rate_bps,
+        outstanding_bytes=link.link.outstanding_bytes,
+        datagrams_lost=0 if datagrams is None else datagrams.opener.lost,
+        datagram_loss=0.0 if datagrams is None else datagrams.loss,
+        traffic=session.traffic,
+    )

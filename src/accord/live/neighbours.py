@@ -1,0 +1,292 @@
+"""The links of a node: listens for neighbours, dials others, and serves the overlay.
+
+All links are served once per turn of the event loop, after everything that was readable has been
+read: what the overlay has to send after that goes out together. One timer wakes the node for
+whatever is due next, in the overlay or in a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random as system_random
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from accord.edges.link.codec import LinkCodec
+from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.handshake import Local, Neighbour, Remote
+from accord.edges.link.messages import DATAGRAM_PORT, NONCE_BYTES
+from accord.edges.link.options import LinkOptions
+from accord.edges.link.pairs import judge
+from accord.edges.link.port import OverlayPort
+from accord.edges.link.session import Session
+from accord.edges.link.traffic import no_traffic
+from accord.live.addresses import Address, ListenError
+from accord.live.dialling import Dial
+from accord.live.link_status import NeighboursStatus, link_status
+from accord.live.logs import get_log
+from accord.live.neighbour_link import NeighbourLink
+from accord.live.sending import clock_us
+from accord.transports.interface import LinkTransport, Listener
+from accord.transports.udp import UdpEndpoint
+
+log = get_log(__name__)
+
+_STOP_S: Final = 2.0
+# Connections that are not links yet.
+_STRANGERS: Final = 128
+# Nothing is due sooner: a mistake must not keep the node from everything else.
+_SOONEST_US: Final = 500
+_LATEST_US: Final = 60_000_000
+
+
+class Neighbours:
+    """`due` is to be called when the overlay has something to send, or is due sooner."""
+
+    def __init__(  # noqa: PLR0913 - once per node
+        self,
+        overlay: OverlayPort,
+        local: Local,
+        codec: LinkCodec,
+        transport: LinkTransport,
+        *,
+        options: LinkOptions | None = None,
+        endpoint: UdpEndpoint | None = None,
+        most_links: int = 1_024,
+        random: Callable[[], float] = system_random.random,
+    ) -> None:
+        if endpoint is not None:
+            local = replace(local, features={**local.features, DATAGRAM_PORT: endpoint.port})
+        self.endpoint = endpoint
+        self.links: dict[str, NeighbourLink] = {}  # by the neighbour's name
+        self.refused = 0
+        self.unsent = 0
+        self._overlay = overlay
+        self._local = local
+        self._codec = codec
+        self._transport = transport
+        self._options = options or LinkOptions()
+        self._most_links = most_links
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[NeighbourLink, None] = {}
+        self._listeners: list[Listener] = []
+        self._dials: dict[Address, tuple[Dial, asyncio.Task[None]]] = {}
+        self._past = no_traffic()  # of links that are gone
+        self._is_due = False
+        self._is_stopping = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def listen(self, address: Address) -> Address:
+        """Accept neighbours; gives where, also if the system chose the port."""
+        try:
+            listener = await self._transport.listen(
+                address.host, address.port, lambda: NeighbourLink(self, is_dialer=False)
+            )
+        except (OSError, ValueError) as error:
+            raise ListenError(address, _problem(error)) from None
+        self._listeners.append(listener)
+        return Address(listener.host, listener.port)
+
+    def dial(self, address: Address) -> None:
+        """Keep a link with whoever is at `address`."""
+        if address not in self._dials and not self._is_stopping:
+            dial = Dial(self, self._transport, address, self._random)
+            self._dials[address] = dial, self._loop.create_task(dial.run())
+
+    def undial(self, address: Address) -> None:
+        """No longer: a link that was opened for that ends."""
+        found = self._dials.pop(address, None)
+        if found is None:
+            return
+        dial, task = found
+        task.cancel()
+        link = self.links.get(dial.node)
+        if link is not None and link.is_dialer and link.session is not None:
+            link.session.end(Why.STOPPED, f"node {self._local.node} does not want this link")
+            self.due()
+
+    def due(self) -> None:
+        """See to everything at the end of this turn."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._turn)
+
+    def status(self) -> NeighboursStatus:
+        traffic = no_traffic()
+        traffic.add(self._past)
+        for link in self._connections:
+            if link.session is not None:
+                traffic.add(link.session.traffic)
+        return NeighboursStatus(
+            links=tuple(link_status(link) for link in self.links.values()),
+            dials=tuple(dial.status() for dial, _ in self._dials.values()),
+            traffic=traffic,
+            refused=self.refused,
+            unsent=self.unsent,
+        )
+
+    async def close(self) -> None:
+        """End all links, telling the others."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        tasks = [task for _, task in self._dials.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in list(self._connections):
+            if link.session is not None:
+                link.session.end(Why.STOPPED, f"node {self._local.node} stops")
+        self._turn()
+        if self._connections:
+            await asyncio.wait([link.done for link in self._connections], timeout=_STOP_S)
+        for link in list(self._connections):
+            link.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # What links and dials ask for.
+
+    def opened(self, link: NeighbourLink, remote: Remote) -> Session | None:
+        """A session for a new connection, or None where there are too many."""
+        if self._is_stopping or len(self._connections) >= self._most_links + _STRANGERS:
+            self.refused += 1
+            return None
+        self._connections[link] = None
+        return Session(
+            self._codec,
+            self._local,
+            remote,
+            is_dialer=link.is_dialer,
+            nonce=secrets.token_bytes(NONCE_BYTES),
+            admit=self._admit,
+            now_us=clock_us(),
+            options=self._options,
+        )
+
+    def dialled(self) -> NeighbourLink:
+        return NeighbourLink(self, is_dialer=True)
+
+    async def until_gone(self, node: str) -> None:
+        while (link := self.links.get(node)) is not None:
+            await asyncio.wait([link.done])
+
+    def up(self, link: NeighbourLink, now_us: int) -> None:
+        standing = self.links.get(link.node)
+        if standing is not None:
+            if standing.session is not None:
+                standing.session.end(Why.REPLACED, "another connection takes its place")
+            self.down(standing, now_us)
+        self.links[link.node] = link
+        log.info("linked with a neighbour", node=link.node, address=_address(link))
+        self._guarded(self._overlay.link_up, link.node, now_us)
+
+    def down(self, link: NeighbourLink, now_us: int) -> None:
+        if self.links.get(link.node) is link:
+            del self.links[link.node]
+            self._guarded(self._overlay.link_down, link.node, now_us)
+
+    def lost(self, link: NeighbourLink) -> None:
+        """The connection is gone; who dialled it says so itself."""
+        self._connections.pop(link, None)
+        session = link.session
+        if session is not None:
+            self._past.add(session.traffic)
+        ended = link.done.result()
+        if link.up_us < 0:
+            self.refused += 1
+        if not link.is_dialer and not self._is_stopping:
+            is_expected = ended.is_routine or (link.up_us < 0 and session is None)
+            (log.debug if is_expected else log.warning)(
+                "a link ended" if link.up_us >= 0 else "a neighbour was refused",
+                node=link.node or ("" if session is None else session.claimed),
+                address=_address(link),
+                problem=str(ended),
+                remedy=ended.remedy,
+            )
+        self.due()
+
+    def receive(self, link: NeighbourLink, messages: list[Any], now_us: int) -> None:
+        overlay, node = self._overlay, link.node
+        for message in messages:
+            if self.links.get(node) is link:
+                self._guarded(overlay.receive, node, message, now_us)
+
+    def take(self, node: str, bytes_wanted: int) -> list[bytes]:
+        return self._overlay.take(node, bytes_wanted)
+
+    def take_datagrams(self, node: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
+        return self._overlay.take_datagrams(node, bytes_wanted, message_bytes)
+
+    def _admit(self, neighbour: Neighbour) -> LinkError | None:
+        standing = self.links.get(neighbour.node)
+        if standing is None or standing.session is None:
+            if len(self.links) < self._most_links:
+                return None
+            return LinkError(Why.BUSY, f"node {self._local.node} has {self._most_links} links")
+        refused = judge(self._local.node, standing.session.neighbour, neighbour)
+        if refused is not None:
+            # Perhaps the other side knows already that this one is broken.
+            standing.session.touch()
+            self.due()
+        return refused
+
+    def _turn(self) -> None:
+        self._is_due = False
+        now_us = clock_us()
+        due_us = self._overlay.next_due_us()
+        if due_us is not None and due_us <= now_us:
+            self._guarded(self._overlay.advance, now_us)
+        for link in self._connections:
+            if link.session is not None:
+                link.session.advance(now_us)
+        self._hand_out()
+        for link in list(self._connections):
+            self._guarded(link.flush, now_us)
+        if self._overlay.sends:
+            self.due()  # what it was asked for had consequences
+        self._set_timer(now_us)
+
+    def _hand_out(self) -> None:
+        """Give each message of control to the link it is for."""
+        sends = self._overlay.sends
+        self._overlay.sends = []
+        for node, message in sends:
+            link = self.links.get(node)
+            if link is None or link.session is None:
+                self.unsent += 1
+            else:
+                link.session.send(message)
+
+    def _set_timer(self, now_us: int) -> None:
+        due_us = now_us + _LATEST_US
+        for each in (self._overlay, *(link.session for link in self._connections)):
+            found = None if each is None else each.next_due_us()
+            if found is not None and found < due_us:
+                due_us = found
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_us = max(due_us - now_us, _SOONEST_US)
+        self._timer = None if self._is_stopping else self._loop.call_later(wait_us / 1e6, self.due)
+
+    def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
+        """A mistake over one message must not cost others their links."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            log.failure("serving the links failed", error)
+
+
+def _address(link: NeighbourLink) -> str:
+    return "" if link.session is None else link.session.remote.address
+
+
+def _problem(error: Exception) -> str:
+    if getattr(error, "errno", None) == errno.EADDRINUSE:
+        return "another program listens there; stop it or choose another port"
+    return (getattr(error, "strerror", None) or str(error)).lower()

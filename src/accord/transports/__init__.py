@@ -1,0 +1,1 @@
+"""What links run over: TCP and TLS, datagrams, and memory. On asyncio."""

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from accord.edges.link.errors import Why
+from accord.edges.link.handshake import Neighbour
+from accord.edges.link.keys import DatagramKey
+from accord.edges.link.pairs import judge
+
+NO_KEY = DatagramKey(b"", b"")
+
+
+def neighbour(node: str, *, is_dialed: bool, incarnation: int = 1) -> Neighbour:
+    return Neighbour(
+        node=node,
+        incarnation=incarnation,
+        version=1,
+        is_dialed=is_dialed,
+        features={},
+        sending=NO_KEY,
+        receiving=NO_KEY,
+    )
+
+
+def test_the_first_connection_is_taken() -> None:
+    assert judge("athens", None, neighbour("berlin", is_dialed=False)) is None
+
+
+@pytest.mark.parametrize("is_first_by_athens", [True, False])
+def test_both_ends_keep_the_one_that_the_smaller_name_opened(is_first_by_athens: bool) -> None:
+    """Whichever comes first, and at either end."""
+    for own, other in (("athens", "berlin"), ("berlin", "athens")):
+        first, second = (
+            neighbour(other, is_dialed=(own == "athens") == by_athens)
+            for by_athens in (is_first_by_athens, not is_first_by_athens)
+        )
+        refused = judge(own, first, second)
+        if is_first_by_athens:
+            assert refused is not None
+            assert refused.why == Why.DUPLICATE
+            assert refused.is_routine
+        else:
+            assert refused is None
+
+
+@pytest.mark.parametrize("is_dialed", [True, False])
+def test_who_opens_a_second_one_has_lost_the_first(is_dialed: bool) -> None:
+    standing, new = (neighbour("berlin", is_dialed=is_dialed) for _ in range(2))
+    assert judge("athens", standing, new) is None
+
+
+def test_who_started_later_takes_the_place_of_its_former_self() -> None:
+    for own, one, two in product(("a", "z"), (True, False), (True, False)):
+        old = neighbour("m", is_dialed=one, incarnation=5)
+        new = neighbour("m", is_dialed=two, incarnation=6)
+        assert judge(own, old, new) is None
+        refused = judge(own, new, old)
+        assert refused is not None
+        assert refused.why == Why.SAME_NAME
+        assert refused.remedy == "give each node a name of its own"
