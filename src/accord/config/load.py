@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -37,19 +37,12 @@ def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> C
     if path is None:
         return _finish(Config(), None, [], options)
     file = os.fspath(path)
-    return parse(_read(file), file=file, **options)
+    return parse(read_text(file), file=file, **options)
 
 
 def parse(text: str, *, file: str = FILE, **options: str | None) -> Config:
     """The configuration that `text` says, which stands in `file`."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    try:
-        table = tomllib.loads(text)
-        lines = Lines(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError([_syntax_mistake(str(error), text, file)]) from None
-    except RecursionError:
-        raise ConfigError([Mistake(file, "", "expected fewer brackets in one another")]) from None
+    table, lines = parse_toml(text, file)
     mistakes: list[Mistake] = []
 
     def place(path: KeyPath) -> str:
@@ -63,6 +56,17 @@ def parse(text: str, *, file: str = FILE, **options: str | None) -> Config:
     if mistakes:
         raise ConfigError(mistakes)
     return _finish(cast("Config", config), place, mistakes, options)
+
+
+def parse_toml(text: str, file: str) -> tuple[dict[str, Any], Lines]:
+    """The tables in `text`, and in which lines of it things stand."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        return tomllib.loads(text), Lines(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax_mistake(str(error), text, file)]) from None
+    except RecursionError:
+        raise ConfigError([Mistake(file, "", "expected fewer brackets in one another")]) from None
 
 
 def _finish(
@@ -101,7 +105,8 @@ def _with_options(config: Config, given: dict[str, str], mistakes: list[Mistake]
     return replace(config, listen=listen)
 
 
-def _read(file: str) -> str:
+def read_text(file: str) -> str:
+    """What stands in `file`, which must be small."""
     try:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)

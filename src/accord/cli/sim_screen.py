@@ -1,0 +1,70 @@
+"""What `accord sim` shows of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+
+from accord.cli.screen import safe
+from accord.sim import Outcome
+from accord.sim.results import Row, rows
+
+
+def draw_run(outcomes: Sequence[Outcome]) -> Table:
+    """One line per run."""
+    table = _table("seed", "nodes", "virtual s", "messages", "MB", "breaks", "crashes", "findings")
+    for outcome in outcomes:
+        (row,) = rows(outcome, "run")
+        table.add_row(
+            str(outcome.seed),
+            str(outcome.nodes),
+            f"{outcome.until_us / 1_000_000:,.0f}",
+            _count(row, "messages"),
+            f"{_number(row, 'bytes') / 1_000_000:,.1f}",
+            str(outcome.breaks),
+            str(outcome.crashes),
+            str(outcome.found),
+        )
+    return table
+
+
+def draw_channels(outcomes: Sequence[Outcome]) -> Table:
+    """One line per channel and run."""
+    table = _table(
+        "seed", "channel", "published", "wanted", "delivered", "late", "lost", "twice", "in time",
+        "p50 ms", "p99 ms",
+    )  # fmt: skip
+    for outcome in outcomes:
+        for row in rows(outcome, "channels"):
+            share = row["in_time_share"]
+            table.add_row(
+                str(outcome.seed),
+                safe(str(row["channel"])),
+                *(_count(row, name) for name in ("published", "wanted", "delivered", "late")),
+                *(_count(row, name) for name in ("lost", "duplicates")),
+                "–" if share is None else f"{float(share):.3%}",
+                *(_ms(row, name) for name in ("p50_us", "p99_us")),
+            )
+    return table
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="left" if name in ("channel", "seed") else "right")
+    return table
+
+
+def _number(row: Row, name: str) -> float:
+    value = row[name]
+    return 0.0 if value is None else float(value)
+
+
+def _count(row: Row, name: str) -> str:
+    return f"{_number(row, name):,.0f}"
+
+
+def _ms(row: Row, name: str) -> str:
+    return "–" if row[name] is None else f"{_number(row, name) / 1_000:,.1f}"

@@ -1,0 +1,170 @@
+"""A scenario from its file: read, checked as a whole, and made into simulations.
+
+    scenario = load_scenario("scenario.toml")
+    outcome = scenario.simulation(make, seed=7).run(scenario.duration_us)
+
+A mistake is reported with file, line and what was expected, as in `accord.toml`; all at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final, cast
+
+from accord.config.errors import ConfigError, Mistake
+from accord.config.lines import Path as KeyPath
+from accord.config.load import dotted, parse_toml, read_text
+from accord.config.scenario_reading import ScenarioReader
+from accord.core.model.channels import problem_with_filter
+from accord.sim.building import (
+    make_checkers,
+    make_faults,
+    make_model,
+    make_topology,
+    make_workload,
+    specs,
+)
+from accord.sim.errors import GraphError, SimulationError
+from accord.sim.machine import Make
+from accord.sim.run import Options, Simulation
+from accord.sim.scenario_settings import ANY, FaultSettings, ScenarioSettings
+from accord.sim.topology import Topology
+from accord.sim.trace import Trace
+
+FILE: Final = "scenario.toml"
+
+Note = Callable[[KeyPath, str], None]
+
+
+class Scenario:
+    """A checked scenario. Each simulation of it is of its own."""
+
+    def __init__(self, settings: ScenarioSettings, topology: Topology, file: str = FILE) -> None:
+        self.settings = settings
+        self.topology = topology
+        self.file = file
+
+    @property
+    def duration_us(self) -> int:
+        return self.settings.run.duration
+
+    def simulation(
+        self, make: Make, *, seed: int | None = None, trace: Trace | None = None
+    ) -> Simulation:
+        settings = self.settings
+        chosen = settings.run.seed if seed is None else seed
+        return Simulation(
+            self.topology,
+            make,
+            seed=chosen,
+            model=make_model(settings),
+            faults=make_faults(settings, self.topology, chosen),
+            workload=make_workload(settings, self.topology, chosen),
+            channels=specs(settings),
+            checkers=make_checkers(settings),
+            options=Options(
+                settle_us=settings.run.settle,
+                patience_us=settings.run.patience,
+                is_checking=settings.run.check_invariants,
+            ),
+            trace=trace,
+            replay=self.replay(chosen),
+        )
+
+    def replay(self, seed: int) -> str:
+        """The command that runs it again just so."""
+        return f"accord sim run {self.file} --seed {seed}"
+
+
+def load_scenario(path: str | os.PathLike[str]) -> Scenario:
+    """The scenario in a file; raises ConfigError with all mistakes in it."""
+    file = os.fspath(path)
+    return parse_scenario(read_text(file), file=file)
+
+
+def parse_scenario(text: str, *, file: str = FILE) -> Scenario:
+    table, lines = parse_toml(text, file)
+    mistakes: list[Mistake] = []
+
+    def note(path: KeyPath, problem: str) -> None:
+        mistakes.append(Mistake(f"{file}:{lines.find(path)}", dotted(path), problem))
+
+    reader = ScenarioReader(note, os.path.dirname(file))
+    settings = cast("ScenarioSettings", reader.read_struct(ScenarioSettings, table, ()))
+    topology = None
+    if not mistakes:
+        topology = _topology(settings, note)
+    if topology is not None:
+        for path, problem in _problems(settings, topology):
+            note(path, problem)
+    if mistakes or topology is None:
+        raise ConfigError(mistakes)
+    return Scenario(settings, topology, file)
+
+
+def _topology(settings: ScenarioSettings, note: Note) -> Topology | None:
+    asked = settings.topology
+    if asked.kind == "file" and not asked.file:
+        note(("topology", "file"), "expected the path of a graph file")
+        return None
+    if asked.kind == "latencies" and not asked.latencies:
+        note(("topology", "latencies"), "expected the paths of files with latencies")
+        return None
+    try:
+        topology = make_topology(asked)
+    except (GraphError, SimulationError) as error:
+        key = asked.kind if asked.kind in ("file", "latencies") else "kind"
+        note(("topology", key), str(error))
+        return None
+    if not topology.is_connected:
+        parts = len(topology.parts())
+        note(("topology", "part"), f'expected "largest", as the graph falls into {parts} parts')
+        return None
+    return topology
+
+
+def _problems(settings: ScenarioSettings, topology: Topology) -> Iterator[tuple[KeyPath, str]]:
+    """What each setting allows alone but not beside the others."""
+    for number, exception in enumerate(settings.link):
+        if not topology.has_span(*exception.between):
+            one, other = exception.between
+            yield ("link", number, "between"), f"expected linked nodes, got {one} and {other}"
+    for number, fault in enumerate(settings.faults):
+        for key, problem in _problems_with_fault(fault, topology):
+            yield ("faults", number, key), problem
+    for channel in settings.channels:
+        if wrong := problem_with_filter(channel.name):
+            yield ("channels", channel.name), wrong
+    known = dict.fromkeys((*topology.nodes, ANY))
+    places = [
+        *(("publishers", each.name, each.node) for each in settings.publishers),
+        *(("subscribers", each.name, each.node) for each in settings.subscribers),
+    ]
+    for section, name, node in places:
+        if node not in known:
+            yield (section, name, "node"), f"expected a node of the topology, got {node!r}"
+    random = settings.random_faults
+    if random.begin + random.quiet > settings.run.duration and any(
+        getattr(random, name) for name in random.__struct_fields__ if name.endswith("down_share")
+    ):
+        yield ("random_faults", "quiet"), "expected less: nothing can fail in so short a run"
+
+
+def _problems_with_fault(fault: FaultSettings, topology: Topology) -> Iterator[tuple[str, str]]:
+    match fault.kind:
+        case "node_down":
+            if fault.node not in topology.nodes:
+                yield "node", f"expected a node of the topology, got {fault.node!r}"
+        case "partition":
+            names = [name for group in fault.groups for name in group]
+            missing = [name for name in names if name not in topology.nodes]
+            if not names or missing:
+                yield (
+                    "groups",
+                    f"expected nodes of the topology, got {', '.join(missing) or 'none'}",
+                )
+        case _:
+            if len(fault.between) != 2 or not topology.has_span(*fault.between):
+                got = " and ".join(fault.between) or "none"
+                yield "between", f"expected two linked nodes, got {got}"

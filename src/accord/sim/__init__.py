@@ -1,0 +1,126 @@
+"""The simulator: unchanged machines in virtual time, over networks that fail from a seed.
+
+from accord.sim import LinkModel, Simulation, waxman
+
+outcome = Simulation(waxman(50, seed=1), make, seed=7, model=LinkModel(loss=0.1)).run(600_000_000)
+outcome.check()
+
+`make` gets a `Start` and gives a `Machine`: `overlay_nodes()` makes whole nodes. Scenarios in files
+are read by `accord.config.scenario.load_scenario`.
+"""
+
+from accord.sim.checkers import (
+    Checker,
+    DeadlineChecker,
+    DeliveryChecker,
+    DuplicateChecker,
+    Finding,
+    OrderChecker,
+    QueueChecker,
+)
+from accord.sim.delays import Constant, Delay, Lognormal, Normal, Recorded, Uniform
+from accord.sim.errors import GraphError, SimulationError
+from accord.sim.faults import (
+    ChangeLoss,
+    Fault,
+    Heal,
+    LinkDown,
+    LinkUp,
+    NodeDown,
+    NodeUp,
+    Partition,
+    RandomFaults,
+    SlowDown,
+    Timed,
+)
+from accord.sim.graphs import read_topology
+from accord.sim.latencies import from_matrices, read_matrix, read_series
+from accord.sim.links import LinkModel
+from accord.sim.machine import ChannelSpec, Delivery, Machine, Make, Node, Publication, Start, Wish
+from accord.sim.models import except_for, spread_around, with_delays
+from accord.sim.node import OverlayNode, overlay_nodes
+from accord.sim.outcome import Outcome, RunFailedError
+from accord.sim.results import rows, write
+from accord.sim.run import Options, Simulation
+from accord.sim.topologies import (
+    barabasi_albert,
+    complete,
+    geometric,
+    grid,
+    line,
+    ring,
+    star,
+    waxman,
+)
+from accord.sim.topology import Span, Topology
+from accord.sim.trace import Trace
+from accord.sim.workloads import Choice, Publisher, Range, Subscriber, Workload
+
+__all__ = [
+    "ChangeLoss",
+    "ChannelSpec",
+    "Checker",
+    "Choice",
+    "Constant",
+    "DeadlineChecker",
+    "Delay",
+    "Delivery",
+    "DeliveryChecker",
+    "DuplicateChecker",
+    "Fault",
+    "Finding",
+    "GraphError",
+    "Heal",
+    "LinkDown",
+    "LinkModel",
+    "LinkUp",
+    "Lognormal",
+    "Machine",
+    "Make",
+    "Node",
+    "NodeDown",
+    "NodeUp",
+    "Normal",
+    "Options",
+    "OrderChecker",
+    "Outcome",
+    "OverlayNode",
+    "Partition",
+    "Publication",
+    "Publisher",
+    "QueueChecker",
+    "RandomFaults",
+    "Range",
+    "Recorded",
+    "RunFailedError",
+    "Simulation",
+    "SimulationError",
+    "SlowDown",
+    "Span",
+    "Start",
+    "Subscriber",
+    "Timed",
+    "Topology",
+    "Trace",
+    "Uniform",
+    "Wish",
+    "Workload",
+    "barabasi_albert",
+    "complete",
+    "except_for",
+    "from_matrices",
+    "geometric",
+    "grid",
+    "line",
+    "overlay_nodes",
+    "read_matrix",
+    "read_series",
+    "read_topology",
+    "ring",
+    "rows",
+    "spread_around",
+    "star",
+    "waxman",
+    "with_delays",
+    "write",
+]

@@ -1,0 +1,206 @@
+"""What a run must keep to: each checker looks at what happens and tells of what must not.
+
+A finding says when, at which node, and what; only the first of a checker are kept, all are counted.
+Where a share is allowed to fail (`least` below 1), it is judged at the end as a whole; otherwise
+each single failure is a finding at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from accord.sim.machine import Machine, Publication
+from accord.sim.network import Network
+from accord.sim.tally import Tally
+
+MOST_KEPT: Final = 100
+
+
+class Finding(Struct, frozen=True):
+    """`node` is empty where it is about the run as a whole."""
+
+    at_us: int
+    node: str
+    checker: str
+    problem: str
+
+    def __str__(self) -> str:
+        where = f" {self.node}" if self.node else ""
+        return f"{self.at_us / 1_000_000:.6f} s{where}: {self.checker}: {self.problem}"
+
+
+class World(Protocol):
+    """What checkers may look at."""
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def tally(self) -> Tally: ...
+
+    def machines(self) -> Mapping[str, Machine]:
+        """Those that run, by name."""
+
+
+class Checker:
+    """Does nothing: override what it is about."""
+
+    name = "checker"
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.count = 0
+
+    def find(self, at_us: int, node: str, problem: str) -> None:
+        self.count += 1
+        if len(self.findings) < MOST_KEPT:
+            self.findings.append(Finding(at_us, node, self.name, problem))
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        """A client got something, for the first time or again."""
+
+    def unwanted(self, number: int, subscriber: str, node: str, now_us: int) -> None:
+        """A client got what it had not asked for, or what nobody had published."""
+
+    def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
+        """A client did not get what it ought to have got."""
+
+    def sampled(self, world: World, now_us: int) -> None:
+        """Some time has passed."""
+
+    def ended(self, world: World, now_us: int) -> None:
+        """The run is over."""
+
+
+class DeliveryChecker(Checker):
+    """All that is wanted arrives, or at least some share of each channel, and nothing else does."""
+
+    name = "delivery"
+
+    def __init__(self, least: float = 1.0) -> None:
+        super().__init__()
+        self.least = least
+
+    def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
+        if self.least >= 1.0:
+            what = f"{publication.publisher} {publication.channel} {publication.sequence}"
+            self.find(now_us, node, f"{subscriber} did not get {what}")
+
+    def unwanted(self, number: int, subscriber: str, node: str, now_us: int) -> None:
+        self.find(now_us, node, f"{subscriber} got publication {number}, which it did not want")
+
+    def ended(self, world: World, now_us: int) -> None:
+        if self.least >= 1.0:
+            return
+        for channel, tally in world.tally.channels.items():
+            share = tally.delivered_share
+            if share is not None and share < self.least:
+                of = tally.delivered + tally.lost
+                problem = f"{channel}: {tally.delivered} of {of} delivered ({share:.3%})"
+                self.find(now_us, "", f"{problem}, expected {self.least:.3%}")
+
+
+class DuplicateChecker(Checker):
+    """Nobody gets anything twice."""
+
+    name = "duplicates"
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        if not is_first:
+            what = f"{publication.publisher} {publication.channel} {publication.sequence}"
+            self.find(now_us, node, f"{subscriber} got {what} again")
+
+
+class OrderChecker(Checker):
+    """What one publisher publishes to one channel arrives in that order."""
+
+    name = "order"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str, str], int] = {}
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        if not is_first:
+            return
+        key = (subscriber, publication.publisher, publication.channel)
+        last = self._last.get(key, 0)
+        sequence = publication.sequence
+        if sequence < last:
+            what = f"{publication.publisher} {publication.channel} {sequence}"
+            self.find(now_us, node, f"{subscriber} got {what} after {last}")
+        else:
+            self._last[key] = sequence
+
+
+class DeadlineChecker(Checker):
+    """What has a deadline arrives before, at least some share of each channel."""
+
+    name = "deadlines"
+
+    def __init__(self, least: float = 0.99) -> None:
+        super().__init__()
+        self.least = least
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        late_us = now_us - publication.published_us - publication.deadline_us
+        if self.least >= 1.0 and is_first and publication.deadline_us and late_us > 0:
+            what = f"{publication.publisher} {publication.channel} {publication.sequence}"
+            self.find(now_us, node, f"{subscriber} got {what} {late_us} µs late")
+
+    def ended(self, world: World, now_us: int) -> None:
+        for channel, tally in world.tally.channels.items():
+            share = tally.in_time_share
+            if share is not None and share < self.least:
+                of = tally.delivered + tally.lost
+                problem = f"{channel}: {tally.in_time} of {of} in time ({share:.3%})"
+                self.find(now_us, "", f"{problem}, expected {self.least:.3%}")
+
+
+class Queueing(Protocol):
+    """A machine that tells how much waits in it."""
+
+    def queued_bytes(self) -> int: ...
+
+
+class QueueChecker(Checker):
+    """What waits is bounded: in front of each link, and in each machine that tells."""
+
+    name = "queues"
+
+    def __init__(self, link_bytes: int, machine_bytes: int = 0) -> None:
+        super().__init__()
+        self.link_bytes = link_bytes
+        self.machine_bytes = machine_bytes
+        self._seen: dict[str, int] = {}
+
+    def sampled(self, world: World, now_us: int) -> None:
+        for (source, _), link in world.network.links.items():
+            self._compare(now_us, source, f"link {link.name}",
+                          link.counts.most_queued_bytes, self.link_bytes)  # fmt: skip
+        if not self.machine_bytes:
+            return
+        for name, machine in world.machines().items():
+            ask = getattr(machine, "queued_bytes", None)
+            if ask is not None:
+                self._compare(now_us, name, "the node", int(ask()), self.machine_bytes)
+
+    def ended(self, world: World, now_us: int) -> None:
+        self.sampled(world, now_us)
+
+    def _compare(self, now_us: int, node: str, what: str, size: int, limit: int) -> None:
+        # Once for each height: a queue that stays too long is one finding.
+        if size > limit and size > self._seen.get(f"{node} {what}", 0):
+            self._seen[f"{node} {what}"] = size
+            self.find(now_us, node, f"{size} bytes queued at {what}, expected at most {limit}")

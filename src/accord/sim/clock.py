@@ -1,0 +1,64 @@
+"""Virtual time: what happens next is what is due first, and among equals what was asked for first.
+
+Time passes only from one happening to the next, so hours in which nothing happens cost nothing. An
+entry is a function with its argument, not a closure: millions of them are made in a long run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from accord.sim.errors import SimulationError
+
+Action = Callable[[int, Any], None]
+
+
+class Clock:
+    """Microseconds since the beginning of the simulation."""
+
+    __slots__ = ("_entries", "_order", "happened", "is_stopped", "most", "now_us")
+
+    def __init__(self, most: int = 1 << 60) -> None:
+        self.now_us = 0
+        self.happened = 0
+        self.most = most  # happenings after which a run is given up
+        self.is_stopped = False
+        self._entries: list[tuple[int, int, Action, Any]] = []
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def at(self, at_us: int, action: Action, argument: Any = None) -> None:
+        """Have `action(now_us, argument)` called at `at_us`; what is over already, at once."""
+        self._order += 1
+        due_us = self.now_us if at_us < self.now_us else at_us  # quicker than max()
+        heappush(self._entries, (due_us, self._order, action, argument))
+
+    def next_us(self) -> int | None:
+        return self._entries[0][0] if self._entries else None
+
+    def stop(self) -> None:
+        """End the run after the present happening."""
+        self.is_stopped = True
+
+    def run(self, until_us: int) -> None:
+        """Let everything happen that is due until then."""
+        entries = self._entries
+        happened = self.happened
+        try:
+            while entries and entries[0][0] <= until_us and not self.is_stopped:
+                now_us, _, action, argument = heappop(entries)
+                self.now_us = now_us
+                happened += 1
+                action(now_us, argument)
+                if happened > self.most:
+                    raise SimulationError(
+                        f"more than {self.most} happenings by {now_us} µs of virtual time"
+                    )
+        finally:
+            self.happened = happened
+        if not self.is_stopped:
+            self.now_us = max(self.now_us, until_us)

@@ -1,0 +1,306 @@
+"""One direction of a link: what becomes of the messages that are put on it.
+
+Two ways to carry them. *Stream* is like TCP: in order, once. A lost message is sent again after
+about a round trip, then after twice that, and so on; what was sent after it waits for it. While the
+link is blocked, messages are held and go on later; the connection breaks when that lasts too long,
+when one message is lost too often, or when too much waits. *Datagram* is like UDP: what is lost is
+lost, and copies come twice or overtake each other.
+
+In front of a link with a rate there is a queue. Control messages are put there at once; data is
+pulled from its machine only when the queue is empty, a few milliseconds' worth at a time, so that
+control never waits behind much data. Congestion control is not modelled: a stream has its rate
+whatever is lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, Literal
+from zlib import crc32
+
+from msgspec import Struct
+from msgspec.msgpack import Encoder
+
+from accord.sim.clock import Clock
+from accord.sim.delays import Constant, Delay
+from accord.sim.errors import SimulationError
+from accord.sim.seeds import stream
+
+STREAM: Final = "stream"
+DATAGRAM: Final = "datagram"
+
+PULL_BYTES: Final = 65_536
+_PULL_US: Final = 10_000  # how much data may be ahead of a control message
+_LEAST_PULL_BYTES: Final = 1_500
+_RETRY_US: Final = 20_000
+_MOST_RETRY_US: Final = 3_200_000
+_MOST_DOUBLINGS: Final = 8
+
+_encode: Final = Encoder().encode
+
+
+class LinkModel(Struct, frozen=True, kw_only=True):
+    """How one direction of a link behaves."""
+
+    delay: Delay = Constant(10_000)
+    jitter_us: int = 0  # up to so much more, evenly
+    loss: float = 0.0
+    duplication: float = 0.0
+    is_reordering: bool = True  # datagrams with different delays overtake each other
+    mode: Literal["stream", "datagram"] = STREAM
+    rate_bps: int = 0  # 0 for any
+    queue_bytes: int = 16_777_216
+    tries: int = 10  # of a stream for one message, before its connection breaks
+    dead_us: int = 10_000_000  # how long a stream bears a blocked link
+    connect_us: int = 50_000  # until a stream's connection is made again
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "duplication"):
+            share = getattr(self, name)
+            if not 0.0 <= share < 1.0:
+                raise SimulationError(f"{name}: expected at least 0 and less than 1, got {share}")
+        for name in ("jitter_us", "rate_bps", "queue_bytes", "tries", "dead_us", "connect_us"):
+            if getattr(self, name) < 0:
+                raise SimulationError(f"{name}: expected 0 or more, got {getattr(self, name)}")
+        if self.delay.typical_us < 0:
+            raise SimulationError(f"delay: expected 0 or more, got {self.delay.typical_us}")
+
+
+class LinkCounts(Struct):
+    """What one direction has carried, and what not, with the cause."""
+
+    messages: int = 0
+    bytes: int = 0
+    data_bytes: int = 0
+    arrived: int = 0
+    lost: int = 0  # by chance
+    blocked: int = 0  # while the link was down, or the other node
+    overflowed: int = 0  # no room in the queue
+    unconnected: int = 0  # sent where no connection was, or cut off by its end
+    duplicated: int = 0
+    retried: int = 0
+    most_queued_bytes: int = 0
+
+
+# (message, checksum of what it says, bytes): what is on its way.
+Parcel = tuple[Any, int, int]
+
+
+# (link, message, its checksum, its bytes)
+Arrive = Callable[["Link", Any, int, int], None]
+
+
+class Link:
+    """From `source` to `target`. `is_up` is what the source's machine was told."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        source: str,
+        target: str,
+        model: LinkModel,
+        *,
+        clock: Clock,
+        seed: int,
+        arrive: Arrive,
+        break_: Callable[[Link], None],
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.name = f"{source}>{target}"
+        self.counts = LinkCounts()
+        self.is_up = False
+        self.epoch = 0
+        self.blocks: dict[str, int] = {}  # why nothing gets through, and how many times
+        self.blocked_since = 0
+        self.slowdown = 1.0
+        self.is_pulling = False  # a pull is due when the queue is empty
+        self._flying: deque[Parcel] = deque()  # of a stream: they arrive in this order
+        self._flight = 0  # since when they fly undisturbed
+        self._held: deque[Parcel] = deque()
+        self._held_bytes = 0
+        self._clock = clock
+        self._seed = seed
+        self._random: Random | None = None
+        self._arrive = arrive
+        self._break = break_
+        self._on_stream = self._stream_arrived
+        self._on_datagram = self._datagram_arrived
+        self._free_us = 0  # when all that is queued will have left
+        self._last_us = 0  # when the last one arrives
+        self.model = model
+
+    @property
+    def model(self) -> LinkModel:
+        return self._model
+
+    @model.setter
+    def model(self, model: LinkModel) -> None:
+        self._model = model
+        self._is_stream = model.mode == STREAM
+        self._delay_us = model.delay.typical_us
+        # Most messages of a large simulation are small ones on links without chance.
+        is_varied = model.jitter_us or model.loss or model.duplication or model.rate_bps
+        self._is_simple = isinstance(model.delay, Constant) and not is_varied
+
+    @property
+    def typical_us(self) -> int:
+        return int((self._model.delay.typical_us + self._model.jitter_us // 2) * self.slowdown)
+
+    def queued_bytes(self, now_us: int) -> int:
+        """What waits in front of the link, and what is held while it is blocked."""
+        waiting_us = max(self._free_us - now_us, 0)
+        return self._held_bytes + waiting_us * self._model.rate_bps // 8_000_000
+
+    def wanted_bytes(self, now_us: int) -> int:
+        """How much data it takes now."""
+        if not self.is_up or self._free_us > now_us or (self.blocks and self._is_stream):
+            return 0
+        rate = self._model.rate_bps
+        if not rate:
+            return PULL_BYTES
+        return min(max(rate * _PULL_US // 8_000_000, _LEAST_PULL_BYTES), PULL_BYTES)
+
+    @property
+    def free_us(self) -> int:
+        """When all that is queued will have left."""
+        return self._free_us
+
+    def send(self, message: Any, now_us: int) -> None:
+        data = message if type(message) is bytes else _encode(message)
+        size = len(data)
+        counts = self.counts
+        counts.messages += 1
+        counts.bytes += size
+        if data is message:
+            counts.data_bytes += size
+        if not self.is_up:
+            counts.unconnected += 1
+            return
+        parcel = (message, crc32(data), size)
+        if not self._is_simple or self.blocks or self.slowdown != 1.0:
+            self._queue(parcel, now_us)
+        elif self._is_stream:
+            self._fly(parcel, now_us + self._delay_us)
+        else:
+            self._clock.at(now_us + self._delay_us, self._on_datagram, parcel)
+
+    def _queue(self, parcel: Parcel, now_us: int) -> None:
+        model = self._model
+        if model.rate_bps or self.blocks:
+            queued = self.queued_bytes(now_us) + parcel[2]
+            if queued > model.queue_bytes:
+                self.counts.overflowed += 1
+                if self._is_stream:
+                    self._break(self)
+                return
+            self.counts.most_queued_bytes = max(self.counts.most_queued_bytes, queued)
+        if not self.blocks:
+            self._transmit(parcel, now_us)
+        elif self._is_stream:
+            self._held.append(parcel)
+            self._held_bytes += parcel[2]
+        else:
+            self.counts.blocked += 1
+
+    def _transmit(self, parcel: Parcel, now_us: int) -> None:
+        rate = self._model.rate_bps
+        if rate:
+            begins_us = max(now_us, self._free_us)
+            now_us = self._free_us = begins_us + parcel[2] * 8_000_000 // rate
+        if self._is_stream:
+            self._stream(parcel, now_us)
+        else:
+            self._datagram(parcel, now_us)
+
+    def _stream(self, parcel: Parcel, now_us: int) -> None:
+        model = self._model
+        random = self._random or self._make_random()
+        takes_us = self._draw(random, now_us)
+        if model.loss:
+            retry_us = 2 * self.typical_us + _RETRY_US
+            tries = 1
+            while random.random() < model.loss:
+                if tries >= model.tries:
+                    self.counts.lost += 1
+                    self._break(self)
+                    return
+                takes_us += min(retry_us << min(tries - 1, _MOST_DOUBLINGS), _MOST_RETRY_US)
+                tries += 1
+            self.counts.retried += tries - 1
+        self._fly(parcel, now_us + takes_us)
+
+    def _fly(self, parcel: Parcel, at_us: int) -> None:
+        # What comes behind a message that is sent again waits for it.
+        if at_us < self._last_us:
+            at_us = self._last_us
+        else:
+            self._last_us = at_us
+        self._flying.append(parcel)
+        self._clock.at(at_us, self._on_stream, self._flight)
+
+    def _datagram(self, parcel: Parcel, now_us: int) -> None:
+        model = self._model
+        random = self._random or self._make_random()
+        if model.loss and random.random() < model.loss:
+            self.counts.lost += 1
+            return
+        copies = 1
+        if model.duplication and random.random() < model.duplication:
+            self.counts.duplicated += 1
+            copies = 2
+        for _ in range(copies):
+            at_us = now_us + self._draw(random, now_us)
+            if not model.is_reordering:
+                at_us = self._last_us = max(at_us, self._last_us)
+            self._clock.at(at_us, self._on_datagram, parcel)
+
+    def _draw(self, random: Random, now_us: int) -> int:
+        model = self._model
+        takes_us = model.delay.draw(random, now_us)
+        if model.jitter_us:
+            takes_us += int(random.random() * (model.jitter_us + 1))
+        return takes_us if self.slowdown == 1.0 else int(takes_us * self.slowdown)
+
+    def _make_random(self) -> Random:
+        # Not before it is needed: it is large, and most links of a large net have no use for it.
+        self._random = stream(self._seed, "link", self.name)
+        return self._random
+
+    def _stream_arrived(self, _: int, flight: int) -> None:
+        if flight == self._flight:
+            message, checksum, size = self._flying.popleft()
+            self.counts.arrived += 1
+            self._arrive(self, message, checksum, size)
+
+    def _datagram_arrived(self, _: int, parcel: Parcel) -> None:
+        if self.blocks:
+            self.counts.blocked += 1
+        else:
+            self.counts.arrived += 1
+            self._arrive(self, *parcel)
+
+    def interrupt(self) -> None:
+        """The link is blocked from now on: what a stream has on its way, it has to send again."""
+        self._flight += 1
+        self._held_bytes += sum(size for _, _, size in self._flying)
+        self._held.extend(self._flying)
+        self._flying.clear()
+
+    def release(self, now_us: int) -> None:
+        """Send again what was held, a while after the link is free again."""
+        held, self._held, self._held_bytes = self._held, deque(), 0
+        at_us = now_us + min(2 * self.typical_us + _RETRY_US, _MOST_RETRY_US)
+        for parcel in held:
+            self._transmit(parcel, at_us)
+
+    def cut(self) -> None:
+        """The connection has ended, and all that was on its way is gone."""
+        self.epoch += 1
+        self.is_up = False
+        self.counts.unconnected += len(self._held) + len(self._flying)
+        self._flight += 1
+        self._flying.clear()
+        self._held.clear()
+        self._held_bytes = self._free_us = self._last_us = 0

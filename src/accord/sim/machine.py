@@ -1,0 +1,136 @@
+"""What the simulator runs: anything that takes values and the time, and never looks around itself.
+
+A *machine* talks to its neighbours. Control messages are put into `sends` as they are, and arrive
+as they are. Data waits in the machine until the link can take it: a neighbour in `ready` has some,
+and `take` gives it as frames, each of which arrives as `bytes`. Both lists are emptied by whoever
+drives the machine. A *node* is a machine that clients use, too: a workload subscribes and publishes
+there, and finds in `deliveries` what came for whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from accord.core.model.values import Value
+from accord.journal.faults import FaultDisk
+
+NUMBER_BYTES: Final = 8  # at the beginning of each payload, by which a delivery is recognised
+
+
+class Machine(Protocol):
+    """One of the parties of a protocol."""
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        """Neighbours, each with a message to it, in the order in which they go out."""
+
+    @property
+    def ready(self) -> list[str]:
+        """Neighbours for whom data began to wait; one may stand there that has none any more."""
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        """Frames of data, of about so many bytes; none where no data waits."""
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None: ...
+
+    def advance(self, now_us: int) -> None:
+        """Do what is due."""
+
+    def next_due_us(self) -> int | None: ...
+
+    def link_up(self, neighbour: str, now_us: int) -> None: ...
+
+    def link_down(self, neighbour: str, now_us: int) -> None: ...
+
+    def check_invariants(self) -> None:
+        """AssertionError where something is as it must never be."""
+
+
+class Publication(Struct, frozen=True):
+    """An event as a client hands it to its node.
+
+    The payload begins with `number`, which counts all publications of a run; `sequence` counts
+    those of one publisher from 1.
+    """
+
+    number: int
+    publisher: str
+    node: str
+    channel: str
+    sequence: int
+    published_us: int
+    payload: bytes
+    attributes: Mapping[str, Value] = {}
+    qos: int = 0
+    deadline_us: int = 0  # from publishing; 0 for none
+
+
+class Wish(Struct, frozen=True):
+    """A subscription of a client."""
+
+    subscriber: str
+    node: str
+    filter: str
+    where: str = ""
+    xpath: str = ""
+    qos: int = 0
+
+
+class Delivery(Struct, frozen=True):
+    """What a node handed to one of its clients."""
+
+    subscriber: str
+    payload: bytes
+
+
+class ChannelSpec(Struct, frozen=True):
+    """What is asked of the channels that `filter` selects."""
+
+    filter: str
+    max_delay_us: int = 0  # 0 for any
+    paths: int = 1
+    resiliency: float = 0.0
+
+
+class Node(Machine, Protocol):
+    """A machine that clients use."""
+
+    @property
+    def deliveries(self) -> list[Delivery]: ...
+
+    def publish(self, publication: Publication, now_us: int) -> None: ...
+
+    def subscribe(self, wish: Wish, now_us: int) -> None: ...
+
+    def unsubscribe(self, wish: Wish, now_us: int) -> None: ...
+
+
+class Start(Struct, frozen=True):
+    """What a machine is made of when its node starts, for the first time or again.
+
+    `incarnation` is the wall clock in ms and larger at each start; `disk` holds what survived.
+    """
+
+    name: str
+    now_us: int
+    incarnation: int
+    neighbours: tuple[str, ...]
+    random: Random
+    disk: FaultDisk
+    channels: tuple[ChannelSpec, ...] = ()
+
+
+Make = Callable[[Start], Machine]
+
+
+def number_of(payload: bytes) -> int:
+    """Of which publication a payload is; 0 where it is of none."""
+    return int.from_bytes(payload[:NUMBER_BYTES]) if len(payload) >= NUMBER_BYTES else 0
+
+
+def payload_of(number: int, size: int) -> bytes:
+    return number.to_bytes(NUMBER_BYTES).ljust(size, b"\0")

@@ -1,0 +1,206 @@
+"""A whole node for the simulator: the overlay and the router of a live one, with clients that only
+note what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from accord.core.channels.channels import Channels
+from accord.core.model.document import Document
+from accord.core.model.values import Value
+from accord.core.node.message import Message
+from accord.core.node.remotes import Remotes
+from accord.core.node.router import Router
+from accord.core.node.routes import Receiver, Subscription, Way
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Control, Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+from accord.core.predicates.predicate import parse, parse_xpath
+from accord.core.qos.book import Book
+from accord.core.qos.policies import Entity, Grant, Policies
+from accord.core.scheduling.outbox import Run
+from accord.sim.machine import Delivery, Make, Publication, Start, Wish
+
+_decoder: Final = msgspec.msgpack.Decoder(Carried)
+
+
+class _Event(Message):
+    """An event with attributes, as a client of the simulator publishes it."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, publication: Publication, now_us: int) -> None:
+        super().__init__(
+            publication.channel,
+            publication.payload,
+            publication.qos,
+            False,
+            publication.publisher,
+            now_us // 1_000,
+            0,
+        )
+        self._values = publication.attributes
+
+    def values(self) -> Mapping[str, Value]:
+        return self._values
+
+    def document(self) -> Document | None:
+        return None
+
+    def size(self) -> int:
+        return len(self.payload)
+
+
+class _Subscriber(Receiver):
+    def __init__(self, name: str, deliveries: list[Delivery]) -> None:
+        super().__init__(name, Entity(name))
+        self.is_connected = True
+        self._deliveries = deliveries
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,  # noqa: ARG002
+        is_retained: bool,  # noqa: ARG002
+        identifiers: tuple[int, ...],  # noqa: ARG002
+        grant: Grant,  # noqa: ARG002
+    ) -> None:
+        self._deliveries.append(Delivery(self.name, message.payload))
+
+    def forward(self, run: Run) -> None:
+        raise NotImplementedError
+
+
+class OverlayNode:
+    """One node of a simulated overlay."""
+
+    def __init__(self, start: Start, options: OverlayOptions) -> None:
+        self.deliveries: list[Delivery] = []
+        self.router = Router([], Policies(Book()))
+        self.remotes = Remotes(self.router)
+        self.overlay = Overlay(
+            start.name, start.incarnation, options, start.random.random, self.remotes.need
+        )
+        self.channels = Channels(self.overlay)
+        self._now_us = start.now_us
+        self._subscriptions: dict[Wish, Subscription] = {}
+        for channel in start.channels:
+            self.overlay.registry.create(
+                ChannelDefinition(
+                    name=channel.filter,
+                    template="routed",
+                    max_delay_us=channel.max_delay_us,
+                    paths=channel.paths,
+                    resiliency=channel.resiliency,
+                )
+            )
+
+    @property
+    def sends(self) -> list[tuple[str, Control]]:
+        return self.overlay.sends
+
+    @property
+    def ready(self) -> list[str]:
+        return self.overlay.ready
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        taken = self.overlay.take(neighbour, bytes_wanted, self._now_us)
+        return [msgspec.msgpack.encode(each) for each in taken]
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
+        self._now_us = now_us
+        known = _decoder.decode(message) if isinstance(message, bytes) else message
+        self.overlay.receive(neighbour, known, now_us)
+        self._hand_over()
+
+    def advance(self, now_us: int) -> None:
+        self._now_us = now_us
+        self.channels.advance(now_us)
+        self._hand_over()
+
+    def next_due_us(self) -> int:
+        return self.channels.next_due_us()
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        self._now_us = now_us
+        self.overlay.link_up(neighbour, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        self._now_us = now_us
+        self.overlay.link_down(neighbour, now_us)
+
+    def publish(self, publication: Publication, now_us: int) -> None:
+        self._now_us = now_us
+        self._route(_Event(publication, now_us))
+        wanted = list(self.remotes.wanted)
+        self.remotes.wanted.clear()
+        if wanted:
+            event = Carried(
+                "",
+                0,
+                0,
+                (),
+                publication.channel,
+                publication.payload,
+                msgspec.msgpack.encode(publication.attributes),
+                publication.qos,
+                publisher=publication.publisher,
+                event=publication.number,
+                deadline_us=publication.deadline_us,
+            )
+            self.channels.publish(event, wanted, now_us)
+
+    def subscribe(self, wish: Wish, now_us: int) -> None:
+        self._now_us = now_us
+        predicate = parse(wish.where) if wish.where else None
+        if wish.xpath:
+            predicate = parse_xpath(wish.xpath)
+        receiver = _Subscriber(wish.subscriber, self.deliveries)
+        subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
+        self._subscriptions[wish] = subscription
+        self.router.add(subscription)
+        self.overlay.need(wish.filter, (wish.where, wish.xpath), predicate)
+
+    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+        self._now_us = now_us
+        self.router.remove(self._subscriptions.pop(wish))
+        self.overlay.unneed(wish.filter, (wish.where, wish.xpath))
+
+    def check_invariants(self) -> None:
+        self.channels.check_invariants()
+        self.router.check_invariants()
+
+    def _hand_over(self) -> None:
+        for event in self.overlay.deliveries:
+            attributes = msgspec.msgpack.decode(event.block)
+            publication = Publication(
+                number=event.event,
+                publisher=event.publisher,
+                node=event.source,
+                channel=event.channel,
+                sequence=0,
+                published_us=0,
+                payload=event.payload,
+                attributes=attributes,
+            )
+            self._route(_Event(publication, self._now_us))
+            self.remotes.wanted.clear()  # it is not for others any more
+        self.overlay.deliveries.clear()
+
+    def _route(self, message: Message) -> None:
+        way = Way(Entity(message.publisher), self.router.route(message.channel))
+        self.router.publish(message, way)
+
+
+def overlay_nodes(options: OverlayOptions | None = None) -> Make:
+    """How to make the nodes of a simulation."""
+    chosen = OverlayOptions() if options is None else options
+
+    def make(start: Start) -> OverlayNode:
+        return OverlayNode(start, chosen)
+
+    return make

@@ -1,0 +1,238 @@
+"""A run: nodes on a topology, what happens to them, and what is found.
+
+An exception in a machine is a finding like any other, with the moment and the node, and ends the
+run. A run is made of its seed alone: the same one gives the same trace, and so a finding is seen
+again.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from accord.sim.checkers import Checker
+from accord.sim.engine import Engine
+from accord.sim.errors import SimulationError
+from accord.sim.faults import Fault, Timed, problem_with
+from accord.sim.hosts import Host
+from accord.sim.links import LinkModel
+from accord.sim.machine import ChannelSpec, Machine, Make, Publication, Wish, number_of
+from accord.sim.models import with_delays
+from accord.sim.outcome import Outcome
+from accord.sim.tally import Tally
+from accord.sim.topology import Span, Topology
+from accord.sim.trace import Trace
+from accord.sim.workloads import Workload
+
+Model = LinkModel | Callable[[Span], LinkModel]
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How a run is looked at."""
+
+    settle_us: int = 10_000_000  # how long a subscription has to become known
+    patience_us: int = 10_000_000  # how long a delivery may take before it is lost
+    sample_us: int = 1_000_000
+    is_checking: bool = False  # invariants after each step
+    is_tracing: bool = True
+    most_happenings: int = 1 << 60
+
+
+class Simulation(Engine):
+    """All that takes part in one run. `make` makes the machine of a node at each of its starts."""
+
+    def __init__(  # noqa: PLR0913 (only two of them are needed, and all go together as one likes)
+        self,
+        topology: Topology,
+        make: Make,
+        *,
+        seed: int,
+        model: Model | None = None,
+        faults: Iterable[Timed] = (),
+        workload: Workload | None = None,
+        channels: Sequence[ChannelSpec] = (),
+        checkers: Sequence[Checker] = (),
+        options: Options | None = None,
+        trace: Trace | None = None,
+        replay: str = "",
+    ) -> None:
+        options = options or Options()
+        super().__init__(
+            make,
+            seed,
+            most=options.most_happenings,
+            trace=trace or (Trace() if options.is_tracing else None),
+            is_checking=options.is_checking,
+        )
+        self.seed = seed
+        self.topology = topology
+        self.options = options
+        self.tally = Tally(self, settle_us=options.settle_us, patience_us=options.patience_us)
+        self.checkers = list(checkers)
+        self._replay = replay or f"Simulation(…, seed={seed})"
+        self._build(model, tuple(channels))
+        self._plan(faults, workload)
+
+    def _build(self, model: Model | None, channels: tuple[ChannelSpec, ...]) -> None:
+        choose = model if callable(model) else with_delays(model or LinkModel())
+        for name in self.topology.nodes:
+            self.network.add_node(name)
+        for span in self.topology.spans:
+            self.network.join(span.one, span.other, choose(span))
+        for name in self.topology.nodes:
+            links = self.network.by_source[name]
+            self.hosts[name] = Host(name, links, self.seed, channels)
+
+    def _plan(self, faults: Iterable[Timed], workload: Workload | None) -> None:
+        for name in self.topology.nodes:
+            self.clock.at(0, self._start, name)
+        for timed in faults:
+            if problem := problem_with(timed.fault, self.topology):
+                raise SimulationError(problem)
+            self.clock.at(timed.at_us, self._fail, timed.fault)
+        if workload is not None:
+            for name, node in workload.places():
+                if node not in self.hosts:
+                    problem = f"{name}: expected a node of the topology, got {node!r}"
+                    raise SimulationError(problem)
+            workload.begin(self, self.seed)
+        if workload is not None or self.checkers:
+            self.clock.at(self.options.sample_us, self._sample)
+
+    def run(self, until_us: int) -> Outcome:
+        """Let time pass until then, and judge."""
+        self.advance(until_us)
+        return self.finish()
+
+    def advance(self, until_us: int) -> None:
+        """Let time pass until then, unless something is found that ends the run."""
+        try:
+            self.clock.run(until_us)
+        except Exception as error:  # whatever a machine raises
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+            self.find("exception", f"{type(error).__name__} in {where}: {error}", error)
+
+    def finish(self) -> Outcome:
+        """The end: what has not come by now does not come any more."""
+        now_us = self.clock.now_us
+        self.tally.judge(now_us, self._missed, is_last=True)
+        for checker in self.checkers:
+            checker.ended(self, now_us)
+        findings = [*self.found, *(each for checker in self.checkers for each in checker.findings)]
+        return Outcome(
+            seed=self.seed,
+            topology=self.topology.name,
+            nodes=len(self.topology.nodes),
+            until_us=now_us,
+            happened=self.clock.happened,
+            trace=self.trace.digest() if self.trace else "",
+            channels=self.tally.channels,
+            links={ends: link.counts for ends, link in self.network.links.items()},
+            breaks=self.network.breaks,
+            crashes=self.crashes,
+            unpublished=self.tally.unpublished,
+            overdue=self.tally.overdue,
+            findings=tuple(sorted(findings, key=lambda finding: finding.at_us)),
+            found=len(self.found) + sum(checker.count for checker in self.checkers),
+            last=tuple(self.trace.last()) if self.trace else (),
+            replay=self._replay,
+        )
+
+    def machine(self, name: str) -> Machine:
+        """The machine of a node that runs."""
+        machine = self.hosts[name].machine
+        if machine is None:
+            raise SimulationError(f"{name} does not run")
+        return machine
+
+    def touch(self, name: str) -> None:
+        """Pass on what somebody made a machine say from outside of the run."""
+        self.act(self.hosts[name])
+        self.settle(self.hosts[name], self.machine(name), self.clock.now_us)
+
+    # What the tally asks
+
+    def has_run_since(self, node: str, since_us: int) -> bool:
+        host = self.hosts[node]
+        return host.machine is not None and host.started_us <= since_us
+
+    def is_reachable(self, node: str, other: str) -> bool:
+        return self.network.part(node) == self.network.part(other)
+
+    # Clients
+
+    def publish(self, publication: Publication, now_us: int) -> None:
+        host = self.hosts[publication.node]
+        if host.machine is None:
+            self.tally.unpublished += 1
+            return
+        self.act(host)
+        self.note(f"{now_us} publish {publication.node} {publication.number}")
+        self.tally.publish(publication, now_us)
+        host.use().publish(publication, now_us)
+        self.settle(host, host.machine, now_us)
+
+    def subscribe(self, wish: Wish, now_us: int) -> None:
+        host = self.hosts[wish.node]
+        host.wishes[wish.subscriber, wish.filter] = wish
+        if host.machine is not None:
+            self.act(host)
+            self.note(f"{now_us} subscribe {wish.node} {wish.subscriber} {wish.filter}")
+            self.tally.wish(wish, now_us)
+            host.use().subscribe(wish, now_us)
+            self.settle(host, host.machine, now_us)
+
+    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+        host = self.hosts[wish.node]
+        del host.wishes[wish.subscriber, wish.filter]
+        if host.machine is not None:
+            self.act(host)
+            self.note(f"{now_us} unsubscribe {wish.node} {wish.subscriber} {wish.filter}")
+            self.tally.unwish(wish, now_us)
+            host.use().unsubscribe(wish, now_us)
+            self.settle(host, host.machine, now_us)
+
+    def started(self, host: Host, now_us: int) -> None:
+        for wish in host.wishes.values():
+            self.tally.wish(wish, now_us)
+            host.use().subscribe(wish, now_us)
+
+    def crashed(self, host: Host, now_us: int) -> None:
+        for wish in host.wishes.values():
+            self.tally.unwish(wish, now_us)
+
+    def deliver(self, host: Host, now_us: int) -> None:
+        deliveries = host.use().deliveries
+        for delivery in deliveries:
+            number = number_of(delivery.payload)
+            subscriber = delivery.subscriber
+            self.note(f"{now_us} deliver {host.name} {subscriber} {number}")
+            publication, is_first, is_wanted = self.tally.deliver(number, subscriber, now_us)
+            for checker in self.checkers:
+                if not is_wanted:
+                    checker.unwanted(number, subscriber, host.name, now_us)
+                elif publication is not None:
+                    checker.delivered(publication, subscriber, host.name, now_us, is_first=is_first)
+        deliveries.clear()
+
+    # What the clock calls
+
+    def _start(self, now_us: int, name: str) -> None:
+        self.restart(name, now_us)
+
+    def _fail(self, now_us: int, fault: Fault) -> None:
+        self.note(f"{now_us} fault {fault}")
+        fault.apply(self, now_us)
+
+    def _sample(self, now_us: int, _: object) -> None:
+        self.tally.judge(now_us, self._missed)
+        for checker in self.checkers:
+            checker.sampled(self, now_us)
+        self.clock.at(now_us + self.options.sample_us, self._sample)
+
+    def _missed(self, publication: Publication, subscriber: str, node: str) -> None:
+        for checker in self.checkers:
+            checker.missed(publication, subscriber, node, self.clock.now_us)

@@ -1,0 +1,248 @@
+"""What ought to have been delivered, and what became of it, channel by channel.
+
+The simulation knows all wishes at every moment, so it knows for each publication who ought to get
+it: whoever had a matching subscription for at least `settle_us` before, which is the time that
+nodes have to tell each other of it, and in which a restarted node learns it again. `patience_us`
+after publishing, or after its deadline, each is judged: delivered, or else excused (its subscriber
+has left, or one of the two nodes has crashed), unreachable (no way led there when it was
+published), or lost. Memory is bounded by what is published within that time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from msgspec import Struct
+
+from accord.core.model.channels import filter_selects
+from accord.core.model.document import Document
+from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.sim.histogram import Histogram
+from accord.sim.machine import Publication, Wish
+
+
+class ChannelTally(Struct, kw_only=True):
+    """Counts of one channel; `wanted` are pairs of a publication and a subscriber."""
+
+    published: int = 0
+    wanted: int = 0
+    delivered: int = 0  # among the wanted, in time or not
+    in_time: int = 0
+    lost: int = 0
+    excused: int = 0
+    unreachable: int = 0
+    duplicates: int = 0
+    latency_us: Histogram
+
+    @property
+    def in_time_share(self) -> float | None:
+        """Of all that could have been delivered."""
+        return _share(self.in_time, self.in_time + self.late + self.lost)
+
+    @property
+    def delivered_share(self) -> float | None:
+        return _share(self.delivered, self.delivered + self.lost)
+
+    @property
+    def late(self) -> int:
+        return self.delivered - self.in_time
+
+
+class Places(Protocol):
+    """What the tally asks the simulation."""
+
+    def has_run_since(self, node: str, since_us: int) -> bool: ...
+
+    def is_reachable(self, node: str, other: str) -> bool: ...
+
+
+class Active:
+    """A wish that counts since some time."""
+
+    __slots__ = ("predicate", "since_us", "wish", "xpath")
+
+    def __init__(self, wish: Wish, since_us: int) -> None:
+        self.wish = wish
+        self.since_us = since_us
+        self.predicate: Predicate | None = parse(wish.where) if wish.where else None
+        self.xpath: Predicate | None = parse_xpath(wish.xpath) if wish.xpath else None
+
+    def selects(self, publication: Publication) -> bool:
+        if not filter_selects(self.wish.filter, publication.channel):
+            return False
+        values = publication.attributes
+        if self.predicate is not None and self.predicate.evaluate(values) is not True:
+            return False
+        if self.xpath is None:
+            return True
+        metadata = values.get("metadata")
+        if not isinstance(metadata, str):
+            return False
+        return self.xpath.evaluate(values, Document(metadata.encode())) is True
+
+
+class Open(Struct):
+    """A publication that is not judged yet: who waits for it, and who has it."""
+
+    publication: Publication
+    until_us: int
+    wanted: dict[str, bool]  # with whether a way led there
+    got: dict[str, int]
+
+
+# (publication, subscriber, its node)
+Missed = Callable[[Publication, str, str], None]
+
+
+class Tally:
+    def __init__(self, places: Places, *, settle_us: int, patience_us: int) -> None:
+        self.channels: dict[str, ChannelTally] = {}
+        self.unpublished = 0  # because their node did not run
+        self.overdue = 0  # delivered when they had been given up
+        self.unknown = 0  # deliveries of what nobody published
+        self._places = places
+        self._settle_us = settle_us
+        self._patience_us = patience_us
+        self._active: dict[tuple[str, str], Active] = {}
+        self._by_channel: dict[str, list[Active]] = {}
+        self._open: dict[int, Open] = {}
+        self._in_turn: deque[Open] = deque()
+        self._last = 0  # number of a publication
+        self._former: deque[tuple[int, Active]] = deque()  # until when, and what it was
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._open
+
+    def wish(self, wish: Wish, now_us: int) -> None:
+        self._active[wish.subscriber, wish.filter] = Active(wish, now_us)
+        self._by_channel.clear()
+
+    def unwish(self, wish: Wish, now_us: int) -> None:
+        former = self._active.pop((wish.subscriber, wish.filter), None)
+        if former is not None:
+            self._former.append((now_us, former))
+            self._by_channel.clear()
+
+    def publish(self, publication: Publication, now_us: int) -> list[str]:
+        """Take note of it; gives who ought to get it."""
+        tally = self._channel(publication.channel)
+        tally.published += 1
+        wanted: dict[str, bool] = {}
+        settled_us = now_us - self._settle_us
+        if self._places.has_run_since(publication.node, settled_us):
+            for active in self._selecting(publication.channel):
+                if active.since_us <= settled_us and active.selects(publication):
+                    is_reachable = self._places.is_reachable(publication.node, active.wish.node)
+                    wanted[active.wish.subscriber] = is_reachable
+        tally.wanted += len(wanted)
+        until_us = now_us + max(self._patience_us, publication.deadline_us)
+        known = Open(publication, until_us, wanted, {})
+        self._last = publication.number
+        self._open[publication.number] = known
+        self._in_turn.append(known)
+        return list(wanted)
+
+    def deliver(
+        self, number: int, subscriber: str, now_us: int
+    ) -> tuple[Publication | None, bool, bool]:
+        """What was delivered, whether for the first time, and whether anybody wanted it there."""
+        known = self._open.get(number)
+        if known is None:
+            is_overdue = 0 < number <= self._last
+            self.overdue += is_overdue
+            self.unknown += not is_overdue
+            return None, False, is_overdue
+        publication = known.publication
+        tally = self._channel(publication.channel)
+        is_first = subscriber not in known.got
+        if not is_first:
+            tally.duplicates += 1
+            return publication, False, True
+        known.got[subscriber] = now_us
+        if subscriber not in known.wanted:
+            return publication, True, self._may_get(subscriber, publication)
+        latency_us = now_us - publication.published_us
+        tally.latency_us.add(latency_us)
+        tally.delivered += 1
+        if not publication.deadline_us or latency_us <= publication.deadline_us:
+            tally.in_time += 1
+        return publication, True, True
+
+    def judge(self, now_us: int, missed: Missed, *, is_last: bool = False) -> None:
+        """Close what has been waited for long enough; at the end nothing else can come any more."""
+        waiting = self._in_turn
+        while waiting and (waiting[0].until_us <= now_us or is_last):
+            known = waiting.popleft()
+            del self._open[known.publication.number]
+            if known.until_us > now_us:
+                self._forget(known)
+            else:
+                self._close(known, missed)
+        while self._former and self._former[0][0] + self._patience_us <= now_us:
+            self._former.popleft()
+
+    def _forget(self, known: Open) -> None:
+        tally = self._channel(known.publication.channel)
+        tally.excused += sum(subscriber not in known.got for subscriber in known.wanted)
+
+    def _close(self, known: Open, missed: Missed) -> None:
+        publication = known.publication
+        tally = self._channel(publication.channel)
+        for subscriber, is_reachable in known.wanted.items():
+            if subscriber in known.got:
+                continue
+            node = self._node_since(subscriber, publication)
+            if node is None:
+                tally.excused += 1
+            elif not is_reachable:
+                tally.unreachable += 1
+            else:
+                tally.lost += 1
+                missed(publication, subscriber, node)
+
+    def _node_since(self, subscriber: str, publication: Publication) -> str | None:
+        """The subscriber's node, if nothing has excused it since the publication."""
+        since_us = publication.published_us
+        if not self._places.has_run_since(publication.node, since_us):
+            return None
+        for active in self._selecting(publication.channel):
+            if active.wish.subscriber == subscriber and active.since_us <= since_us:
+                node = active.wish.node
+                return node if self._places.has_run_since(node, since_us) else None
+        return None
+
+    def _may_get(self, subscriber: str, publication: Publication) -> bool:
+        """Whether it has a wish for it, or still had one when it was published."""
+        return any(
+            active.wish.subscriber == subscriber and active.selects(publication)
+            for active in self._selecting(publication.channel)
+        ) or any(
+            ended_us >= publication.published_us
+            and active.wish.subscriber == subscriber
+            and active.selects(publication)
+            for ended_us, active in self._former
+        )
+
+    def _selecting(self, channel: str) -> list[Active]:
+        found = self._by_channel.get(channel)
+        if found is None:
+            found = self._by_channel[channel] = list(self._find(channel))
+        return found
+
+    def _find(self, channel: str) -> Iterator[Active]:
+        for active in self._active.values():
+            if filter_selects(active.wish.filter, channel):
+                yield active
+
+    def _channel(self, name: str) -> ChannelTally:
+        found = self.channels.get(name)
+        if found is None:
+            found = self.channels[name] = ChannelTally(latency_us=Histogram())
+        return found
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

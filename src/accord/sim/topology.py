@@ -1,0 +1,103 @@
+"""Which nodes are linked, and how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final
+
+from msgspec import Struct
+
+from accord.sim.errors import SimulationError
+
+MOST_NODES: Final = 10_000
+MOST_SPANS: Final = 200_000
+
+
+class Span(Struct, frozen=True):
+    """Two linked nodes; `delay_us` is None where it is not known.
+
+    `series` are delays that were measured one after the other.
+    """
+
+    one: str
+    other: str
+    delay_us: int | None = None
+    series: tuple[int, ...] = ()
+
+
+class Topology:
+    """Nodes by name, and spans between them; raises SimulationError where they do not fit."""
+
+    def __init__(self, name: str, nodes: Iterable[str], spans: Iterable[Span]) -> None:
+        self.name = name
+        self.nodes = tuple(nodes)
+        self.spans = tuple(spans)
+        self._check()
+
+    def _check(self) -> None:
+        if not 1 <= len(self.nodes) <= MOST_NODES:
+            raise SimulationError(f"expected 1 to {MOST_NODES} nodes, got {len(self.nodes)}")
+        if len(self.spans) > MOST_SPANS:
+            raise SimulationError(f"expected at most {MOST_SPANS} links, got {len(self.spans)}")
+        if len(self._known) != len(self.nodes):
+            raise SimulationError("expected names of nodes that differ")
+        for span in self.spans:
+            for name in (span.one, span.other):
+                if name not in self._known:
+                    raise SimulationError(f"expected links between nodes, got {name!r} in one")
+            if span.one == span.other:
+                raise SimulationError(f"expected links of two nodes, got {span.one} twice")
+        if len(self._pairs) != len(self.spans):
+            raise SimulationError("expected two nodes to be linked only once")
+
+    @cached_property
+    def _known(self) -> dict[str, bool]:
+        return dict.fromkeys(self.nodes, True)
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[str, str], Span]:
+        return {_pair(span.one, span.other): span for span in self.spans}
+
+    def has_span(self, one: str, other: str) -> bool:
+        return _pair(one, other) in self._pairs
+
+    def span(self, one: str, other: str) -> Span | None:
+        return self._pairs.get(_pair(one, other))
+
+    def neighbours(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for span in self.spans:
+            found[span.one].append(span.other)
+            found[span.other].append(span.one)
+        return found
+
+    def parts(self) -> list[list[str]]:
+        """The connected parts, the largest first."""
+        neighbours = self.neighbours()
+        seen: dict[str, bool] = {}
+        parts = []
+        for first in self.nodes:
+            if first in seen:
+                continue
+            seen[first] = True
+            part = [first]
+            for name in part:  # grows while it is walked over
+                fresh = [each for each in neighbours[name] if each not in seen]
+                seen.update(dict.fromkeys(fresh, True))
+                part += dict.fromkeys(fresh)
+            parts.append(part)
+        return sorted(parts, key=len, reverse=True)
+
+    @property
+    def is_connected(self) -> bool:
+        return len(self.parts()) == 1
+
+    def largest_part(self) -> Topology:
+        kept = dict.fromkeys(self.parts()[0], True)
+        nodes = [name for name in self.nodes if name in kept]
+        return Topology(self.name, nodes, [span for span in self.spans if span.one in kept])
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)
