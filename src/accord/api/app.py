@@ -15,6 +15,7 @@ from accord.api.guard import Guard
 from accord.api.journal import add_journal
 from accord.api.ledger import LedgerView, add_ledger
 from accord.api.metrics import exposition, registry_of
+from accord.api.net import NetView, add_net
 from accord.api.page import HEADERS, landing_page
 from accord.api.policies import add_policies
 from accord.api.queries import Importances, PipelineView, add_queries, add_registry
@@ -41,14 +42,16 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     ledger: LedgerView | None = None,
     administration: Administration | None = None,
     kept: KeptView | None = None,
+    net: NetView | None = None,
     users: Users | None = None,
     is_loopback: bool = True,
 ) -> FastAPI:
     """An application that shows `view`, to `users` where there are any.
 
     With a `ledger` it tells what became of events, with an `administration` it shows and changes
-    policies, with `kept` it finds kept events. `is_loopback` says that it is served on this machine
-    only, and has to be addressed as that.
+    policies, with `kept` it finds kept events, with a `net` it shows other nodes and defines
+    channels. `is_loopback` says that it is served on this machine only, and has to be addressed as
+    that.
     """
     app = FastAPI(
         title="Accord",
@@ -56,9 +59,9 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
         description="Status and metrics of a node.",
         redoc_url=None,
     )
-    _add_probes(app, view)
+    _add_probes(app, view, net)
     _add_status(app, view)
-    structs: list[type[msgspec.Struct]] = [Status, Clients]
+    structs: list[type[msgspec.Struct]] = [Status, Clients, *add_net(app, net)]
     if ledger is not None:
         structs += add_ledger(app, ledger)
     if administration is not None:
@@ -77,7 +80,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
 # Each operation is asynchronous, because others would run in a thread beside the node's own.
 
 
-def _add_probes(app: FastAPI, view: NodeView) -> None:
+def _add_probes(app: FastAPI, view: NodeView, net: NetView | None) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         text = landing_page(name=view.name, version=view.version, is_ready=view.is_ready())
@@ -95,7 +98,7 @@ def _add_probes(app: FastAPI, view: NodeView) -> None:
         text, status = ("ready\n", 200) if is_ready else ("not ready\n", 503)
         return Response(text, status, headers=NOT_STORED, media_type="text/plain")
 
-    registry = registry_of(view)
+    registry = registry_of(view, None if net is None else net.status)
 
     @app.get("/metrics", response_class=Response, responses=_plain("Metrics"))
     async def metrics(request: Request) -> Response:

@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accord.api.found import QUERY
+from accord.api.net_answers import CHANNELS
 from accord.api.policy_answers import POLICIES
 from accord.core.node.rights import EVERYTHING, NOTHING, Rights
 from accord.edges.pipeline.remote import JOURNAL
@@ -78,7 +79,8 @@ class Guard:
             if not asker.rights.statistics and _is_about_statistics(scope):
                 return _refuse(403, "this user may not read statistics")
         if not asker.rights.policies and _is_about_policies(scope):
-            return _refuse(403, f"{asker.name or 'who has no name'} may not see or change policies")
+            what = "define channels" if _defines_channels(scope) else "see or change policies"
+            return _refuse(403, f"{asker.name or 'who has no name'} may not {what}")
         scope[_ASKER] = asker
         return None
 
@@ -97,7 +99,14 @@ class Guard:
 
 def _is_about_policies(scope: Scope) -> bool:
     path: str = scope["path"]
-    return path == POLICIES or path.startswith(f"{POLICIES}/")
+    return path == POLICIES or path.startswith(f"{POLICIES}/") or _defines_channels(scope)
+
+
+def _defines_channels(scope: Scope) -> bool:
+    """To see them takes the right to statistics only."""
+    path: str = scope["path"]
+    is_about_channels = path == CHANNELS or path.startswith(f"{CHANNELS}/")
+    return is_about_channels and scope["method"] not in _READING
 
 
 def _is_about_statistics(scope: Scope) -> bool:

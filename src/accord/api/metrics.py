@@ -6,7 +6,7 @@ ids come from outside, and each would be a time series of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -18,6 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from accord.api.net_metrics import net_metrics
 from accord.api.view import NodeView
 from accord.core.monitoring.statistics import (
     WAIT_BOUNDS_MS,
@@ -27,11 +28,13 @@ from accord.core.monitoring.statistics import (
     Statistics,
     Traffic,
 )
+from accord.core.overlay.status import NetStatus
 
 
 class NodeCollector(Collector):
-    def __init__(self, view: NodeView) -> None:
+    def __init__(self, view: NodeView, net: Callable[[], NetStatus] | None) -> None:
         self._view = view
+        self._net = net
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering does not take a snapshot."""
@@ -55,12 +58,14 @@ class NodeCollector(Collector):
             yield from _journal(now.journal)
         if now.pipeline is not None:
             yield from _pipeline(now.pipeline)
+        if self._net is not None:
+            yield from net_metrics(self._net())
 
 
-def registry_of(view: NodeView) -> CollectorRegistry:
-    """Metrics of the node, and of the process it runs in."""
+def registry_of(view: NodeView, net: Callable[[], NetStatus] | None = None) -> CollectorRegistry:
+    """Metrics of the node, of its part in the overlay, and of the process it runs in."""
     registry = CollectorRegistry()
-    registry.register(NodeCollector(view))
+    registry.register(NodeCollector(view, net))
     ProcessCollector(registry=registry)
     return registry
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from accord.apps.targeting.story import Act
 
 _FILE_WIDTH: Final = 120
+_PHASE_S: Final = 8.0
+_QUICK_S: Final = 1.2
 
 app = typer.Typer(no_args_is_help=True, help="Watch a scenario that runs by itself.")
 
@@ -51,6 +53,58 @@ def targeting(
         asyncio.run(_play(seconds_s, is_live=is_live))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+@app.command("five-cities")
+def five_cities(
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Short phases.")] = False,
+    seed: Annotated[int, typer.Option(help="Of what varies between the cities.")] = 5,
+    paths: Annotated[
+        int, typer.Option(min=1, max=2, help="That each channel takes at once; 1 to compare.")
+    ] = 2,
+    ping: Annotated[
+        int,
+        typer.Option(
+            metavar="MS",
+            min=10,
+            max=1_000,
+            help="Milliseconds between two pings of a neighbour. Below 80 a link that gets as slow "
+            "as here looks as if it had failed.",
+        ),
+    ] = 100,
+    stretch: Annotated[
+        float,
+        typer.Option(
+            metavar="TIMES",
+            min=1.0,
+            max=20.0,
+            help="Make links, limits and pings so many times slower, for a machine that is busy.",
+        ),
+    ] = 1.0,
+) -> None:
+    """Five cities: links slow down and fail, a node is killed, and no event is lost.
+
+    Starts five nodes of its own on free ports of this machine, and links between them that take as
+    long as those between the cities would. Two channels are published in Seattle, 200 events a
+    second each, one for Washington within 90 ms, one for Orlando within 250. Ends with exit code 1
+    if an event was lost or delivered twice.
+    """
+    from accord.cli.five_cities import play_five_cities
+    from accord.cli.five_cities_net import FiveCities
+    from accord.cli.screen import open_console
+
+    console = open_console()
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
+    net = FiveCities(paths=paths, ping_ms=ping, seed=seed, stretch=stretch)
+    seconds = (_QUICK_S if quick else _PHASE_S) * stretch
+    try:
+        play = asyncio.run(play_five_cities(console, net, seconds))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if not play.is_flawless:
+        raise typer.Exit(1)
 
 
 async def _play(seconds: float, *, is_live: bool) -> None:

@@ -13,13 +13,16 @@ from typer.core import TyperGroup
 
 from accord.cli import (
     bench,
+    channel,
     config,
     demo,
+    net,
     policy,
     predicate,
     pub,
     query,
     report,
+    sim,
     status,
     sub,
     top,
@@ -63,6 +66,9 @@ app.command("top")(top.top)
 app.command("why")(why.why)
 app.command("report")(report.report)
 app.command("config")(config.config)
+app.add_typer(sim.app, name="sim")
+app.add_typer(net.app, name="net")
+app.add_typer(channel.app, name="channel")
 app.add_typer(policy.app, name="policy")
 app.add_typer(demo.app, name="demo")
 app.add_typer(user.app, name="user")

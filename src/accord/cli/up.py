@@ -15,6 +15,7 @@ from accord.cli.connection import DEFAULT_URL
 
 if TYPE_CHECKING:
     from accord.config import Config
+    from accord.live.net import NetOptions
     from accord.live.node import Listener, Node, Settings
     from accord.live.pipeline_options import PipelineOptions
     from accord.live.users import Users
@@ -122,7 +123,14 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
         journal=config.journal.options(),
         statistics_s=config.node.statistics_s,
         pipeline=_pipeline(config, keeps_demo=keeps_demo),
+        net=_net(config),
     )
+
+
+def _net(config: Config) -> NetOptions | None:
+    from accord.config.net import net_options  # noqa: PLC0415
+
+    return net_options(config) if config.net.is_used else None
 
 
 def _keeps_demo(config: Config) -> bool:
@@ -172,6 +180,7 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
                 ledger=node.manager.monitor,
                 administration=node.manager.administration,
                 kept=kept,
+                net=node.net,
                 users=users,
                 is_loopback=address.is_loopback,
             )
@@ -225,7 +234,8 @@ def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
     where = node.settings.data
     how = "compiled" if sessions.__file__.endswith(".so") else "plain Python"
     typer.echo(f"accord {node.version} ({how}): node {node.name} is ready")
-    for url in (*listening, *urls):
+    links = [] if node.net is None else [f"links at {each}" for each in node.net.addresses]
+    for url in (*listening, *urls, *links):
         typer.echo(f"  {url}")
     typer.echo(f"  data in {where}" if where else "  nothing is kept on disk")
     typer.echo(f"  pipeline: {_pipeline_words(node)}")

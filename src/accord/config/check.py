@@ -8,6 +8,7 @@ from typing import Final
 
 from accord.config.lines import Path
 from accord.config.settings import Config
+from accord.core.model.channels import problem_with_filter
 from accord.edges.pipeline.declared import problems_among
 from accord.live.addresses import Address
 
@@ -26,6 +27,7 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
     if not _SPARK.fullmatch(config.pipeline.spark):
         got = config.pipeline.spark[:60]
         yield ("pipeline", "spark"), f"expected {_SPARK_EXPECTED}, got {got!r}"
+    yield from _problems_with_net(config)
     if config.keep and not config.node.data:
         yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
 
@@ -93,6 +95,24 @@ def _problems_with_declared(config: Config) -> Iterator[tuple[Path, str]]:
     for position, problem in problems_among((name, type_) for _, name, type_ in declared):
         number, name, _ = declared[position]
         yield ("keep", number, "attributes", name), problem
+
+
+def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
+    net = config.net
+    if net.encrypted and not config.tls.certificate:
+        yield ("net", "encrypted"), "expected a certificate and its key under [tls]"
+    is_proved = net.key_file or (net.encrypted and config.tls.client_ca)
+    for name in ("listen", "neighbours"):
+        for address in getattr(net, name):
+            if not address.is_loopback and not is_proved:
+                problem = (
+                    f"{address} is another machine: expected a secret that all nodes share "
+                    f"(key_file), or certificates (encrypted, and client_ca under [tls])"
+                )
+                yield ("net", name), problem
+    for channel in config.channels:
+        if wrong := problem_with_filter(channel.name):
+            yield ("channels", channel.name), wrong
 
 
 def _problems_with_sizes(config: Config) -> Iterator[tuple[Path, str]]:

@@ -80,6 +80,8 @@ class Reader:
                 return self._read_structs(cls, value, path)
             case inspect.IntType():
                 return self._read_integer(type_, value, path)
+            case inspect.FloatType():
+                return self._read_number(type_, value, path)
             case inspect.LiteralType(values=choices):
                 if value not in choices:
                     self._note(path, f"expected one of {quoted(choices)}, got {shown(value)}")
@@ -118,6 +120,16 @@ class Reader:
         elif not type_.ge <= number <= type_.le:
             self._note(path, f"expected {write(type_.ge)} to {write(type_.le)}, got {shown(value)}")
         return number
+
+    def _read_number(self, type_: inspect.FloatType, value: object, path: Path) -> object:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._note(path, f"expected a number, got {shown(value)}")
+            return value
+        assert type_.ge is not None
+        assert type_.le is not None
+        if not type_.ge <= value <= type_.le:
+            self._note(path, f"expected {type_.ge:g} to {type_.le:g}, got {shown(value)}")
+        return float(value)
 
     def _check_text(self, type_: inspect.StrType, value: object, path: Path) -> None:
         if not isinstance(value, str):

@@ -28,6 +28,11 @@ _EXAMPLES: Final = {
 # channels = ["report/#", "uav/+/position"]
 # attributes = { altitude_m = "float", platform = "string" }
 """,
+    "channels": """\
+# [channels."uav/#"]
+# max_delay_ms = 200
+# paths = 2
+""",
     "users": """\
 # [users.ann]
 # password = "$argon2id$…"    # made by: accord user hash
@@ -128,6 +133,8 @@ def _range(key: structs.FieldInfo) -> str:
     if isinstance(type_, inspect.IntType):
         _, write, _ = describe_integer(key.name)
         return f" From {write(type_.ge or 0)} to {write(type_.le or 0)}."
+    if isinstance(type_, inspect.FloatType):
+        return f" From {type_.ge:g} to {type_.le:g}."
     return ""
 
 
@@ -144,6 +151,8 @@ def _toml(name: str, value: object) -> str:
             return "true"  # `anonymous.allowed`, whose description says when it is not
         case bool():
             return "true" if value else "false"
+        case float():
+            return f"{value:g}"
         case int():
             text = describe_integer(name)[1](value) if value else "0"
             return text if text.isdigit() else f'"{text}"'

@@ -205,6 +205,84 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     timeout_s: Annotated[int, Meta(ge=1, le=86_400, description="How long a query may take.")] = 60
 
 
+class NetSettings(Struct, frozen=True, kw_only=True):
+    """Other nodes: where they find this one, and where this one finds them.
+
+    One neighbour is enough to join: all nodes that it reaches are reached.
+    """
+
+    listen: Annotated[
+        tuple[Address, ...],
+        Meta(description="Where other nodes may link with this one.", extra={"kind": "addresses"}),
+    ] = ()
+    neighbours: Annotated[
+        tuple[Address, ...],
+        Meta(
+            description="Nodes to keep a link with, wherever they are: `HOST:PORT` of their "
+            "`listen`.",
+            extra={"kind": "addresses"},
+        ),
+    ] = ()
+    key_file: Annotated[
+        str,
+        Meta(
+            description="File with a secret that all nodes share; without one only nodes of the "
+            "same machine link, or those with certificates.",
+            extra={"kind": "path"},
+        ),
+    ] = ""
+    encrypted: Annotated[
+        bool,
+        Meta(description="Whether links use TLS, with the files under [tls]."),
+    ] = False
+    ping_ms: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=60_000,
+            description="Milliseconds between two pings of a neighbour; three missed mean that "
+            "the link failed.",
+        ),
+    ] = 1_000
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.listen or self.neighbours)
+
+
+class ChannelSettings(Struct, frozen=True, kw_only=True):
+    """A channel, or all that a filter selects, with what its events need on their way to others."""
+
+    name: str
+    template: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            pattern=r"^[A-Za-z0-9_.-]+$",
+            description="How its events get to other nodes: `routed`, `local` for not at all, or "
+            "a template of another package.",
+        ),
+    ] = "routed"
+    max_delay_ms: Annotated[
+        int,
+        Meta(ge=0, le=3_600_000, description="Milliseconds until they must have arrived; 0: any."),
+    ] = 0
+    paths: Annotated[int, Meta(ge=1, le=8, description="How many paths they take at once.")] = 1
+    resiliency: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="How likely one of the paths must be up: no more of them are used than "
+            "that takes; 0 for all.",
+        ),
+    ] = 0.0
+    datagrams: Annotated[
+        bool,
+        Meta(description="Whether its QoS 0 events may go by UDP, and so may be lost on the way."),
+    ] = False
+
+
 class Anonymous(Struct, frozen=True, kw_only=True):
     """Clients that connect without a user name."""
 
@@ -231,6 +309,8 @@ class Config(Struct, frozen=True, kw_only=True):
     journal: JournalSettings = JournalSettings()
     pipeline: PipelineSettings = PipelineSettings()
     policies: PoliciesSettings = PoliciesSettings()
+    net: NetSettings = NetSettings()
+    channels: tuple[ChannelSettings, ...] = ()
     users: tuple[User, ...] = ()
     anonymous: Anonymous = Anonymous()
     log: LogSettings = LogSettings()

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ from accord.live.durability import Durability
 from accord.live.logs import get_log
 from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
+from accord.live.net import Net, NetOptions
 from accord.live.pipeline import Pipeline
 from accord.live.pipeline_feed import feed
 from accord.live.pipeline_options import PipelineOptions
@@ -62,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal: JournalOptions = JournalOptions()
     statistics_s: int = 10
     pipeline: PipelineOptions | None = None
+    net: NetOptions | None = None
 
 
 class Node:
@@ -82,6 +85,8 @@ class Node:
             data=settings.data,
             on_measured=self._take_measured,
         )
+        self.net: Net | None = None  # where it is one of many
+        self._stack = AsyncExitStack()
         self._clock = Clock()
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,6 +128,16 @@ class Node:
                 file=settings.policies,
                 pipeline=self.pipeline,
             )
+            if settings.net is not None:
+                self.net = Net(
+                    settings.net,
+                    self.broker,
+                    self.server,
+                    self._clock,
+                    node=self.name,
+                    folder=settings.data,
+                )
+                await self.net.start(self._stack)
             for listener in settings.listeners:
                 await self._listen(listener)
         except BaseException:
@@ -214,6 +229,8 @@ class Node:
             self.durability.append()
         if self.manager is not None:
             self.manager.turn()
+        if self.net is not None:
+            self.net.turn()
 
     def _take_measured(self, measured: Measured) -> None:
         for each in measured.values:
@@ -252,6 +269,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._listening:
             listening.close()
+        await self._stack.aclose()
         for protocol in list(self.server.connections.values()):
             protocol.abort()
         if self.manager is not None:

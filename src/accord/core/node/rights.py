@@ -39,13 +39,15 @@ class Rights(Struct, frozen=True):
         bool,
         Meta(
             description="Whether it may read the node's statistics under $SYS/#, and over HTTP its "
-            "status, clients, ledger and series."
+            "status, clients, ledger, series and other nodes."
         ),
     ] = True
     system: Annotated[
         bool, Meta(description="Whether it may use all other channels that begin with $.")
     ] = False
-    policies: Annotated[bool, Meta(description="Whether it may see and change policies.")] = False
+    policies: Annotated[
+        bool, Meta(description="Whether it may see and change policies, and define channels.")
+    ] = False
 
     def bound(self, *, user: str, client: str) -> Rights:
         """These rights with the placeholders filled in."""

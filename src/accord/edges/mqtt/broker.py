@@ -25,6 +25,7 @@ from accord.core.qos.book import Book
 from accord.core.qos.policies import Entity, Grant, Policies
 from accord.core.scheduling.strategies import strategy_of
 from accord.edges.mqtt import durable
+from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
@@ -115,6 +116,7 @@ class Broker:
         self.sessions: dict[str, Session] = {}
         self.catch_ups: dict[Subscription, CatchUp] = {}  # of subscriptions with a past
         self._conditions: dict[tuple[str, str], Condition] = {}
+        self.abroad: Abroad | None = None  # once the node is one of many
         self.retained = Retained(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
         )
@@ -233,6 +235,9 @@ class Broker:
     def end_session(self, session: Session) -> None:
         if session.will is not None and session.line is None:
             self._publish_will(session)
+        if self.abroad is not None:
+            for subscription in session.subscriptions.values():
+                self.abroad.unsubscribed(subscription)
         session.abandon()
         if session.timer is not None:
             self.timers.cancel(session.timer)
@@ -259,6 +264,8 @@ class Broker:
             message.event()
         counters = self.hub.counters
         reached = self.router.publish(message, way)
+        if self.abroad is not None:
+            self.abroad.published(message)
         if route.is_kept and not is_kept_already:
             self.hub.keep(message)
         if message.is_retained:
@@ -293,6 +300,8 @@ class Broker:
         way = self.way(self.node, message.channel)
         self.hub.enter(message, way.route.counts)
         self.router.publish(message, way)
+        if self.abroad is not None:
+            self.abroad.remotes.wanted.clear()  # it is for clients of this node
 
     def subscribe(
         self,
@@ -413,6 +422,8 @@ class Broker:
         session.subscriptions[name] = subscription
         session.predicates += subscription.predicate is not None
         self.router.add(subscription)
+        if self.abroad is not None:
+            self.abroad.subscribed(subscription)
 
     def drop(self, session: Session, name: str) -> bool:
         """Take out the subscription of `name`; False where there is none."""
@@ -421,6 +432,8 @@ class Broker:
             return False
         session.predicates -= subscription.predicate is not None
         self.router.remove(subscription)
+        if self.abroad is not None:
+            self.abroad.unsubscribed(subscription)
         self.catch_ups.pop(subscription, None)
         return True
 
@@ -497,7 +510,7 @@ class Broker:
             check_names(message)
             way = self.way(session.entity, will.topic)
             self.hub.enter(message, way.route.counts)
-            self._publish_now(message, way)
+            self.publish_now(message, way)
         except EventError:
             self.hub.counters.shed("bad attributes", session.name)
 
@@ -507,9 +520,9 @@ class Broker:
         message.counts = way.route.counts
         with suppress(EventError):
             read_special(message)
-            self._publish_now(message, way, is_kept_already=True)
+            self.publish_now(message, way, is_kept_already=True)
 
-    def _publish_now(self, message: MqttMessage, way: Way, is_kept_already: bool = False) -> None:
+    def publish_now(self, message: MqttMessage, way: Way, is_kept_already: bool = False) -> None:
         """Publish without a task: conditions that take long count as not met."""
         if way.route.has_predicates:
             document = message.document()

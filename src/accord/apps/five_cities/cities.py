@@ -1,0 +1,101 @@
+"""The cities, the links between them, and what is published: chosen so that one thing follows from
+another.
+
+Each link takes about what light takes in a fibre along the way. Seattle has two of them. The alerts
+for Washington must be there within 90 ms: over Denver it takes 29 ms, over Los Angeles 38; if the
+link to Denver takes 85 instead of 12, that way takes 102. The waveforms for Orlando have 250 ms, so
+nothing changes for them then. From Los Angeles there is a way over Denver (38 ms in all), and one
+over Orlando (53) which is taken when Denver is gone.
+
+On a machine that is too busy to be so exact everything can be stretched: links, limits and pings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+SEATTLE: Final = "Seattle"
+LOS_ANGELES: Final = "Los-Angeles"
+DENVER: Final = "Denver"
+WASHINGTON: Final = "Washington"
+ORLANDO: Final = "Orlando"
+CITIES: Final = (SEATTLE, LOS_ANGELES, DENVER, WASHINGTON, ORLANDO)
+
+Pair = tuple[str, str]
+
+# In milliseconds, one way; the first of each pair dials the second.
+LINKS: Final[Mapping[Pair, int]] = {
+    (SEATTLE, DENVER): 12,
+    (SEATTLE, LOS_ANGELES): 11,
+    (LOS_ANGELES, DENVER): 10,
+    (LOS_ANGELES, WASHINGTON): 27,
+    (LOS_ANGELES, ORLANDO): 30,
+    (DENVER, WASHINGTON): 17,
+    (DENVER, ORLANDO): 17,
+    (WASHINGTON, ORLANDO): 12,
+}
+JITTER_MS: Final = 1.0
+SLOW_LINK: Final[Pair] = (SEATTLE, DENVER)
+SLOW_MS: Final = 85
+
+SOURCE: Final = SEATTLE
+RATE_HZ: Final = 200
+PAYLOAD_BYTES: Final = 100
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Published in Seattle for another city, where events must be within `max_delay_ms`."""
+
+    name: str
+    destination: str
+    max_delay_ms: int
+
+
+TIGHT: Final = Channel("seismic/alert", WASHINGTON, 90)
+LOOSE: Final = Channel("seismic/waveform", ORLANDO, 250)
+CHANNELS: Final = (TIGHT, LOOSE)
+
+
+def stretched(channel: Channel, stretch: float) -> Channel:
+    return replace(channel, max_delay_ms=round(channel.max_delay_ms * stretch))
+
+
+def configuration(
+    city: str, dials: Sequence[int], channels: Sequence[Channel], *, ping_ms: int, paths: int
+) -> str:
+    """The accord.toml of a city's node, which finds its neighbours at these ports."""
+    neighbours = ", ".join(f'"127.0.0.1:{port}"' for port in dials)
+    lines = [
+        "[node]",
+        f'name = "{city}"',
+        'data = ""',
+        "[listen]",
+        'mqtt = "127.0.0.1:0"',
+        'websocket = ""',
+        'http = "127.0.0.1:0"',
+        "[pipeline]",
+        "enabled = false",
+        "[net]",
+        'listen = "127.0.0.1:0"',
+        f"neighbours = [{neighbours}]",
+        f"ping_ms = {ping_ms}",
+    ]
+    if city == SOURCE:  # the others learn it from there
+        for channel in channels:
+            lines += [
+                f'[channels."{channel.name}"]',
+                f"max_delay_ms = {channel.max_delay_ms}",
+                f"paths = {paths}",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def in_words(city: str) -> str:
+    return city.replace("-", " ")
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    return " → ".join(map(in_words, path))

@@ -1,0 +1,132 @@
+"""The phases: what happens in each, and what is to be said of what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from accord.apps.five_cities.cities import (
+    DENVER,
+    LINKS,
+    LOOSE,
+    SLOW_LINK,
+    SLOW_MS,
+    TIGHT,
+    Channel,
+    in_words,
+    path_text,
+)
+from accord.apps.five_cities.meters import Span
+
+Kind = Literal["nothing", "slow", "cut", "silent", "kill"]
+Path = tuple[str, ...]
+
+_LINK: Final = "–".join(map(in_words, SLOW_LINK))
+
+
+@dataclass(frozen=True)
+class Act:
+    """A phase: `words` say what happens, before it is known what comes of it."""
+
+    name: str
+    kind: Kind
+    words: str
+
+
+def acts(stretch: float = 1.0) -> list[Act]:
+    slow_ms, usual_ms = round(SLOW_MS * stretch), round(LINKS[SLOW_LINK] * stretch)
+    return [
+        Act(
+            "a · normal",
+            "nothing",
+            "All links take about as long as light does in a fibre. Each channel goes by the paths "
+            "that are most likely to be there, among those that are short enough for it.",
+        ),
+        Act(
+            "b · link slowdown",
+            "slow",
+            f"{_LINK} takes {slow_ms} ms instead of {usual_ms}: too long for {TIGHT.name}, "
+            f"not for {LOOSE.name}.",
+        ),
+        Act(
+            "c · link failure",
+            "cut",
+            f"{_LINK} fails: its connections break, and new ones are refused.",
+        ),
+        Act(
+            "d · node failure",
+            "kill",
+            f"The node in {DENVER} is killed, without a word to anybody.",
+        ),
+    ]
+
+
+SILENCE: Final = Act(
+    "link silent", "silent", f"{_LINK} fails without a sign: everything on it is swallowed."
+)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The paths by which a channel goes; `is_met` says that they are as required."""
+
+    paths: tuple[Path, ...]
+    delays_ms: tuple[float, ...] = ()
+    is_met: bool = True
+
+
+@dataclass
+class Line:
+    """A channel in one phase; `settled_s` is when its paths changed last, 0 if they did not."""
+
+    channel: Channel
+    before: Flow
+    after: Flow
+    settled_s: float
+    span: Span
+
+
+@dataclass
+class Phase:
+    act: Act
+    seconds: float
+    lines: list[Line] = field(default_factory=list)
+
+
+def narrate(phase: Phase) -> list[str]:
+    return [words for line in phase.lines for words in _of_channel(line)]
+
+
+def _of_channel(line: Line) -> Iterator[str]:
+    name, span = line.channel.name, line.span
+    gone = [path for path in line.before.paths if path not in line.after.paths]
+    new = [path for path in line.after.paths if path not in line.before.paths]
+    if not line.before.paths:
+        ways = " and ".join(map(path_text, line.after.paths)) or "no path"
+        yield f"{name} goes by {ways}."
+    elif not (gone or new):
+        yield f"{name} stays on its {_paths(len(line.after.paths))}."
+    else:
+        left = " and ".join(map(path_text, gone)) or "nothing"
+        taken = " and ".join(map(path_text, new)) or "nothing"
+        when = "" if not line.settled_s else f", settled after {_ms(line.settled_s)}"
+        yield f"{name} leaves {left} and takes {taken}{when}."
+    if span.late:
+        yield (
+            f"{name}: {span.late:,} of {span.delivered:,} late, the last published "
+            f"{_ms(span.violated_s)} after the change; longest without any: {_ms(span.gap_s)}."
+        )
+    else:
+        kept = [path for path in line.before.paths if path not in gone]
+        how = f" Meanwhile it went on by {path_text(kept[0])}." if gone and kept else ""
+        most = _ms(span.longest_s)
+        yield f"{name}: all {span.delivered:,} in time, none took longer than {most}.{how}"
+
+
+def _paths(count: int) -> str:
+    return "path" if count == 1 else f"{count} paths"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1_000:,.0f} ms"

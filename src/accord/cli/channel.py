@@ -1,0 +1,161 @@
+"""`accord channel …`: what channels require on their way from node to node."""
+
+# Imports stand in the commands: help and completion must not wait for parsers and tables.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
+
+if TYPE_CHECKING:
+    from accord.api.net_answers import Channel
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A channel, or a filter such as uav/#", show_default=False),
+]
+IsJson = Annotated[bool, typer.Option("--json", help="JSON, as the HTTP API has it.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Define what channels require on their way from node to node, and see what they get.",
+)
+
+
+@app.command("create")
+def create(  # noqa: PLR0913 (a parameter per option)
+    name: Name,
+    *,
+    template: Annotated[
+        str, typer.Option(metavar="NAME", help="routed; or local: not to other nodes at all.")
+    ] = "routed",
+    max_delay: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Until its events must have arrived, such as 200ms."),
+    ] = None,
+    paths: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many paths they take at once.")
+    ] = 1,
+    resiliency: Annotated[
+        float,
+        typer.Option(
+            metavar="P", min=0, max=1, help="How likely one of them must be up; 0 for all paths."
+        ),
+    ] = 0.0,
+    has_datagrams: Annotated[
+        bool,
+        typer.Option("--datagrams", help="QoS 0 events may go by UDP, and be lost on the way."),
+    ] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="For the template; may be repeated."),
+    ] = None,
+    replaces: Annotated[
+        bool, typer.Option("--replace", help="Also if it is defined otherwise already.")
+    ] = False,
+    is_json: IsJson = False,
+    url: HttpUrl = DEFAULT_HTTP_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Define a channel, or all that a filter selects, for all nodes."""
+    from accord.api.net_answers import WantedChannel
+    from accord.cli.overlay.node import NetNode
+    from accord.cli.policies.edits import read_pairs
+    from accord.cli.quantities import read_duration_s
+    from accord.cli.text import check_filter
+
+    check_filter(name, "NAME")
+    delay_s = 0.0 if max_delay is None else read_duration_s(max_delay, "--max-delay")
+    options = dict(read_pairs(option or (), "--option"))
+    if has_datagrams:
+        options["datagrams"] = "true"
+    wanted = WantedChannel(
+        template=template,
+        max_delay_ms=round(delay_s * 1_000, 3),
+        paths=paths,
+        resiliency=resiliency,
+        options=options,
+    )
+    made = NetNode(url, user, authority).define(name, wanted, replaces=replaces)
+    _show(made, is_json=is_json)
+
+
+@app.command("ls")
+def ls(
+    *,
+    is_json: IsJson = False,
+    url: HttpUrl = DEFAULT_HTTP_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """List the channels that are defined at any node, and whether they get what they require."""
+    import msgspec
+
+    from accord.api.net_answers import ChannelList
+    from accord.cli.overlay.channel_screen import draw_channels
+    from accord.cli.overlay.node import NetNode
+    from accord.cli.screen import open_console, say
+
+    found = NetNode(url, user, authority).channels()
+    if is_json:
+        typer.echo(msgspec.json.encode(ChannelList(channels=found)).decode())
+    elif found:
+        open_console().print(draw_channels(found))
+    else:
+        say(open_console(), "no channels are defined: events take the shortest route")
+
+
+@app.command("show")
+def show(
+    name: Name,
+    *,
+    is_json: IsJson = False,
+    url: HttpUrl = DEFAULT_HTTP_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Show one of them: what it requires, where it is defined, and what it gets."""
+    from accord.cli.errors import InputError
+    from accord.cli.overlay.node import NetNode
+    from accord.core.model.channels import filter_selects
+
+    found = NetNode(url, user, authority).channels()
+    channel = next((each for each in found if each.name == name), None)
+    if channel is None:
+        wider = [each.name for each in found if filter_selects(each.name, name)]
+        hint = f", but {', '.join(wider)} selects it" if wider else ""
+        raise InputError("NAME", f"{name!r} is not defined{hint}")
+    _show(channel, is_json=is_json)
+
+
+@app.command("rm")
+def rm(
+    name: Name,
+    *,
+    url: HttpUrl = DEFAULT_HTTP_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Delete what is defined for a channel, whichever node it was defined at."""
+    from accord.cli.overlay.node import NetNode
+    from accord.cli.screen import safe
+
+    NetNode(url, user, authority).delete(name)
+    typer.echo(f"{safe(name)} is not defined any more")
+
+
+def _show(channel: Channel, *, is_json: bool) -> None:
+    import msgspec
+
+    from accord.cli.overlay.channel_screen import channel_fields
+    from accord.cli.screen import open_console, show_fields
+
+    if is_json:
+        typer.echo(msgspec.json.encode(channel).decode())
+    else:
+        show_fields(open_console(), channel_fields(channel))

@@ -1,0 +1,114 @@
+"""A node as a process of its own, on free ports, with data that goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections import deque
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Self
+
+from accord.core.errors import AccordError
+
+START_S: Final = 60.0
+STOP_S: Final = 15.0
+_LINES: Final = 100
+_PLACE: Final = re.compile(r"\s+(?:links at )?((?:(?:mqtt|http)://)?[\d.]+:\d+)\s*$")
+
+
+class DemoError(AccordError):
+    """A node of a demonstration does not do what it should."""
+
+
+class NodeProcess:
+    """`accord up` with a configuration; `said` are the last lines that it wrote."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, folder: TemporaryDirectory[str]
+    ) -> None:
+        self.mqtt_url = ""
+        self.http_url = ""
+        self.links_port = 0  # where other nodes may link with it, if they may
+        self.said: deque[str] = deque(maxlen=_LINES)
+        self._process = process
+        self._folder = folder
+        self._reading: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, config: str) -> Self:
+        """Raises DemoError where it does not start. `config` has the text of its accord.toml."""
+        folder = TemporaryDirectory(prefix="accord-demo-", ignore_cleanup_errors=True)
+        file = Path(folder.name) / "accord.toml"
+        file.write_text(config, "utf-8")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "accord", "up", "--no-demo", "--config", str(file)),
+            cwd=folder.name,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the demonstration, which then ends it
+        )
+        node = cls(process, folder)
+        try:
+            async with asyncio.timeout(START_S):
+                await node._wait_ready()
+        except BaseException as error:
+            await node.stop()
+            if isinstance(error, TimeoutError):
+                raise DemoError(f"a node did not start within {START_S:.0f} s") from None
+            raise
+        return node
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def kill(self) -> None:
+        """Without a chance to say anything."""
+        if self.is_running:
+            self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        if self.is_running:
+            self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), STOP_S)
+            except TimeoutError:
+                await self.kill()
+        if self._reading is not None:
+            await self._reading
+        self._folder.cleanup()
+
+    async def _wait_ready(self) -> None:
+        """Until it has said where it listens."""
+        while True:
+            line = await self._read()
+            if not line:
+                raise DemoError(f"a node did not start: {' '.join(self.said)[-300:]}")
+            if found := _PLACE.match(line):
+                self._place(found[1])
+            elif self.mqtt_url and self.http_url:  # all places stand together
+                break
+        # What it says later is not for this screen, but a full pipe would hold it up.
+        self._reading = asyncio.create_task(self._read_on())
+
+    def _place(self, place: str) -> None:
+        if place.startswith("mqtt:"):
+            self.mqtt_url = place
+        elif place.startswith("http:"):
+            self.http_url = place
+        else:
+            self.links_port = int(place.rpartition(":")[2])
+
+    async def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = (await self._process.stdout.readline()).decode(errors="replace")
+        if line:
+            self.said.append(line.strip())
+        return line
+
+    async def _read_on(self) -> None:
+        while await self._read():
+            pass

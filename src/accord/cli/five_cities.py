@@ -1,0 +1,69 @@
+"""`accord demo five-cities`: the network, the story and the screen together."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.status import Status
+
+from accord.apps.five_cities.cities import CITIES
+from accord.apps.five_cities.play import Play
+from accord.apps.five_cities.story import Act, Phase, acts
+from accord.cli.five_cities_net import FiveCities
+from accord.cli.five_cities_screen import draw_act, draw_phase, draw_summary, draw_total
+from accord.cli.screen import say
+
+
+class Teller:
+    """Says what happens; on a terminal something moves until it is known what came of it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = None
+
+    def begin(self, act: Act) -> None:
+        self._console.print(draw_act(act))
+        self.wait("watching what becomes of the events …")
+
+    def wait(self, words: str) -> None:
+        self.stop()
+        if self._console.is_terminal:
+            self._status = self._console.status(words)
+            self._status.start()
+
+    def end(self, phase: Phase) -> None:
+        self.stop()
+        self._console.print(draw_phase(phase))
+
+    def stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+async def play_five_cities(console: Console, net: FiveCities, seconds: float) -> Play:
+    """The whole story, told on `console`."""
+    teller = Teller(console)
+    say(console, "Starting five nodes, and links between them that take their time …")
+    try:
+        teller.wait("until all know each other …")
+        async with net:
+            teller.stop()
+            where = ", ".join(f"{city} {net.nodes[city].http_url}" for city in CITIES)
+            say(console, f"Nodes: {where}.\n")
+            play = Play(
+                net.urls,
+                net,
+                paths=net.paths,
+                channels=net.channels,
+                on_begin=teller.begin,
+                on_act=teller.end,
+            )
+            story = acts(net.stretch)
+            await play.run(story, [seconds] * len(story))
+    finally:
+        teller.stop()
+    console.print(draw_summary(play.phases))
+    console.print()
+    for meter in play.meters.values():
+        say(console, draw_total(meter))
+    return play

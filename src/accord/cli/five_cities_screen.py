@@ -1,0 +1,105 @@
+"""Five cities on a screen: the paths of each phase, words, and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from accord.apps.five_cities.cities import path_text
+from accord.apps.five_cities.meters import Meter
+from accord.apps.five_cities.story import Act, Flow, Line, Phase, narrate
+
+_STYLES: Final = {"+": "green", "−": "red", " ": ""}
+
+
+def draw_act(act: Act) -> Group:
+    return Group(Text(f"Phase {act.name}", "bold"), Text(act.words))
+
+
+def draw_phase(phase: Phase) -> RenderableType:
+    """The paths before and after, and in words what that meant."""
+    table = _table()
+    table.add_column("channel", no_wrap=True)
+    table.add_column("limit", justify="right", no_wrap=True)
+    table.add_column("path")
+    table.add_column("expected", justify="right", no_wrap=True)
+    for line in phase.lines:
+        first = [line.channel.name, f"{line.channel.max_delay_ms} ms"]
+        for mark, path, delay in _changes(line):
+            table.add_row(*first, Text(f"{mark} {path}", _STYLES[mark]), delay)
+            first = ["", ""]
+    words = [Text(f"→ {each}", "cyan") for each in narrate(phase)]
+    return Padding(Group(table, *words), (0, 0, 1, 0))
+
+
+def draw_summary(phases: Sequence[Phase]) -> Table:
+    table = _table("After each change: how long events came too late, and the longest silence")
+    for name in ("phase", "channel"):
+        table.add_column(name, no_wrap=True)
+    for name in ("late", "violated for", "longest gap", "paths settled", "median", "longest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for phase in phases:
+        name = phase.act.name
+        for line in phase.lines:
+            span = line.span
+            table.add_row(
+                name,
+                line.channel.name,
+                Text(f"{span.late:,}", "yellow" if span.late else ""),
+                _ms(span.violated_s),
+                _ms(span.gap_s),
+                _ms(line.settled_s) if line.before.paths and line.settled_s else "–",
+                _ms(span.median_s),
+                _ms(span.longest_s),
+            )
+            name = ""
+    return table
+
+
+def draw_total(meter: Meter) -> Text:
+    """What the whole comes to: one line for each channel."""
+    text = Text(
+        f"{meter.channel.name}: published {meter.published:,}, delivered {meter.delivered:,}, "
+        f"late {meter.late:,}"
+    )
+    if meter.lost:
+        text.append(f", lost {meter.lost:,}", "bold red")
+    if meter.duplicates:
+        text.append(f", twice {meter.duplicates:,}", "bold red")
+    return text
+
+
+def _changes(line: Line) -> Iterator[tuple[str, str, str]]:
+    """Paths that were left, that stay, and that are new, with how long they should take."""
+    for path in line.before.paths:
+        if path not in line.after.paths:
+            yield "−", path_text(path), ""
+    for path, delay in _with_delays(line.after):
+        is_new = line.before.paths and path not in line.before.paths
+        yield "+" if is_new else " ", path_text(path), delay
+
+
+def _with_delays(flow: Flow) -> Iterator[tuple[tuple[str, ...], str]]:
+    for path, delay_ms in zip(flow.paths, flow.delays_ms, strict=True):
+        yield path, f"{delay_ms:.0f} ms"
+
+
+def _table(title: str | None = None) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1_000:,.0f} ms"

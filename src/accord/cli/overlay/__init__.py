@@ -1,0 +1,1 @@
+"""What `accord net` and `accord channel` are made of."""

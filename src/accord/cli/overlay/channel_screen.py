@@ -1,0 +1,57 @@
+"""How channels look that are defined for all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from accord.api.net_answers import Channel
+from accord.cli.overlay.screen import met_text, new_table
+from accord.cli.overlay.words import NOTHING, required_text, share_text
+from accord.cli.screen import safe
+
+
+def draw_channels(channels: Sequence[Channel]) -> Table:
+    right = ("delivered", "late", "in time")
+    table = new_table("channel", "template", "requires", "met", *right, "defined at", right=right)
+    for channel in channels:
+        table.add_row(
+            safe(channel.name),
+            safe(channel.template),
+            _required(channel),
+            met_text(channel.flows, channel.flows_met),
+            f"{channel.delivered:,}" if channel.delivered else NOTHING,
+            f"{channel.late:,}" if channel.late else NOTHING,
+            _in_time(channel),
+            safe(channel.node),
+        )
+    return table
+
+
+def channel_fields(channel: Channel) -> list[tuple[str, str]]:
+    fields = [
+        ("channel", channel.name),
+        ("template", channel.template),
+        ("requires", _required(channel)),
+        ("defined at", channel.node),
+    ]
+    if channel.options:
+        pairs = (f"{name}={value}" for name, value in sorted(channel.options.items()))
+        fields.append(("options", ", ".join(pairs)))
+    if channel.flows:
+        fields.append(("met", f"by {channel.flows_met} of {channel.flows} flows"))
+    if channel.delivered:
+        counts = f"{channel.delivered:,} delivered, {channel.late:,} late"
+        fields.append(("in time", f"{_in_time(channel)} ({counts})"))
+    return fields
+
+
+def _required(channel: Channel) -> str:
+    return required_text(
+        channel.max_delay_ms * 1_000, channel.paths, channel.resiliency, channel.template
+    )
+
+
+def _in_time(channel: Channel) -> str:
+    return share_text(channel.delivered - channel.late, channel.delivered)

@@ -1,0 +1,223 @@
+"""What `accord net` draws: nodes, links, channels, routes, and what came in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accord.cli.overlay.lately import Lately
+from accord.cli.overlay.words import (
+    LOCAL,
+    NOTHING,
+    path_text,
+    required_text,
+    share_text,
+    time_text,
+)
+from accord.cli.quantities import count_text, rate_text
+from accord.cli.screen import safe
+from accord.core.overlay.status import (
+    IN_USE,
+    ArrivalStatus,
+    CarriedStatus,
+    ChannelStatus,
+    FlowStatus,
+    LinkStatus,
+    NetStatus,
+    NodeStatus,
+    shortfall,
+)
+
+MAX_ROWS: Final = 100
+
+
+def draw_net(status: NetStatus, lately: Lately | None = None, *, rows: int = MAX_ROWS) -> Group:
+    """Each table has `rows` lines at most."""
+    parts: list[RenderableType] = [_headline(status), *_troubles(status)]
+    pairs = _pairs(status.links)
+    for table, total in (
+        (_nodes(status, rows), len(status.nodes)),
+        (_links(status, pairs, rows), len(pairs)),
+        (_channels(status.channels[:rows]), len(status.channels)),
+        (_flows(status.flows[:rows]), len(status.flows)),
+        (_arrivals(status.arrivals[:rows], lately), len(status.arrivals)),
+    ):
+        if total:
+            parts += [Text(), table]
+        if total > rows:
+            parts.append(Text(f"… and {total - rows:,} more (--json has all)", "dim"))
+    if carried := _carried(status.carried):
+        parts += [Text(), carried]
+    return Group(*parts)
+
+
+def new_table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
+    table.pad_edge = False
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
+
+
+def met_text(channel_flows: int, met: int) -> Text:
+    if not channel_flows:
+        return Text(NOTHING, "dim")
+    if met == channel_flows:
+        return Text("yes", "green")
+    return Text(f"by {met} of {channel_flows} flows", "yellow")
+
+
+def _headline(status: NetStatus) -> Text:
+    reachable = sum(node.is_reachable for node in status.nodes)
+    pairs = _pairs(status.links)
+    up = sum(all(each.is_used for each in pair) for pair in pairs)
+    parts = [
+        f"{reachable} of {count_text(len(status.nodes), 'node')} reachable",
+        f"{up} of {count_text(len(pairs), 'link')} up",
+    ]
+    if status.flows:
+        lacking = sum(bool(shortfall(flow)) for flow in status.flows)
+        state = f"{lacking} lacking something" if lacking else "all as required"
+        parts.append(f"{count_text(len(status.flows), 'flow')}, {state}")
+    return Text.assemble((safe(status.node), "bold"), "  ", " · ".join(parts))
+
+
+def _troubles(status: NetStatus) -> Iterator[Text]:
+    if status.problem:
+        yield Text(safe(status.problem), "bold red")
+    for each in status.unlinked:
+        who = f" (node {each.node})" if each.node else ""
+        words = "; ".join(filter(None, (each.problem, each.remedy)))
+        yield Text(safe(f"no link with {each.address}{who}: {words}"), "yellow")
+
+
+def _nodes(status: NetStatus, rows: int) -> Table:
+    table = new_table("node", "state", "needs", "takes", right=("needs", "takes"))
+    for node in status.nodes[:rows]:
+        taken = time_text(node.processing_us) if node.processing_us else NOTHING
+        table.add_row(safe(node.name), _state(node, status.node), str(node.needs or NOTHING), taken)
+    return table
+
+
+def _state(node: NodeStatus, own: str) -> Text:
+    if node.name == own:
+        return Text("this node", "bold")
+    return Text("reachable", "green") if node.is_reachable else Text("unreachable", "red")
+
+
+def _pairs(links: Sequence[LinkStatus]) -> list[list[LinkStatus]]:
+    """Both directions of each link, or the one that is known."""
+    found: dict[tuple[str, str], list[LinkStatus]] = {}
+    for link in links:
+        ends = (link.source, link.target)
+        found.setdefault(min(ends, ends[::-1]), []).append(link)
+    return [found[ends] for ends in sorted(found)]
+
+
+def _links(status: NetStatus, pairs: list[list[LinkStatus]], rows: int) -> Table:
+    table = new_table(
+        "link", "state", "there", "back", "loss", "up lately",
+        right=("there", "back", "loss", "up lately"),
+    )  # fmt: skip
+    reachable = {node.name: node.is_reachable for node in status.nodes}
+    for pair in pairs[:rows]:
+        ends = min((pair[0].source, pair[0].target), (pair[0].target, pair[0].source))
+        state = Text("up", "green") if all(each.is_used for each in pair) else Text("down", "red")
+        if not any(reachable.get(end) for end in ends):
+            state = Text("not known", "dim")  # as it was when somebody there could still tell
+        there = next((each for each in pair if each.source == ends[0]), None)
+        back = next((each for each in pair if each.source == ends[1]), None)
+        table.add_row(
+            safe(f"{ends[0]} – {ends[1]}"),
+            state,
+            _latency(there),
+            _latency(back),
+            f"{100 * max(each.loss for each in pair):.1f} %",
+            f"{100 * (1 - max(each.failure for each in pair)):.1f} %",
+        )
+    return table
+
+
+def _latency(link: LinkStatus | None) -> str:
+    return NOTHING if link is None or not link.is_up else time_text(link.latency_us)
+
+
+def _channels(channels: Sequence[ChannelStatus]) -> Table:
+    table = new_table(
+        "channel", "requires", "met", "delivered", "in time", "defined at",
+        right=("delivered", "in time"),
+    )  # fmt: skip
+    for channel in channels:
+        template = "" if channel.template in ("routed", LOCAL) else f" ({channel.template})"
+        required = required_text(
+            channel.max_delay_us, channel.paths, channel.resiliency, channel.template
+        )
+        table.add_row(
+            safe(channel.name),
+            safe(required + template),
+            met_text(channel.flows, channel.flows_met),
+            f"{channel.delivered:,}" if channel.delivered else NOTHING,
+            _in_time(channel.delivered, channel.late),
+            safe(channel.node),
+        )
+    return table
+
+
+def _flows(flows: Sequence[FlowStatus]) -> Table:
+    """A line per route; what is the same as above is left out."""
+    table = new_table("from", "to", "requires", "route", "takes", "state", right=("takes",))
+    for flow in flows:
+        required = required_text(flow.max_delay_us, flow.paths, flow.resiliency)
+        first = (safe(flow.source), safe(flow.destination), required)
+        lacking = shortfall(flow)
+        if not flow.routes:
+            table.add_row(*first, NOTHING, NOTHING, Text(lacking, "red"))
+        for number, route in enumerate(flow.routes):
+            state = Text(route.state, "" if route.state == IN_USE else "yellow")
+            if lacking and not number:
+                state.append(f", {lacking}", "yellow")
+            table.add_row(
+                *(first if not number else ("", "", "")),
+                safe(path_text(route.path)),
+                time_text(route.delay_us),
+                state,
+            )
+    return table
+
+
+def _arrivals(arrivals: Sequence[ArrivalStatus], lately: Lately | None) -> Table:
+    counts = ("delivered", "late", "in time")
+    more = ("/s", "in time lately") if lately is not None else ()
+    table = new_table("at", "from", "channel", *counts, *more, right=(*counts, *more))
+    for each in arrivals:
+        row: list[str | Text] = [
+            safe(each.node),
+            safe(each.source) or NOTHING,
+            safe(each.channel) or Text("all others", "dim"),
+            f"{each.delivered:,}",
+            f"{each.late:,}" if each.late else NOTHING,
+            _in_time(each.delivered, each.late),
+        ]
+        if lately is not None:
+            row += [rate_text(lately.rate_hz(each)), _in_time(*lately.counts(each))]
+        table.add_row(*row)
+    return table
+
+
+def _in_time(delivered: int, late: int) -> Text:
+    return Text(share_text(delivered - late, delivered), "yellow" if late else "")
+
+
+def _carried(carried: CarriedStatus) -> Text | None:
+    """What was lost here, and why."""
+    parts = [f"{carried.sent_again:,} sent again"] if carried.sent_again else []
+    if causes := [f"{count:,} {safe(cause)}" for cause, count in carried.lost.items() if count]:
+        parts.append(f"copies lost: {', '.join(causes)}")
+    if not parts:
+        return None
+    return Text(f"at this node: {'; '.join(parts)}", "dim")

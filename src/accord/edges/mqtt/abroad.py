@@ -1,0 +1,193 @@
+"""Events of this node's clients for other nodes, and events of others for this node's clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from accord.core.channels.channels import Channels
+from accord.core.errors import EventError
+from accord.core.model.channels import problem_with_channel
+from accord.core.monitoring.ledger import DELIVERED, SHED
+from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
+from accord.core.node.remotes import Remotes
+from accord.core.node.routes import Subscription
+from accord.core.overlay.needs import Need
+from accord.core.overlay.signals import Carried
+from accord.core.overlay.transit import EXPIRED
+from accord.core.qos.policies import Entity
+from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.properties import read_block
+from accord.edges.mqtt.wire import string_bytes
+
+if TYPE_CHECKING:
+    from accord.edges.mqtt.broker import Broker
+
+DAMAGED = "damaged on the way"
+
+
+class Abroad:
+    """`clock_us` tells the overlay's time."""
+
+    def __init__(self, broker: Broker, clock_us: Callable[[], int]) -> None:
+        self.broker = broker
+        self.remotes = Remotes(broker.router)
+        self._clock_us = clock_us
+        self.channels: Channels | None = None
+        self._is_arriving = False
+        self._foreign: dict[str, bool] = {}  # channels whose retained message is another node's
+
+    def join(self, channels: Channels) -> None:
+        self.channels = channels
+        for session in self.broker.sessions.values():
+            for subscription in session.subscriptions.values():
+                self.subscribed(subscription)
+
+    def subscribed(self, subscription: Subscription) -> None:
+        """A client of this node wants something."""
+        if self.channels is not None and not subscription.pattern.startswith("$"):
+            condition = (subscription.where, subscription.xpath)
+            self.channels.overlay.need(subscription.pattern, condition, subscription.predicate)
+
+    def unsubscribed(self, subscription: Subscription) -> None:
+        if self.channels is not None and not subscription.pattern.startswith("$"):
+            condition = (subscription.where, subscription.xpath)
+            self.channels.overlay.unneed(subscription.pattern, condition)
+
+    def need(self, node: str, key: str, need: Need | None) -> None:
+        """Another node wants something, or does not any more: it gets what is retained, too."""
+        self.remotes.need(node, key, need)
+        if need is None:
+            return
+        for message in self.broker.retained.select(need.filter, now_ms=self.broker.hub.now_ms):
+            if not self._foreign.get(message.channel) and isinstance(message, MqttMessage):
+                self.send(message, [node], 0)
+
+    def published(self, message: MqttMessage) -> None:
+        """The router has just been through with `message`."""
+        wanted = self.remotes.wanted
+        if not self._is_arriving:
+            if message.is_retained:
+                self._foreign.pop(message.channel, None)
+            if wanted and not message.channel.startswith("$"):
+                importance = max(grant.importance for grant in wanted.values())
+                self.send(message, list(wanted), importance)
+        wanted.clear()
+
+    def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:
+        assert self.channels is not None
+        hub = self.broker.hub
+        age_ms = max(0, hub.now_ms - message.received_ms)
+        deadline_ms = message.expires_ms - message.received_ms if message.expires_ms else 0
+        event = Carried(
+            "",
+            0,
+            0,
+            (),
+            message.channel,
+            message.payload,
+            message.block,
+            message.qos,
+            message.is_retained,
+            message.publisher,
+            importance,
+            message.number,
+            message.expiry_s,
+            0 if message.is_retained else age_ms * 1_000,
+            max(deadline_ms, 1) * 1_000 if message.expires_ms else 0,
+        )
+        self.channels.publish(event, nodes, self._clock_us())
+
+    def sent(self, neighbour: str, event: Carried) -> None:
+        """It is on its way to a neighbour: each hop stands in the ledger of its node."""
+        came_us = event.trail[-1][1] if event.trail else 0
+        self._note(event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event))
+
+    def lost(self, event: Carried, cause: str) -> None:
+        """A copy of it ends at this node."""
+        outcome = EXPIRED_OUTCOME if cause == EXPIRED else SHED
+        self._note(event, "other nodes", outcome, 0, cause)
+
+    def _note(
+        self, event: Carried, destination: str, outcome: int, waited_us: int, detail: str
+    ) -> None:
+        hub = self.broker.hub
+        if hub.ledger.is_on:
+            queued_ms = hub.now_ms - waited_us // 1_000
+            hub.ledger.add(
+                event.event,
+                1,
+                event.channel,
+                event.publisher,
+                destination,
+                outcome,
+                hub.now_ms - event.age_us // 1_000,
+                queued_ms,
+                hub.now_ms,
+                len(event.payload),
+                event.importance,
+                "",
+                detail,
+                0,
+            )
+
+    def arrived(self, event: Carried) -> None:
+        """Hand an event of another node to the clients of this one."""
+        broker = self.broker
+        hub = broker.hub
+        self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
+        message = _message(event, hub.now_ms)
+        if message is None:
+            hub.counters.shed(DAMAGED, event.source)
+            return
+        if event.is_retained:
+            known = broker.retained.get(event.channel)
+            if known is not None and known.number == event.event:
+                return  # told once more, because this node or the other began anew
+            self._foreign[event.channel] = True
+        publisher = Entity(event.publisher, node=event.source)
+        way = broker.way(publisher, event.channel)
+        message.counts = way.route.counts
+        message.number = event.event
+        self._is_arriving = True
+        try:
+            with suppress(EventError):
+                broker.publish_now(message, way)
+        finally:
+            self._is_arriving = False
+
+
+def trail_text(event: Carried) -> str:
+    """The nodes it has come by, each with its age there."""
+    return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
+
+
+def _message(event: Carried, now_ms: int) -> MqttMessage | None:
+    """None where it is none: other nodes are believed, but not everything."""
+    if problem_with_channel(event.channel) or event.channel.startswith("$"):
+        return None
+    try:
+        properties = read_block(event.block)
+    except ProtocolError:
+        return None
+    if event.expiry_s >= 0:
+        properties = msgspec.structs.replace(properties, message_expiry_s=event.expiry_s)
+    received_ms = now_ms - event.age_us // 1_000
+    message = MqttMessage(
+        event.channel,
+        string_bytes(event.channel),
+        event.payload,
+        event.qos,
+        event.is_retained,
+        event.publisher,
+        received_ms,
+        properties,
+        event.block,
+        received_ms + event.deadline_us // 1_000 if event.deadline_us else 0,
+    )
+    message.key = next((text for name, text in properties.user if name == "key"), "")
+    return message

@@ -1,0 +1,232 @@
+"""Two and three nodes, each a broker and an overlay, that hear each other without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from accord.core.channels.channels import Channels
+from accord.core.node.limits import Limits
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+from accord.core.qos.policies import Entity
+from accord.edges.mqtt.abroad import DAMAGED, Abroad
+from accord.edges.mqtt.broker import Broker, Condition, make_message
+from accord.edges.mqtt.delivery import Delivery
+from accord.edges.mqtt.packets import Filter
+from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.session import Session
+
+START_MS = 1_700_000_000_000
+
+
+class Node:
+    def __init__(self, name: str, now_us: Callable[[], int]) -> None:
+        self.name = name
+        self.broker = Broker(
+            Limits(), now_ms=START_MS, node=name, kept=["kept"], new_client_id=lambda: "auto"
+        )
+        self.abroad = Abroad(self.broker, now_us)
+        self.overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, self.abroad.need)
+        self.channels = Channels(self.overlay)
+        self.broker.abroad = self.abroad
+        self.abroad.join(self.channels)
+
+    def subscriber(self, pattern: str, where: str = "", qos: int = 1) -> Session:
+        opened = self.broker.open_session(f"at {self.name}", is_clean=True)
+        assert opened is not None
+        session, _ = opened
+        session.is_connected = True
+        refusal = self.broker.subscribe(
+            session, Filter(pattern, qos), 0, Condition.parse(where, "")
+        )
+        assert refusal is None
+        return session
+
+    def publish(
+        self,
+        channel: str,
+        payload: bytes = b"payload",
+        *,
+        qos: int = 1,
+        is_retained: bool = False,
+        expiry_s: int | None = None,
+        **attributes: str,
+    ) -> int:
+        broker = self.broker
+        properties = Properties(message_expiry_s=expiry_s, user=tuple(attributes.items()))
+        now_ms = broker.hub.now_ms
+        message = make_message(channel, payload, qos, is_retained, "camera", now_ms, properties)
+        way = broker.way(Entity("camera", node=self.name), channel)
+        broker.hub.enter(message, way.route.counts)
+        return broker.publish(message, way)
+
+
+class Net:
+    """In a line, in the order of their names."""
+
+    def __init__(self, names: str) -> None:
+        self.now_us = 0
+        self.nodes = {name: Node(name, lambda: self.now_us) for name in names}
+        for one, other in pairwise(names):
+            self.nodes[one].overlay.link_up(other, 0)
+            self.nodes[other].overlay.link_up(one, 0)
+        self.settle()
+
+    def settle(self, ms: int = 200) -> None:
+        for _ in range(ms):
+            self.now_us += 1_000
+            for node in self.nodes.values():
+                node.broker.hub.now_ms = START_MS + self.now_us // 1_000
+                node.channels.advance(self.now_us)
+            for node in self.nodes.values():
+                self._exchange(node)
+
+    def _exchange(self, node: Node) -> None:
+        sends = list(node.overlay.sends)
+        node.overlay.sends.clear()
+        for neighbour, message in sends:
+            self.nodes[neighbour].overlay.receive(node.name, message, self.now_us)
+        for neighbour in list(node.overlay.neighbours):
+            for event in node.overlay.take(neighbour, 1 << 20, self.now_us):
+                node.abroad.sent(neighbour, event)
+                other = self.nodes[neighbour]
+                other.overlay.receive(node.name, event, self.now_us)
+                for arrived in other.overlay.deliveries:
+                    other.abroad.arrived(arrived)
+                other.overlay.deliveries.clear()
+
+
+def got(session: Session) -> list[bytes]:
+    return [each.message.payload for each in _deliveries(session)]
+
+
+def _deliveries(session: Session) -> list[Delivery]:
+    return list(session.unacknowledged.values())
+
+
+def test_events_reach_subscribers_at_other_nodes_as_their_predicates_say() -> None:
+    net = Net("abc")
+    session = net.nodes["c"].subscriber("uav/#", "altitude_m > 300")
+    net.settle()
+    assert net.nodes["a"].publish("uav/x", b"low", altitude_m="100") == 0
+    assert net.nodes["a"].publish("uav/x", b"high", altitude_m="400") == 1
+    net.settle()
+    assert got(session) == [b"high"]
+    (delivery,) = _deliveries(session)
+    assert delivery.message.properties.user == (("altitude_m", "400"),)
+    assert (delivery.message.publisher, delivery.qos) == ("camera", 1)
+
+
+def test_what_came_from_elsewhere_is_not_sent_on() -> None:
+    net = Net("abc")
+    sessions = [net.nodes[name].subscriber("#") for name in "abc"]
+    net.settle()
+    net.nodes["a"].publish("uav")
+    net.settle()
+    assert [len(got(session)) for session in sessions] == [1, 1, 1]
+    assert net.nodes["b"].overlay.sending.published == 0
+
+
+def test_who_does_not_subscribe_any_more_gets_nothing_over_the_link() -> None:
+    net = Net("ab")
+    session = net.nodes["b"].subscriber("uav")
+    net.settle()
+    net.nodes["b"].broker.end_session(session)
+    net.settle()
+    assert net.nodes["a"].publish("uav") == 0
+    assert net.nodes["a"].overlay.sending.published == 0
+
+
+def test_what_a_node_says_to_its_own_clients_stays_there() -> None:
+    net = Net("ab")
+    session = net.nodes["b"].subscriber("#")
+    net.settle()
+    net.nodes["a"].broker.publish_own("answer/to/somebody", b"yours")
+    net.nodes["a"].publish("uav")
+    net.settle()
+    assert got(session) == [b"payload"]
+
+
+def test_expiry_goes_along() -> None:
+    net = Net("ab")
+    session = net.nodes["b"].subscriber("uav")
+    net.settle()
+    net.nodes["a"].publish("uav", expiry_s=30)
+    net.settle()
+    (delivery,) = _deliveries(session)
+    left_ms = delivery.message.expires_ms - net.nodes["b"].broker.hub.now_ms
+    assert 29_000 < left_ms <= 30_000
+    assert delivery.message.expiry_s == 30
+
+
+def test_retained_messages_come_to_nodes_that_need_them_later() -> None:
+    net = Net("ab")
+    net.nodes["a"].publish("state", b"on", is_retained=True)
+    session = net.nodes["b"].subscriber("state")
+    net.settle()
+    assert got(session) == [b"on"]
+    kept = net.nodes["b"].broker.retained.get("state")
+    assert kept is not None
+    assert kept.payload == b"on"
+    # Told once more, as after a restart of the other node, it is not delivered again.
+    net.nodes["a"].abroad.send(net.nodes["a"].broker.retained.get("state"), ["b"], 0)  # type: ignore[arg-type]
+    net.settle()
+    assert got(session) == [b"on"]
+    net.nodes["a"].publish("state", b"", is_retained=True)
+    net.settle()
+    assert net.nodes["b"].broker.retained.get("state") is None
+
+
+def test_a_node_does_not_pass_on_what_another_retains() -> None:
+    net = Net("abc")
+    net.nodes["b"].subscriber("state")
+    net.settle()
+    net.nodes["a"].publish("state", b"on", is_retained=True)
+    net.settle()
+    session = net.nodes["c"].subscriber("state")
+    net.settle()
+    assert got(session) == [b"on"]
+
+
+def test_local_channels_stay() -> None:
+    net = Net("ab")
+    session = net.nodes["b"].subscriber("uav")
+    net.nodes["a"].overlay.registry.create(ChannelDefinition(name="uav", template="local"))
+    net.settle()
+    net.nodes["a"].publish("uav")
+    net.settle()
+    assert got(session) == []
+
+
+@pytest.mark.parametrize("channel", ["", "uav/#", "$SYS/uptime", "a\0b"])
+def test_nonsense_from_another_node_is_counted(channel: str) -> None:
+    node = Net("a").nodes["a"]
+    node.abroad.arrived(Carried("b", 1, 1, (1,), channel, b""))
+    assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
+
+
+def test_damaged_properties_are_counted() -> None:
+    node = Net("a").nodes["a"]
+    node.abroad.arrived(Carried("b", 1, 1, (1,), "uav", b"", b"\xff\xff"))
+    assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
+
+
+def test_each_hop_stands_in_the_ledger_of_its_node() -> None:
+    net = Net("abc")
+    net.nodes["c"].subscriber("uav")
+    net.settle()
+    net.nodes["a"].publish("uav")
+    net.settle()
+    destinations = []
+    for node in net.nodes.values():
+        batch = node.broker.hub.ledger.take()
+        rows = [] if batch is None else batch.rows
+        destinations.append([(row[5], row[12]) for row in rows if row[5].startswith("node ")])
+    assert [each[0][0] for each in destinations] == ["node b", "node c", "node c"]
+    assert re.fullmatch(r"by a [0-9.]+ ms, b [0-9.]+ ms", destinations[2][0][1])

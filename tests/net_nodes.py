@@ -1,0 +1,84 @@
+"""Several nodes as processes of their own, linked with each other over loopback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+from typer.testing import CliRunner, Result
+
+from accord.cli.main import app
+from accord.cli.overlay.node import NetNode
+from accord.core.overlay.status import IN_USE, NetStatus
+from tests.brokers import HOST, Broker, free_port, start_accord
+
+WAIT_S: Final = 60.0
+PING_MS: Final = 200
+
+
+class RunningNode(NamedTuple):
+    name: str
+    url: str
+    http_url: str
+    link: str
+    broker: Broker
+
+    def status(self) -> NetStatus:
+        return NetNode(self.http_url, None, None).status()
+
+    def accord(self, *arguments: str) -> Result:
+        """A command that asks this node."""
+        environment = {"COLUMNS": "140", "ACCORD_HTTP_URL": self.http_url, "ACCORD_URL": self.url}
+        return CliRunner().invoke(app, list(arguments), env=environment)
+
+    def paths(self) -> list[tuple[str, ...]]:
+        """All routes in use that it knows of."""
+        return [
+            route.path
+            for flow in self.status().flows
+            for route in flow.routes
+            if route.state == IN_USE
+        ]
+
+
+@contextmanager
+def start_nodes(
+    neighbours: Mapping[str, Sequence[str]], channels: str = "", *, killed: Sequence[str] = ()
+) -> Iterator[dict[str, RunningNode]]:
+    """Each links with those of its `neighbours` that are started before it."""
+    nodes: dict[str, RunningNode] = {}
+    with ExitStack() as stack:
+        for name, others in neighbours.items():
+            http, link = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
+            dialled = ", ".join(f'"{nodes[other].link}"' for other in others)
+            config = f"""
+[node]
+name = "{name}"
+[net]
+listen = "{link}"
+neighbours = [{dialled}]
+ping_ms = {PING_MS}
+{channels}
+"""
+            broker = stack.enter_context(
+                start_accord(config=config, extra=["--http", http], is_killed=name in killed)
+            )
+            url = f"mqtt://{HOST}:{broker.port}"
+            nodes[name] = RunningNode(name, url, f"http://{http}", link, broker)
+        for node in nodes.values():
+            wait_until(lambda node=node: _knows_all(node, nodes))  # type: ignore[misc]
+        yield nodes
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < until_s, "that does not happen"
+        time.sleep(0.02)
+
+
+def _knows_all(node: RunningNode, nodes: Mapping[str, RunningNode]) -> bool:
+    reachable = [each.name for each in node.status().nodes if each.is_reachable]
+    return reachable == sorted(nodes)
