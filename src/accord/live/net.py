@@ -24,6 +24,7 @@ from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker
 from accord.live.addresses import Address
 from accord.live.clock import Clock
+from accord.live.link_status import LinkStatus
 from accord.live.logs import get_log
 from accord.live.neighbour_tls import link_contexts
 from accord.live.neighbours import Neighbours
@@ -187,6 +188,10 @@ class Net:
             if each.problem
         )
         return msgspec.structs.replace(known, carried=carried, unlinked=unlinked)
+
+    def links(self) -> tuple[LinkStatus, ...]:
+        """What each link of this node has carried."""
+        return () if self._neighbours is None else self._neighbours.status().links
 
     def channel_statuses(self) -> list[ChannelStatus]:
         """All channels that are defined, by name."""

@@ -1,0 +1,147 @@
+"""Nodes in one process, linked over real sockets, with real clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.brokers import HOST
+
+import accord
+from accord.core.node.rights import EVERYTHING
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.registry import ChannelDefinition
+from accord.live.addresses import Address
+from accord.live.net import CHANNELS, Net, NetOptions
+from accord.live.node import Listener, Node, Settings
+from accord.live.users import Users
+
+KEY = b"a secret of all nodes"
+ANYWHERE = Address(HOST, 0)
+
+
+def node(
+    name: str, *neighbours: Address, key: bytes = KEY, data: Path | None = None,
+    channels: tuple[ChannelDefinition, ...] = (),
+) -> Node:  # fmt: skip
+    options = NetOptions(
+        listen=(ANYWHERE,),
+        neighbours=neighbours,
+        key=key,
+        overlay=OverlayOptions(ping_us=50_000),
+        channels=channels,
+    )
+    settings = Settings(
+        name=name, listeners=(Listener(ANYWHERE),), statistics_s=0, net=options, data=data
+    )
+    return Node(settings, Users(anonymous=EVERYTHING))
+
+
+def net_of(one: Node) -> Net:
+    assert one.net is not None
+    return one.net
+
+
+def link_of(one: Node) -> Address:
+    return net_of(one).addresses[0]
+
+
+def url_of(one: Node) -> str:
+    return f"mqtt://{one.addresses[0]}"
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """The test's time-out is the limit."""
+    while not is_so():
+        await asyncio.sleep(0.01)
+
+
+async def in_two_nodes(
+    scene: Callable[[Node, Node], Awaitable[None]], *channels: ChannelDefinition
+) -> None:
+    async with node("a", channels=channels) as a, node("b", link_of(a)) as b:
+        await until(net_of(a).overlay.used_neighbours)
+        await until(net_of(b).overlay.used_neighbours)
+        await scene(a, b)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_clients_of_two_nodes_meet(qos: int) -> None:
+    async def scene(a: Node, b: Node) -> None:
+        async with (
+            accord.connect(url_of(a)) as publisher,
+            accord.connect(url_of(b)) as subscriber,
+            subscriber.subscribe("uav/#", qos=qos, where="level > 5") as events,
+        ):
+            await until(lambda: net_of(a).abroad.remotes.nodes)
+            for level in range(10):
+                await publisher.publish("uav/x", str(level), qos=qos, level=level)
+            got = [(await anext(events)).payload for _ in range(4)]
+            assert got == [b"6", b"7", b"8", b"9"]
+
+    asyncio.run(in_two_nodes(scene))
+
+
+def test_channels_that_tolerate_loss_go_by_datagrams() -> None:
+    definition = ChannelDefinition("loose/#", options={"datagrams": "true"})
+
+    async def scene(a: Node, b: Node) -> None:
+        async with (
+            accord.connect(url_of(a)) as publisher,
+            accord.connect(url_of(b)) as subscriber,
+            subscriber.subscribe("loose/#", qos=0) as events,
+        ):
+            await until(lambda: net_of(a).abroad.remotes.nodes)
+            # Datagrams are used once the other side has confirmed that it hears them.
+            while not net_of(a).links()[0].traffic.sent.datagrams.messages:
+                await publisher.publish("loose/x", b"", qos=0)
+                await anext(events)
+
+    asyncio.run(in_two_nodes(scene, definition))
+
+
+def test_nodes_without_the_key_are_not_linked() -> None:
+    async def main() -> None:
+        async with node("a") as a, node("b", link_of(a), key=b"another secret, a wrong one") as b:
+            await until(lambda: net_of(b).status().unlinked)
+            await until(lambda: net_of(b).status().unlinked[0].problem)
+            assert not net_of(a).overlay.used_neighbours()
+
+    asyncio.run(main())
+
+
+def test_channels_that_were_defined_are_there_after_a_restart(tmp_path: Path) -> None:
+    definition = ChannelDefinition("uav/#", max_delay_us=200_000, paths=2)
+
+    async def define() -> None:
+        async with node("a", data=tmp_path) as a:
+            assert net_of(a).create_channel(definition, replace=False) is None
+
+    async def look() -> list[str]:
+        async with node("a", data=tmp_path) as a:
+            return [each.name for each in net_of(a).overlay.registry.all()]
+
+    asyncio.run(define())
+    assert asyncio.run(look()) == ["uav/#"]
+    (tmp_path / CHANNELS).write_bytes(b'[["channel", "ua')
+    assert asyncio.run(look()) == []
+
+
+def test_a_node_that_goes_is_not_needed_for_the_others() -> None:
+    async def main() -> None:
+        async with node("a") as a, node("c", link_of(a)) as c:
+            async with node("b", link_of(a), link_of(c)):
+                await until(lambda: len(net_of(a).overlay.used_neighbours()) == 2)
+            await until(lambda: net_of(a).overlay.used_neighbours() == ["c"])
+            async with (
+                accord.connect(url_of(a)) as publisher,
+                accord.connect(url_of(c)) as subscriber,
+                subscriber.subscribe("uav") as events,
+            ):
+                await until(lambda: net_of(a).abroad.remotes.nodes)
+                await publisher.publish("uav", b"still")
+                assert (await anext(events)).payload == b"still"
+
+    asyncio.run(main())
