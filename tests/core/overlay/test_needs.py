@@ -118,7 +118,9 @@ def test_filters_cover_as_their_channels_say(seed: int) -> None:
     made = ["/".join(random.choice(["a", "b", "+"]) for _ in range(random.randrange(1, 4)))]
     for _ in range(40):
         made.append("/".join([*made[-1].split("/")[:2], random.choice(["#", "+", "a"])]))
-        made.append("/".join(random.choice(["a", "+", "$s"]) for _ in range(random.randrange(1, 3))))
+        made.append(
+            "/".join(random.choice(["a", "+", "$s"]) for _ in range(random.randrange(1, 3)))
+        )
     for wide in made:
         for narrow in made:
             if filter_covers(wide, narrow):
