@@ -18,11 +18,15 @@ class Flood(Template):
         self.seen: dict[bytes, bool] = {}
 
     def published(
-        self, event: Carried, destinations: list[str], definition: ChannelDefinition, now_us: int
+        self,
+        event: Carried,
+        destinations: list[str],  # noqa: ARG002
+        definition: ChannelDefinition,  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
     ) -> None:
         self._pass_on("", event.channel, event.payload)
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         if body not in self.seen:
             self.context.deliver(Carried("", 0, 0, (), channel, body))
             self._pass_on(neighbour, channel, body)

@@ -20,7 +20,7 @@ class Link:
     """Loses, repeats and reorders what goes either way."""
 
     def __init__(self, seed: int, loss: float) -> None:
-        self.random = Random(seed)
+        self.random = Random(seed)  # noqa: S311
         self.loss = loss
         self.outgoing = Outgoing("b", bytes_limit=1 << 20)
         self.incoming = Incoming()

@@ -25,7 +25,7 @@ from accord.core.overlay.paths import Path
 _MOST_STEPS: Final = 20_000
 
 
-def detours(  # noqa: PLR0913
+def detours(
     map_: Map, first: Path, count: int, bound_us: int = 0, *, channel_class: str = ""
 ) -> list[Path]:
     """Paths beside `first` of which up to `count + 1` are to be used together.

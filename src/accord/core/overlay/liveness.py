@@ -8,10 +8,10 @@ at most. Waiting longer for each answer would only delay that: an answer that co
 neighbour alive like any other, so nothing slow is taken for dead that answers within two intervals.
 What is late also counts for the mean.
 
-A link that suddenly takes another time must be known to do so after a few pings, and one answer that
-was held up must not look like that. So an answer far off the usual is doubted until the next one: if
-that is far off in the same direction, the nearer of the two is the new mean at once; if not, it
-counts for no more than what is just usual.
+A link that suddenly takes another time must be known to do so after a few pings, and one answer
+that was held up must not look like that. So an answer far off the usual is doubted until the next
+one: if that is far off in the same direction, the nearer of the two is the new mean at once; if
+not, it counts for no more than what is just usual.
 
 A node that was held up itself sends one ping afterwards, not all those it owes: it can't take its
 own pause for the silence of others.
