@@ -9,7 +9,7 @@ COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
-.PHONY: help up test test-plain test-pipeline test-compiled hunt peers check format bench clean
+.PHONY: help up test test-plain test-pipeline test-overlay test-compiled hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,19 +19,23 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
-	@echo "three parts, two at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target test-plain test-pipeline test-compiled
+	@echo "four parts, two at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target test-plain test-pipeline test-overlay test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
+OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
 
 test-plain:
-	$(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%)
+	$(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%) $(OVERLAY_TESTS:%=--ignore=%)
+
+test-overlay:
+	$(BIN)/python -m pytest $(OVERLAY_TESTS)
 
 test-pipeline:
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
 
 test-compiled:
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest tests/core tests/edges tests/conformance tests/test_package.py
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(OVERLAY_TESTS:%=--ignore=%) tests/core tests/edges tests/conformance tests/test_package.py
 
 hunt: $(READY) ## look for failures with new random examples, longer than `make test` does
 	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
