@@ -27,6 +27,8 @@ NAMES: Final = (
     "archive",
     "archive_queries",
     "bulk",
+    "routes",
+    "five_cities",
 )
 
 

@@ -15,6 +15,7 @@ from accord.apps.five_cities.cities import path_text
 from accord.apps.five_cities.meters import Meter
 from accord.apps.five_cities.story import Act, Flow, Line, Phase, narrate
 
+_WIDE: Final = 98
 _STYLES: Final = {"+": "green", "−": "red", " ": ""}
 
 
@@ -38,26 +39,31 @@ def draw_phase(phase: Phase) -> RenderableType:
     return Padding(Group(table, *words), (0, 0, 1, 0))
 
 
-def draw_summary(phases: Sequence[Phase]) -> Table:
-    table = _table("After each change: how long events came too late, and the longest silence")
+def draw_summary(phases: Sequence[Phase], width: int) -> Table:
+    """Where there is no room for all columns, the last ones are left out."""
+    table = _table(
+        "Each phase: how long after the change events came too late, the longest time without any, "
+        "and when paths were settled"
+    )
     for name in ("phase", "channel"):
         table.add_column(name, no_wrap=True)
-    for name in ("late", "violated for", "longest gap", "paths settled", "median", "longest"):
+    names = ("late", "violated", "gap", "settled", "median", "longest")
+    shown = len(names) if width >= _WIDE else len(names) - 2
+    for name in names[:shown]:
         table.add_column(name, justify="right", no_wrap=True)
     for phase in phases:
         name = phase.act.name
         for line in phase.lines:
             span = line.span
-            table.add_row(
-                name,
-                line.channel.name,
+            cells: list[str | Text] = [
                 Text(f"{span.late:,}", "yellow" if span.late else ""),
                 _ms(span.violated_s),
                 _ms(span.gap_s),
                 _ms(line.settled_s) if line.before.paths and line.settled_s else "–",
                 _ms(span.median_s),
                 _ms(span.longest_s),
-            )
+            ]
+            table.add_row(name, line.channel.name, *cells[:shown])
             name = ""
     return table
 

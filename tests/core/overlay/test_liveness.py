@@ -141,11 +141,46 @@ def test_a_link_that_takes_another_time_is_known_after_two_answers(rtt_us: int) 
     assert pulse.rtt_us == pytest.approx(rtt_us, abs=MS)
 
 
+@pytest.mark.parametrize(("half_us", "rtt_us"), [(90 * MS, 140 * MS), (240 * MS, 440 * MS)])
+def test_the_first_answer_may_have_found_only_half_of_it_changed(half_us: int, rtt_us: int) -> None:
+    """The ping went before the link got slower, and its answer after."""
+    pulse = new_pulse()
+    answered(pulse, *[40 * MS] * 20)
+    answered(pulse, half_us, rtt_us, rtt_us)
+    assert pulse.rtt_us == pytest.approx(rtt_us, rel=0.01)
+
+
+def test_a_machine_that_was_busy_for_two_pings_is_soon_forgotten() -> None:
+    pulse = new_pulse()
+    answered(pulse, *[40 * MS] * 20)
+    answered(pulse, 200 * MS, 90 * MS)
+    assert pulse.rtt_us == 90 * MS
+    answered(pulse, 40 * MS, 40 * MS)
+    assert pulse.rtt_us == pytest.approx(40 * MS, rel=0.1)
+
+
 def test_single_answers_that_are_held_up_change_little() -> None:
     pulse = new_pulse()
     answered(pulse, *[40 * MS] * 20)
     answered(pulse, *[900 * MS, 40 * MS, 41 * MS] * 3)
     assert 40 * MS <= pulse.rtt_us < 45 * MS
+
+
+def test_answers_that_were_held_up_together_say_little() -> None:
+    """A connection that stood still for a while: all answers come when it goes on."""
+    pulse = new_pulse()
+    run(pulse, 20 * S + 500 * MS, 10 * MS)
+    held: list[Ping] = []
+    for now_us in range(21 * S, 25 * S, 10 * MS):
+        pulse.advance(now_us)
+        held += pulse.sends
+        pulse.sends.clear()
+    was_up = pulse.is_up
+    for ping in held:
+        pulse.receive(answer(ping), 25 * S)
+    assert (was_up, pulse.is_up) == (False, True)
+    run(pulse, 27 * S, 10 * MS, now_us=25 * S)
+    assert pulse.rtt_us < 20 * MS
 
 
 def test_what_is_far_off_in_both_directions_is_no_new_mean() -> None:

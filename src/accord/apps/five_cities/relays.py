@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, cast
 
 HOST: Final = "127.0.0.1"
@@ -263,7 +264,8 @@ class _Lane:
                 sink.write(data)
                 self._bytes -= len(data)
             elif sink.can_write_eof():
-                sink.write_eof()
+                with suppress(OSError):  # the other side may be gone without our knowing yet
+                    sink.write_eof()
         if self._bytes <= WAITING_BYTES // 2:
             self._source.pause(False)
         self._set_timer()

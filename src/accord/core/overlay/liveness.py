@@ -2,16 +2,12 @@
 
 Pings go out every `ping_us`, each up to a tenth earlier so that nodes do not fall into step, never
 later. One is missed when the answer takes longer than answers usually do: the mean of the round
-trip and four deviations, smoothed as TCP does it (RFC 6298). Three missed in a row make the
-neighbour dead; so a link that fails is known to have failed after three intervals and a round trip
-at most. Waiting longer for each answer would only delay that: an answer that comes late makes the
-neighbour alive like any other, so nothing slow is taken for dead that answers within two intervals.
-What is late also counts for the mean.
-
-A link that suddenly takes another time must be known to do so after a few pings, and one answer
-that was held up must not look like that. So an answer far off the usual is doubted until the next
-one: if that is far off in the same direction, the nearer of the two is the new mean at once; if
-not, it counts for no more than what is just usual.
+trip and four deviations (`round_trip`). Three missed in a row make the neighbour dead; so a link
+that fails is known to have failed after three intervals and a round trip at most. Waiting longer
+for each answer would only delay that: an answer that comes late makes the neighbour alive like any
+other, so nothing slow is taken for dead that answers within two intervals. What is late also counts
+for the mean. But where several answers were late and come together, a link was held up and is free
+again: all of them tell how long to wait for others, but only the newest how long the link takes.
 
 A node that was held up itself sends one ping afterwards, not all those it owes: it can't take its
 own pause for the silence of others.
@@ -27,16 +23,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from accord.core.overlay.messages import Ping, Pong
+from accord.core.overlay.round_trip import RoundTrip
 
 LEAST_PING_US: Final = 10_000
-_MEAN_SHARE: Final = 1 / 8
-_DEVIATION_SHARE: Final = 1 / 4
-_DEVIATIONS: Final = 4
 _LOSS_SHARE: Final = 1 / 16
 _JITTER: Final = 0.1
-# Before the first answer; and what a timer, a loop or a kernel may be late at any time.
-_FIRST_WAIT_US: Final = 1_000_000
-_LATENESS_US: Final = 10_000
+_FIRST_WAIT_US: Final = 1_000_000  # for the first answer
 # An answer that takes longer is none any more.
 _FORGET_US: Final = 10_000_000
 _HOUR_US: Final = 3_600_000_000
@@ -130,40 +122,41 @@ class Pulse:
         # When pings were sent that an answer is still awaited for, and those that are missed.
         self._awaited: dict[int, int] = {}
         self._late: dict[int, int] = {}
-        self._rtt_us = 0.0
-        self._deviation_us = 0.0
-        self._doubted_us: int | None = None  # what the last answer took, if that was far off
-        self._is_measured = False
+        self._trip = RoundTrip()
+        self._patience = RoundTrip()  # of all answers, also those that were held up
+        self._before_late = RoundTrip()  # what was known before the last answer that was late,
+        self._late_us = now_us - options.ping_us  # and when that came
 
     @property
     def rtt_us(self) -> int:
         """The round trip, smoothed; 0 while it is not known."""
-        return round(self._rtt_us)
+        return round(self._trip.mean_us)
 
     @property
     def deviation_us(self) -> int:
         """Of the round trip."""
-        return round(self._deviation_us)
+        return round(self._trip.deviation_us)
 
     @property
     def latency_us(self) -> int:
         """One way: half the round trip."""
-        return round(self._rtt_us / 2)
+        return round(self._trip.mean_us / 2)
 
     def availability(self, now_us: int) -> float:
         return self._availability.share(now_us)
 
     def usual_us(self) -> int:
         """An answer that takes longer is missed."""
-        if not self._is_measured:
+        if not self._patience.is_measured:
             return _FIRST_WAIT_US
-        return min(round(self._rtt_us + self._spread_us()), _FORGET_US)
+        return min(round(self._patience.usual_us()), _FORGET_US)
 
     def link_up(self, now_us: int) -> None:
         """There is a transport to it, perhaps by another way than before."""
         self._is_connected = True
-        self._is_measured = False
-        self._doubted_us = None
+        self._trip.begin_anew()
+        self._patience.begin_anew()
+        self._late_us = now_us - self.options.ping_us
         self._ping_due_us = now_us
         self._forget()
 
@@ -181,7 +174,7 @@ class Pulse:
             sent_us = self._late.pop(pong.number, -1)
             if sent_us < 0:
                 return False
-        self._measure(max(now_us - sent_us, 0))
+        self._measure(max(now_us - sent_us, 0), now_us, is_late=is_late)
         self._missed = 0
         if self.is_up and not is_late:
             self.loss -= self.loss * _LOSS_SHARE
@@ -232,38 +225,14 @@ class Pulse:
         self.loss += (1 - self.loss) * _LOSS_SHARE
         return self._missed >= self.options.misses and self._turn(False, now_us)
 
-    def _measure(self, took_us: int) -> None:
-        if not self._is_measured:
-            self._is_measured = True
-            self._rtt_us = float(took_us)
-            self._deviation_us = took_us / 2
-            return
-        doubted_us, self._doubted_us = self._doubted_us, None
-        spread_us = self._spread_us()
-        off_us = took_us - self._rtt_us
-        if abs(off_us) <= spread_us:
-            if doubted_us is not None:
-                self._smooth(doubted_us)
-            self._smooth(took_us)
-        elif doubted_us is None:
-            self._doubted_us = took_us
-        elif (doubted_us > self._rtt_us) != (off_us > 0):
-            self._smooth(doubted_us)
-            self._doubted_us = took_us
-        else:
-            apart_us = abs(took_us - doubted_us)
-            self._rtt_us = float((min if off_us > 0 else max)(took_us, doubted_us))
-            self._deviation_us = max(self._deviation_us, apart_us / 2)
-
-    def _smooth(self, took_us: int) -> None:
-        spread_us = self._spread_us()
-        off_us = min(max(took_us - self._rtt_us, -spread_us), spread_us)
-        self._deviation_us += (abs(off_us) - self._deviation_us) * _DEVIATION_SHARE
-        self._rtt_us += off_us * _MEAN_SHARE
-
-    def _spread_us(self) -> float:
-        """What is further off the mean is far off."""
-        return max(_DEVIATIONS * self._deviation_us, _LATENESS_US)
+    def _measure(self, took_us: int, now_us: int, *, is_late: bool) -> None:
+        self._patience.measure(took_us)
+        if now_us < self._late_us + self.options.ping_us // 2:
+            self._trip = self._before_late  # the one before was held up
+        if is_late:
+            self._late_us = now_us
+            self._before_late = self._trip.copy()
+        self._trip.measure(took_us)
 
     def _turn(self, is_up: bool, now_us: int) -> bool:
         if self.is_up == is_up:

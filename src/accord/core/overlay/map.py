@@ -41,6 +41,7 @@ class Map:
 
     def __init__(self) -> None:
         self.version = 0
+        self.openings = 0  # how often a link began to count
         self._links: Links = {}
         self._nodes: dict[str, _Node] = {}
         self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
@@ -219,6 +220,7 @@ class Map:
             there.counts = counts
         if back is not None:
             back.counts = counts
+        self.openings += counts and not counted
         if counts or counted:
             self._changed(source, target)
             if counts != counted or is_other:

@@ -341,9 +341,12 @@ class Overlay:
         by_link: dict[str, list[int]] = {}
         is_here = 0
         for route in event.routes:
-            passage = self.switching.passage(neighbour, event.source, route)
+            passage = self.switching.passage(
+                neighbour, event.source, route, is_early=event.is_early
+            )
             if passage is None:
-                self.switching.lost(neighbour, event.source, route)
+                if not event.is_early:  # else the way may just not be known yet
+                    self.switching.lost(neighbour, event.source, route)
                 self.lose(event, UNKNOWN_WAY)
             elif not passage.after:
                 is_here = route
@@ -424,6 +427,8 @@ class Overlay:
         """Use a link, or not, as its pings say, and tell the others what it takes."""
         pulse = known.pulse
         has_changed = pulse.is_up != known.is_used
+        if has_changed and pulse.is_up:
+            self.transits.all[neighbour].forget_waits()
         if has_changed or self.now_us - known.told_us >= self.options.advertise_us:
             self._tell_link(neighbour, known)  # first: routes are computed from what is told
         if has_changed:
@@ -440,7 +445,7 @@ class Overlay:
         # No finer: else it would decide between paths that are alike which link came up first.
         failure = round(1 - pulse.availability(self.now_us), 3)
         transit = self.transits.all.get(neighbour)
-        latency_us = pulse.latency_us + (0 if transit is None else int(transit.usual_us))
+        latency_us = pulse.latency_us + (0 if transit is None else transit.usual_us(self.now_us))
         value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
         # What changes a little is told seldom: all nodes hear of it.
         has_time = self.now_us - known.told_us < self.options.advertise_slowly_us

@@ -4,7 +4,8 @@ A flow is all there is towards one destination with one requirement; channels th
 share it. Routes are left alone as long as they do what is required of them. Where one does not (a
 link of it failed, or it takes too long) others are computed: those of the present ones that are
 among them stay, the new ones are established, and only when these are there, or can't be had, the
-rest is torn down. New routes have new numbers, so old and new never mix.
+rest is torn down. New routes have new numbers, so old and new never mix. Tearing down waits a
+while: signals go before events, and those still on their way would find no way any more.
 
 Where nothing meets the maximum delay the shortest paths are taken, and the flow is `is_met` no
 more: late is better than never, and anybody can see it.
@@ -12,6 +13,7 @@ more: late is better than never, and anybody can see it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
@@ -22,7 +24,7 @@ from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.detours import detours, is_apart
 from accord.core.overlay.map import Map
 from accord.core.overlay.paths import Path, shortest_paths
-from accord.core.overlay.resiliency import choose
+from accord.core.overlay.resiliency import choose, resiliency
 from accord.core.overlay.signals import Establish, Established, NotEstablished, TearDown
 from accord.core.overlay.switching import Sent, share_of
 
@@ -33,7 +35,9 @@ LEAVING: Final = 2  # in use until others are ready
 _TRIES: Final = 5
 _FIRST_TRY_US: Final = 300_000
 _AGAIN_US: Final = 1_000_000  # between two attempts to do better
-_AT_ONCE_US: Final = 50_000  # the same where there is no route at all
+_WORTH: Final = 0.5  # routes are exchanged for better ones if these fail half as often at most
+_AT_ONCE_US: Final = 50_000  # the same where there is no route at all, or a link came back
+_LINGER_US: Final = 2_000_000  # for what is on its way by a route that is left
 _AVOIDED_US: Final = 3_000_000  # before a path that could not be established is tried again
 
 
@@ -76,6 +80,7 @@ class Flow:
         self.again_us = 0  # when to try to do better; 0 while all is well
         self.changes = 0
         self.version = 0  # of the map that it was computed from
+        self.openings = 0  # of that map
         self.avoided: dict[tuple[str, ...], int] = {}
 
     def usable(self) -> list[Route]:
@@ -116,6 +121,7 @@ class Routes:
         self._number = incarnation * 1_000
         self._of: dict[int, Flow] = {}  # by number of route
         self._over: dict[tuple[str, str], dict[Flow, bool]] = {}  # by link
+        self._left: deque[tuple[int, str, TearDown]] = deque()  # when to say it to whom
         self._seen_version = map_.version
         self._due_us = 0
 
@@ -147,7 +153,9 @@ class Routes:
             self._look_at(flow, now_us)
         for flow in self.flows.values():
             if flow.again_us:
-                wait_us = _AGAIN_US if flow.routes else _AT_ONCE_US
+                # A link that is there again may be all that it takes.
+                has_cause = not flow.is_met and flow.openings != self.map.openings
+                wait_us = _AT_ONCE_US if has_cause or not flow.routes else _AGAIN_US
                 flow.again_us = min(flow.again_us, now_us + wait_us)
                 self._due_us = min(self._due_us, flow.again_us)
 
@@ -161,7 +169,7 @@ class Routes:
         route.state = READY
         route.tries = 0
         route.refresh_us = now_us + self.refresh_us
-        self._settle(flow)
+        self._settle(flow, now_us)
         self._on_ready(flow)
 
     def not_established(self, neighbour: str, signal: NotEstablished, now_us: int) -> None:
@@ -180,6 +188,9 @@ class Routes:
                     self._failed(flow, route, now_us)
 
     def advance(self, now_us: int) -> None:
+        while self._left and self._left[0][0] <= now_us:
+            _, neighbour, signal = self._left.popleft()
+            self.sends.append((neighbour, signal))
         if now_us < self._due_us:
             return
         due_us = now_us + self.refresh_us
@@ -188,10 +199,7 @@ class Routes:
                 self._end(key, flow)
                 continue
             if 0 < flow.again_us <= now_us:
-                if flow.version != self.map.version or flow.avoided:
-                    self._compute(flow, now_us)
-                else:  # nothing would come of it
-                    flow.again_us = now_us + _AGAIN_US
+                self._try_again(flow, now_us)
             for route in list(flow.routes):
                 if route.refresh_us <= now_us and route.number in self._of:
                     self._say(flow, route, now_us)
@@ -204,7 +212,10 @@ class Routes:
         self._due_us = due_us
 
     def next_due_us(self) -> int | None:
-        return self._due_us if self.flows else None
+        dues = [self._due_us] if self.flows else []
+        if self._left:
+            dues.append(self._left[0][0])
+        return min(dues, default=None)
 
     def check_invariants(self) -> None:
         numbers = [route.number for flow in self.flows.values() for route in flow.routes]
@@ -242,11 +253,30 @@ class Routes:
                 if self.map.delay_us(path) is None:
                     del flow.avoided[path]
 
+    def _try_again(self, flow: Flow, now_us: int) -> None:
+        """Where paths are missing, or fail together, there may be others now."""
+        if not flow.is_met:
+            if flow.version != self.map.version or flow.avoided:
+                self._compute(flow, now_us)
+                return
+        elif flow.openings != self.map.openings or flow.avoided:
+            found = self._choose(flow, now_us)
+            if 1 - found[1] <= _WORTH * (1 - self._resiliency(flow)):
+                self._take(flow, *found, now_us)
+                return
+        flow.again_us = now_us + _AGAIN_US  # nothing would come of it
+
+    def _resiliency(self, flow: Flow) -> float:
+        """Of the routes there are, as the map is now."""
+        current = [each for each in flow.routes if each.state != LEAVING]
+        return resiliency([Path(each.path, each.delay_us) for each in current], self.map)
+
     def _compute(self, flow: Flow, now_us: int) -> None:
-        self.computed += 1
-        flow.version = self.map.version
+        self._take(flow, *self._choose(flow, now_us), now_us)
+
+    def _take(self, flow: Flow, chosen: list[Path], reached: float, now_us: int) -> None:
         flow.again_us = 0
-        chosen, flow.resiliency = self._choose(flow, now_us)
+        flow.resiliency = reached
         wanted = {path.nodes: path.delay_us for path in chosen}
         for route in list(flow.routes):
             if route.path in wanted:
@@ -261,12 +291,14 @@ class Routes:
             self._add(flow, path, delay_us, now_us)
         flow.changes += bool(wanted)
         flow.is_met = self._is_met(flow)
-        if len(chosen) < flow.requirement.paths or not flow.is_met:
+        if len(chosen) < flow.requirement.paths or not flow.is_met or not is_apart(chosen):
             flow.again_us = now_us + _AGAIN_US
-        self._settle(flow)
+        self._settle(flow, now_us)
         self._due_us = min(self._due_us, flow.again_us or now_us)
 
     def _choose(self, flow: Flow, now_us: int) -> tuple[list[Path], float]:
+        self.computed += 1
+        flow.version, flow.openings = self.map.version, self.map.openings
         requirement = flow.requirement
         for path, until_us in list(flow.avoided.items()):
             if until_us <= now_us:
@@ -282,19 +314,19 @@ class Routes:
         return [], 0.0
 
     def _best(self, flow: Flow, paths: list[Path], bound_us: int) -> tuple[list[Path], float]:
-        chosen, resiliency = self._combine(paths, flow.requirement)
-        if is_apart(chosen) or len(chosen) < 2:
-            return chosen, resiliency
+        found = self._combine(paths, flow.requirement)
+        if is_apart(found[0]):
+            return found
         others = detours(self.map, paths[0], flow.requirement.paths - 1, bound_us)
         more = [each for each in others if each.nodes not in flow.avoided and each not in paths]
-        return self._combine(paths + more, flow.requirement) if more else (chosen, resiliency)
+        return self._combine(paths + more, flow.requirement) if more else found
 
     def _combine(self, paths: list[Path], requirement: Requirement) -> tuple[list[Path], float]:
         least = 1 if requirement.resiliency else requirement.paths
         for count in range(least, requirement.paths + 1):
-            chosen, resiliency = choose(paths, count, self.map)
-            if resiliency >= requirement.resiliency or count == requirement.paths:
-                return chosen, resiliency
+            chosen, reached = choose(paths, count, self.map)
+            if reached >= requirement.resiliency or count == requirement.paths:
+                return chosen, reached
         return [], 0.0
 
     def _is_met(self, flow: Flow) -> bool:
@@ -340,7 +372,7 @@ class Routes:
         self._drop(flow, route)
         self._compute(flow, now_us)
 
-    def _settle(self, flow: Flow) -> None:
+    def _settle(self, flow: Flow, now_us: int) -> None:
         """Tear down what is no longer wanted, once the rest is there."""
         if any(each.state == ASKED for each in flow.routes):
             return
@@ -348,7 +380,7 @@ class Routes:
             return
         for route in list(flow.routes):
             if route.state == LEAVING:
-                self._drop(flow, route)
+                self._drop(flow, route, now_us + _LINGER_US)
 
     def _end(self, key: tuple[str, Requirement], flow: Flow) -> None:
         for route in list(flow.routes):
@@ -356,7 +388,8 @@ class Routes:
         del self.flows[key]
         self._on_end(flow)
 
-    def _drop(self, flow: Flow, route: Route) -> None:
+    def _drop(self, flow: Flow, route: Route, torn_us: int = 0) -> None:
+        """It is none of the flow's any more, and torn down then, or now."""
         flow.routes.remove(route)
         del self._of[route.number]
         self.budgets.drop((self.name, route.number))
@@ -367,7 +400,11 @@ class Routes:
                 users.pop(flow, None)
                 if not users:
                     del self._over[link]
-        self.sends.append((route.path[1], TearDown(self.name, route.number)))
+        signal = TearDown(self.name, route.number)
+        if torn_us:
+            self._left.append((torn_us, route.path[1], signal))
+        else:
+            self.sends.append((route.path[1], signal))
 
 
 def _numbered(flow: Flow, number: int) -> Route:

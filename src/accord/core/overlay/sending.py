@@ -1,4 +1,4 @@
-"""A node's own events on their way to others: by which routes, held until there are any, and kept
+"""A node's own events on their way to others: by which routes, held while there are none, and kept
 until they are acknowledged where their publisher was promised that they arrive.
 
 Copies for several destinations, and for several routes to one, that begin with the same link are
@@ -182,7 +182,7 @@ class Sending:
     def _try(
         self, outgoing: Outgoing, event: Unacknowledged, copy: Carried, flow: Flow, now_us: int
     ) -> None:
-        if flow.in_use():
+        if flow.routes:
             outgoing.sent(event, now_us)
             self._send(copy, [flow], now_us)
         else:
@@ -196,12 +196,21 @@ class Sending:
         return flow
 
     def _send(self, event: Carried, flows: list[Flow], now_us: int) -> None:
-        """Hand one copy to each link that a route in use begins with."""
+        """Hand one copy to each link that a route in use begins with.
+
+        Where none is in use, by those that are asked for: if one can be had it arrives earlier.
+        """
         by_link: dict[str, list[int]] = {}
+        early: dict[str, list[int]] = {}
         for flow in flows:
-            for route in flow.in_use():
-                by_link.setdefault(route.path[1], []).append(route.number)
+            routes = flow.in_use()
+            links = by_link if routes else early
+            for route in routes or flow.routes:
+                links.setdefault(route.path[1], []).append(route.number)
         self.transits.pass_on(event, by_link, now_us)
+        if early:
+            event = msgspec.structs.replace(event, is_early=True)
+            self.transits.pass_on(event, early, now_us)
 
     def _hold(self, flow: Flow, event: Carried, now_us: int) -> None:
         held = self._held.setdefault(flow, Held())

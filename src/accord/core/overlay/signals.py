@@ -83,7 +83,8 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     long ago it was published, as far as that is known when it is sent: what it waited at nodes,
     and what links usually take. `deadline_us` is the age at which it is of no use any more, 0 if
     it always is; `expiry_s` is the expiry its publisher gave, -1 if none. What `may_be_lost` can go
-    by datagrams. `trail` are the nodes it has passed, each with its age there.
+    by datagrams. `trail` are the nodes it has passed, each with its age there. What `is_early` goes
+    by routes that are just being established, right behind the signal that asks for them.
     """
 
     source: str
@@ -104,3 +105,4 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     receipts: tuple[Receipt, ...] = ()
     may_be_lost: bool = False
     trail: tuple[tuple[str, int], ...] = ()
+    is_early: bool = False

@@ -3,7 +3,8 @@
 A way is noted only when everything behind it is there, on the answer's way back to the source. From
 then on it stays as it is until its source tears it down, its next link is gone, or no refresh has
 come for a while. Each route is one simple path, and events are taken only from the node before on
-it: whatever is lost or late of the signals, no event can go round.
+it: whatever is lost or late of the signals, no event can go round. Events that have no other way
+may follow the signal that asks for one: they get as far as it does.
 """
 
 from __future__ import annotations
@@ -130,10 +131,15 @@ class Switching:
         if passage is not None and passage.after == neighbour:
             self.sends.append((passage.before, signal))
 
-    def passage(self, neighbour: str, source: str, route: int) -> Passage | None:
-        """Where an event that came from `neighbour` goes on; None where it has no business."""
+    def passage(
+        self, neighbour: str, source: str, route: int, *, is_early: bool = False
+    ) -> Passage | None:
+        """Where an event that came from `neighbour` goes on; None where it has no business.
+
+        What `is_early` need not wait until everything behind is there.
+        """
         found = self.passages.get((source, route))
-        if found is None or not found.is_open or found.before != neighbour:
+        if found is None or not (found.is_open or is_early) or found.before != neighbour:
             return None
         return found
 

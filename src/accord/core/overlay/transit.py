@@ -22,6 +22,7 @@ EXPIRED: Final = "deadline passed"
 QUEUE_FULL: Final = "queue full"
 LINK_DOWN: Final = "link down"
 _SHARE: Final = 1 / 16
+_HALF_US: Final = 1_000_000  # in which half of a wait is forgotten that is not seen again
 _OVERHEAD: Final = 100  # bytes that are not payload, about
 _MOST_OVERHEAD: Final = 400  # with long names and many routes
 
@@ -53,7 +54,8 @@ class Transit:
         self.dropped: list[tuple[Carried, str]] = []
         self.sent = 0
         self.waited_us = 0  # of those sent, in all
-        self.usual_us = 0.0  # how long they wait, smoothed
+        self._usual_us = 0.0  # how long they wait, smoothed
+        self._learnt_us = 0  # and as of when
 
     def put(self, carried: Carried, due_us: int, now_us: int) -> None:
         self._put(
@@ -98,9 +100,22 @@ class Transit:
                 continue
             self.sent += 1
             self.waited_us += waited_us
-            self.usual_us += (waited_us - self.usual_us) * _SHARE
+            self._learn(waited_us, now_us)
             taken.append(msgspec.structs.replace(carried, age_us=age_us))
         return taken
+
+    def usual_us(self, now_us: int) -> int:
+        """How long events wait: less with time, as what is taken for slow is not used any more."""
+        return int(self._usual_us * 0.5 ** (max(now_us - self._learnt_us, 0) / _HALF_US))
+
+    def forget_waits(self) -> None:
+        """What has waited until now did so because the link was not there."""
+        self._usual_us = 0.0
+
+    def _learn(self, waited_us: int, now_us: int) -> None:
+        usual_us = self.usual_us(now_us)
+        self._usual_us = usual_us + (waited_us - usual_us) * _SHARE
+        self._learnt_us = now_us
 
     def clear(self) -> None:
         """The link is gone, and with it what waited for it."""
