@@ -56,6 +56,7 @@ class Dial:
     ) -> None:
         self.address = address
         self.node = ""
+        self.link: NeighbourLink | None = None  # the one it has opened last
         self.attempts = 0
         self.problem: LinkError | None = None
         self._owner = owner
@@ -84,7 +85,7 @@ class Dial:
 
     async def _attempt(self) -> None:
         self.attempts += 1
-        link = self._owner.dialled()
+        link = self.link = self._owner.dialled()
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await self._transport.dial(self.address.host, self.address.port, lambda: link)

@@ -105,8 +105,8 @@ class Neighbours:
             return
         dial, task = found
         task.cancel()
-        link = self.links.get(dial.node)
-        if link is not None and link.is_dialer and link.session is not None:
+        link = dial.link
+        if link is not None and link.session is not None:
             link.session.end(Why.STOPPED, f"node {self._local.node} does not want this link")
             self.due()
 
