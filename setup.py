@@ -28,7 +28,9 @@ HOT = [
         ),
         "core/monitoring": ("tally", "counters", "channels", "ledger"),
         "core/qos": ("entity", "contexts", "rules", "grants", "conditions", "policies"),
-        "core/node": ("message", "routes", "router"),
+        "core/node": ("message", "routes", "router", "remotes"),
+        "core/overlay": ("transit",),
+        "sim": ("node",),
         "edges/mqtt": (
             "wire",
             "mapping",

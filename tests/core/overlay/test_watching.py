@@ -159,7 +159,7 @@ class TestFlows:
 class TestArrivals:
     def test_what_is_late_is_counted_and_told(self) -> None:
         net = network(LINE)
-        net.define("a", ChannelDefinition("uav/#", max_delay_us=50 * MS))
+        net.define("a", ChannelDefinition("uav/#", max_delay_us=20 * MS))
         net.define("a", ChannelDefinition("uav/slow", max_delay_us=S))
         net.run(lambda: len(net.nodes["c"].registry.all()) == 2)
         for channel in ("uav/imagery", "uav/slow", "chat"):
