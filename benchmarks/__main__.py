@@ -28,6 +28,8 @@ NAMES: Final = (
     "archive_queries",
     "bulk",
     "routes",
+    "overlay",
+    "forwarding",
     "five_cities",
 )
 

@@ -22,8 +22,8 @@ from benchmarks.options import Options, progress
 from benchmarks.processes import cpu_s, free_ports, memory_bytes, started, with_children
 
 _ROOT: Final = Path(__file__).parent.parent
-_COMPILED: Final = _ROOT / "build" / "compiled"
-_ACCORD: Final = str(Path(sys.executable).with_name("accord"))
+COMPILED: Final = _ROOT / "build" / "compiled"
+ACCORD: Final = str(Path(sys.executable).with_name("accord"))
 _START_S: Final = 60
 _PATIENCE_S: Final = 30
 
@@ -120,11 +120,12 @@ def _running(contender: Contender) -> Iterator[Broker]:
         environment |= contender.environment
         log = folder / "output"
         with started(contender.command(folder, port), environment, log) as process:
-            _wait(process, port, log)
+            wait_for(process, port, log)
             yield Broker(contender, process.pid, port)
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Until it listens; StartError where it does not."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -163,19 +164,19 @@ def _configured(program: str, text: str) -> Callable[[Path, int], list[str]]:
 
 def _accord(folder: Path, port: int) -> list[str]:
     options = ["--mqtt", f"127.0.0.1:{port}", "--websocket", "", "--http", ""]
-    return [_ACCORD, "up", *options, "--data", str(folder / "data"), "--no-demo", "--no-pipeline"]
+    return [ACCORD, "up", *options, "--data", str(folder / "data"), "--no-demo", "--no-pipeline"]
 
 
 def _accord_missing() -> str | None:
     try:
-        subprocess.run([_ACCORD, "up", "--help"], check=True, capture_output=True)
+        subprocess.run([ACCORD, "up", "--help"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         return "there is no `accord up` beside this Python"
     return None
 
 
 def _compiled_missing() -> str | None:
-    if next(_COMPILED.rglob("*.so"), None) is None:
+    if next(COMPILED.rglob("*.so"), None) is None:
         return "nothing is compiled (make up does it, given a C compiler)"
     return _accord_missing()
 
@@ -185,6 +186,6 @@ CONTENDERS: Final[Sequence[Contender]] = (
     Contender("nats", _installed("nats-server"), _configured("nats-server", _NATS), is_mqtt=False),
     Contender("accord", _accord_missing, _accord, has_predicates=True),
     Contender(
-        "compiled", _compiled_missing, _accord, {"PYTHONPATH": str(_COMPILED)}, has_predicates=True
+        "compiled", _compiled_missing, _accord, {"PYTHONPATH": str(COMPILED)}, has_predicates=True
     ),
 )

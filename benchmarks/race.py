@@ -61,12 +61,12 @@ class Entrant:
     def prepare(self) -> None:
         """Warms the broker up and finds out how fast it is."""
         for _ in range(2):
-            burst = _complete(self._load.run(_WARM_UP_WINDOWS * self._load.window))
+            burst = complete(self._load.run(_WARM_UP_WINDOWS * self._load.window))
         self._rate_hz = burst.published / burst.wall_s
 
     def round(self, burst_s: float) -> None:
         before_s = self._broker.cpu_s()
-        burst = _complete(self._load.run(int(self._rate_hz * burst_s)))
+        burst = complete(self._load.run(int(self._rate_hz * burst_s)))
         self.measured.add(burst, self._broker.cpu_s() - before_s)
 
 
@@ -108,7 +108,8 @@ def attempt(entrants: dict[str, Item], act: Callable[[Item], object]) -> dict[st
     return troubles
 
 
-def _complete(burst: Burst) -> Burst:
+def complete(burst: Burst) -> Burst:
+    """A burst that all arrived of; UnexpectedAnswerError for others."""
     if burst.lost:
         raise UnexpectedAnswerError(f"{burst.lost:,} of {burst.expected:,} messages were lost")
     return burst

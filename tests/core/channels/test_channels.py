@@ -99,3 +99,13 @@ def test_a_template_from_elsewhere_sees_neighbours_and_its_own_messages() -> Non
         [b"pixels"],
         [b"pixels"],
     ]
+
+
+def test_a_service_talks_to_its_like_and_no_channel_uses_it() -> None:
+    nodes = [a_node("a"), a_node("b")]
+    services = [node.serve("$gossip", Flood) for node in nodes]
+    exchange(nodes, [("a", "b")])
+    services[0].context.say("b", "", b"news")
+    exchange(nodes, [])
+    assert list(services[1].seen) == [b"news"]
+    assert "$gossip" not in nodes[0].templates

@@ -66,6 +66,17 @@ def test_less_than_was_asked_for_leaves_the_rest_to_ask_for() -> None:
     assert asking.take(2) == []
 
 
+def test_who_answers_a_part_at_last_may_be_asked_as_often_again() -> None:
+    asking = joined("a")
+    asking.offer("a", "x", (1, 5))
+    for now_us in (0, 100 * MS, 300 * MS, 700 * MS):
+        assert asking.take(now_us) == [("a", "x")]
+    asking.came("x", (1, 3))
+    asking.check_invariants()
+    assert asking.take(701 * MS) == [("a", "x")]
+    asking.check_invariants()
+
+
 def test_offers_are_bounded_and_forgotten() -> None:
     asking = joined("a", limit=100)
     for number in range(1_000):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
 
 from accord.core.channels.local import Local
 from accord.core.channels.routed import Routed
-from accord.core.channels.template import Template
+from accord.core.channels.template import Context, Template
 from accord.core.overlay.map import Map
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -19,6 +19,8 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {"local": Local, ROUTED: Routed}
 UNKNOWN: Final = "template not installed"
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
+T = TypeVar("T", bound=Template)
+
 
 class Channels:
     """Publishes through templates; `missing` counts events whose template is not installed."""
@@ -28,8 +30,16 @@ class Channels:
         self.templates = {
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
         }
+        self.services: dict[str, Template] = {}
         self.missing: dict[str, int] = {}
         overlay.on_said = self._said
+
+    def serve(self, name: str, make: Callable[[Context], T]) -> T:
+        """Let something talk to its like at other nodes that no channel is bound to."""
+        assert name not in self.templates
+        service = make(_Context(self.overlay, name))
+        self.services[name] = service
+        return service
 
     def publish(self, event: Carried, destinations: list[str], now_us: int) -> None:
         """An event of a local client that clients of those nodes want."""
@@ -44,22 +54,26 @@ class Channels:
 
     def advance(self, now_us: int) -> None:
         self.overlay.advance(now_us)
-        for template in self.templates.values():
-            template.advance(now_us)
+        for each in self._all():
+            each.advance(now_us)
 
     def next_due_us(self) -> int:
-        dues = [template.next_due_us() for template in self.templates.values()]
+        dues = [each.next_due_us() for each in self._all()]
         return min([self.overlay.next_due_us(), *(due for due in dues if due is not None)])
 
     def check_invariants(self) -> None:
         self.overlay.check_invariants()
-        for template in self.templates.values():
-            template.check_invariants()
+        for each in self._all():
+            each.check_invariants()
+
+    def _all(self) -> Iterator[Template]:
+        yield from self.templates.values()
+        yield from self.services.values()
 
     def _said(self, neighbour: str, said: Said, now_us: int) -> None:
-        template = self.templates.get(said.template)
-        if template is not None:
-            template.said(neighbour, said.channel, said.body, now_us)
+        listener = self.templates.get(said.template) or self.services.get(said.template)
+        if listener is not None:
+            listener.said(neighbour, said.channel, said.body, now_us)
 
 
 class _Context:

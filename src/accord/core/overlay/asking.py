@@ -64,8 +64,12 @@ class Asking:
         """So much is known here by now."""
         for offers in self._offers.values():
             offer = offers.get(origin)
-            if offer is not None and offer.stamp <= stamp:
+            if offer is None:
+                continue
+            if offer.stamp <= stamp:
                 del offers[origin]
+            else:
+                offer.tries = 0  # it is worth asking
         if self._asked.pop(origin, None) is not None:
             self._is_due = True
 

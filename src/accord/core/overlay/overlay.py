@@ -89,6 +89,7 @@ class Neighbour:
         self.is_used = False
         self.told: LinkValue | None = None
         self.told_us = 0
+        self.looked_us = 0  # when it was last looked at whether others should know more
 
 
 class Overlay:
@@ -138,6 +139,7 @@ class Overlay:
         self._sends: list[tuple[str, Control]] = []
         self.now_us = 0
         self._is_map_new = False
+        self._pulses_due_us = -1  # when one of them is due; below 0: not known
         self._absent: dict[str, int] = {}
         self._sweep_us = 0
         self.store.watch(LINK, self._link_told)
@@ -158,6 +160,7 @@ class Overlay:
         known.is_connected = True
         self.transits.open(neighbour)
         known.pulse.link_up(now_us)
+        self._pulses_due_us = -1
         self.store.link_up(neighbour, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
@@ -198,9 +201,15 @@ class Overlay:
         self.now_us = now_us
         for neighbour, known in self.neighbours.items():
             known.pulse.advance(now_us)
-            self._sends += [(neighbour, ping) for ping in known.pulse.sends]
-            known.pulse.sends.clear()
-            self._look_at(neighbour, known)
+            if known.pulse.sends:
+                self._sends += [(neighbour, ping) for ping in known.pulse.sends]
+                known.pulse.sends.clear()
+            if (
+                known.pulse.is_up != known.is_used
+                or now_us - known.looked_us >= self.options.advertise_us
+            ):
+                self._look_at(neighbour, known)
+        self._pulses_due_us = self._next_pulse_us()
         for key, need in self.needs.changes():
             if need is None:
                 self.store.drop(NEED, key)
@@ -227,18 +236,21 @@ class Overlay:
         """When to call `advance` next, at the latest."""
         if self._is_map_new or self.needs.has_changed():
             return self.now_us
-        parts = (
-            *(each.pulse.next_due_us() for each in self.neighbours.values()),
-            self.store.next_due_us(),
-            self.routes.next_due_us(),
-            self.switching.next_due_us(),
-            self.sending.next_due_us(),
-            self.telling.next_due_us(),
-        )
-        dues = [due for due in parts if due is not None]
-        dues += [each.tell_us for each in self._incoming.values() if each.tell_us]
-        dues.append(self._sweep_us)
-        return min(dues)
+        if self._pulses_due_us < 0:
+            self._pulses_due_us = self._next_pulse_us()
+        due_us = min(self._pulses_due_us, self._sweep_us)
+        for part in (self.store, self.routes, self.switching, self.sending, self.telling):
+            part_us = part.next_due_us()
+            if part_us is not None and part_us < due_us:
+                due_us = part_us
+        for incoming in self._incoming.values():
+            if 0 < incoming.tell_us < due_us:
+                due_us = incoming.tell_us
+        return due_us
+
+    def _next_pulse_us(self) -> int:
+        dues = (each.pulse.next_due_us() for each in self.neighbours.values())
+        return min((due for due in dues if due is not None), default=self._sweep_us)
 
     def take_loose(
         self, neighbour: str, bytes_wanted: int, message_bytes: int, now_us: int
@@ -426,6 +438,8 @@ class Overlay:
     def _look_at(self, neighbour: str, known: Neighbour) -> None:
         """Use a link, or not, as its pings say, and tell the others what it takes."""
         pulse = known.pulse
+        known.looked_us = self.now_us
+        self._pulses_due_us = -1
         has_changed = pulse.is_up != known.is_used
         if has_changed and pulse.is_up:
             self.transits.all[neighbour].forget_waits()
@@ -442,6 +456,8 @@ class Overlay:
     def _tell_link(self, neighbour: str, known: Neighbour) -> None:
         """To all others, if it is worth it."""
         pulse, told = known.pulse, known.told
+        if told is None and not pulse.is_up:
+            return  # nobody knows of it, and nobody need know
         # No finer: else it would decide between paths that are alike which link came up first.
         failure = round(1 - pulse.availability(self.now_us), 3)
         transit = self.transits.all.get(neighbour)

@@ -1,0 +1,1 @@
+"""Overlays in virtual time: what they deliver, and what that costs."""

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from accord.core.overlay.signals import Carried
+from accord.core.overlay.transit import Transit
+
+MS = 1_000
+S = 1_000_000
+EVENT = Carried("seattle", 1, 1, (7,), "uav/imagery", b"pixels")
+
+
+def waited(transit: Transit, times: int, wait_us: int, now_us: int) -> int:
+    for _ in range(times):
+        transit.put(EVENT, 0, now_us)
+        now_us += wait_us
+        assert len(transit.take(1_000, now_us)) == 1
+    return now_us
+
+
+def test_how_long_events_wait_is_learnt() -> None:
+    transit = Transit(1 << 20)
+    assert transit.usual_us(0) == 0
+    now_us = waited(transit, 100, 2 * MS, 0)
+    assert 1_500 < transit.usual_us(now_us) <= 2 * MS
+
+
+def test_what_was_slow_once_is_tried_again() -> None:
+    """Else a link that looks slow would never be used again, and never look otherwise."""
+    transit = Transit(1 << 20)
+    now_us = waited(transit, 5, S, 0)
+    usual_us = transit.usual_us(now_us)
+    assert usual_us > 100 * MS
+    assert transit.usual_us(now_us + S) == usual_us // 2
+    assert transit.usual_us(now_us + 20 * S) == 0
+
+
+def test_waiting_for_a_link_that_is_not_there_tells_nothing_of_it() -> None:
+    transit = Transit(1 << 20)
+    now_us = waited(transit, 5, S, 0)
+    transit.forget_waits()
+    assert transit.usual_us(now_us) == 0
