@@ -32,3 +32,22 @@ def test_links_that_came_up_one_after_the_other_are_equally_likely_to_fail() -> 
     }
     assert [each.is_up for each in told.values()] == [True, True]
     assert told["denver"].failure == told["los-angeles"].failure > 0
+
+
+def test_a_link_that_keeps_changing_is_told_no_more_often_than_one_that_changes_little() -> None:
+    options = OverlayOptions(ping_us=S, advertise_slowly_us=10 * S)
+    overlay = Overlay("seattle", 1, options, lambda: 0.0, lambda *_: None)
+    overlay.link_up("denver", 0)
+    told: list[tuple[int, bytes]] = []
+    for second in range(1, 301):
+        overlay.advance(second * S)
+        pings = [said for to, said in overlay.sends if isinstance(said, Ping)]
+        overlay.sends.clear()
+        round_trip_us = 20_000 if second % 4 < 2 else 400_000
+        for ping in pings:
+            overlay.receive("denver", answer(ping), second * S + round_trip_us)
+        for value in overlay.store.of("seattle", LINK).values():
+            if not told or told[-1][1] != value:
+                told.append((second, value))
+    assert 30 <= len(told) <= 40
+    assert len([second for second, _ in told if second <= 60]) >= 8  # the first ones at once

@@ -60,6 +60,7 @@ _PROCESSING_US: Final = 1_000  # what others need not know of
 _PROCESSING_TOLD_US: Final = 2_000_000  # at most so often
 _LITTLE: Final = 0.1
 _MUCH: Final = 0.3
+_NEWS: Final = 8  # of one link, in a row
 _LOSSES: Final = 1_000  # remembered at a time
 _SOURCES: Final = 10_000  # of acknowledged events, remembered at a time
 
@@ -89,6 +90,7 @@ class Neighbour:
         self.is_used = False
         self.told: LinkValue | None = None
         self.told_us = 0
+        self.news_us = 0  # what was told of it lately, each as `advertise_slowly_us`, ends then
         self.looked_us = 0  # when it was last looked at whether others should know more
 
 
@@ -463,15 +465,19 @@ class Overlay:
         transit = self.transits.all.get(neighbour)
         latency_us = pulse.latency_us + (0 if transit is None else transit.usual_us(self.now_us))
         value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
-        # What changes a little is told seldom: all nodes hear of it.
-        has_time = self.now_us - known.told_us < self.options.advertise_slowly_us
+        # What changes a little is told seldom, and what keeps changing no more often: all nodes
+        # hear of it.
+        slowly_us = self.options.advertise_slowly_us
+        has_time = self.now_us - known.told_us < slowly_us
+        is_restless = known.news_us > self.now_us + _NEWS * slowly_us
         part = _MUCH if has_time else _LITTLE
         if (
             told is None
             or told.is_up != value.is_up
-            or (value.is_up and _differ(told, value, part))
+            or (value.is_up and not is_restless and _differ(told, value, part))
         ):
             known.told, known.told_us = value, self.now_us
+            known.news_us = max(known.news_us, self.now_us) + slowly_us
             self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))
 
     def _link_told(self, origin: str, neighbour: str, value: bytes | None) -> None:
