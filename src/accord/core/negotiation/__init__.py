@@ -1,0 +1,1 @@
+"""Information quality that is negotiated: what subscribers expect, what publishers can give."""

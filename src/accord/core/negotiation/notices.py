@@ -1,0 +1,91 @@
+"""What comes out of a negotiation, for subscribers, publishers, the node and its neighbours."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from accord.core.negotiation.matching import Reason, State
+from accord.core.negotiation.messages import QualityMessage
+from accord.core.negotiation.properties import Value
+
+
+class Decision(enum.Enum):
+    """What is done about an expectation that is not satisfied."""
+
+    NONE = ""
+    ADAPTING = "adapting"
+    TOO_COSTLY = "declined: satisfying it would cost more than it is worth"
+    OUTRANKED = "declined: a better alternative of the subscription is satisfied"
+    CONFLICT = "declined: satisfying it would break what matters more"
+    FAILED = "what was tried did not help"
+
+
+class StateChanged(msgspec.Struct, frozen=True):
+    """To a subscriber: how its expectation stands now, and while it is not satisfied why."""
+
+    subscription: str
+    expectation: str
+    state: State
+    decision: Decision = Decision.NONE
+    reasons: tuple[Reason, ...] = ()
+
+
+class UsageChanged(msgspec.Struct, frozen=True):
+    """To a publisher: how many expectations rely on its profile, and their utility in all."""
+
+    publisher: str
+    channel: str
+    expectations: int
+    utility: float
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """To a publisher: operate this capability at `target`; `is_release`: less is enough now."""
+
+    publisher: str
+    channel: str
+    property: str
+    target: Value
+    is_release: bool = False
+
+
+class Step(enum.Enum):
+    """What a mechanism does."""
+
+    ADVISE = "advise the publisher"
+    FILTER_RATE = "filter its rate at the node"
+    RAISE_IMPORTANCE = "raise its importance"
+    ADD_PATH = "add a path"
+    SHAPE = "shape its events"
+
+
+class Act(msgspec.Struct, frozen=True):
+    """To the node: do this for what a publisher sends on a channel, until it is withdrawn.
+
+    The same number again means another target.
+    """
+
+    reaction: int
+    step: Step
+    publisher: str
+    channel: str
+    property: str
+    target: Value
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """To the node: undo all steps of a reaction."""
+
+    reaction: int
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """To a neighbour."""
+
+    neighbour: str
+    message: QualityMessage
+
+
+Notice = StateChanged | UsageChanged | Advice | Act | Withdraw | Tell

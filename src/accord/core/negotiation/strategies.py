@@ -1,0 +1,125 @@
+"""Whether to adapt for an expectation that could be satisfied, and how: strategies as plug-ins.
+
+Utility and costs are numbers of the same kind only as far as whoever sets them makes them so: the
+pareto rule compares costs with costs, the cost-minimising one also with utility.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from accord.core.negotiation.errors import QualityError
+from accord.core.negotiation.groups import Copy
+from accord.core.negotiation.mechanisms import Mechanism
+from accord.core.negotiation.notices import Decision
+from accord.core.negotiation.properties import shown
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Take a property to a score, by one of these, in this order; for remote ones by asking.
+
+    The target is what to aim at, the level what is good enough.
+    """
+
+    property: str
+    level: float
+    target: float
+    mechanisms: tuple[Mechanism, ...]
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One profile that could be made to satisfy."""
+
+    copy: Copy
+    moves: tuple[Move, ...]
+    cost: float  # of all properties of the expectation as they would be
+    more: float  # than now, with what acting costs
+    broken: tuple[str, ...] = ()  # expectations that would not be satisfied any more
+    loss: float = 0.0  # their utility in all
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What is to be decided. All options break less than the expectation is worth."""
+
+    expectation: str
+    utility: float
+    missing: int  # publishers
+    options: tuple[Option, ...]  # of different sources, those first that lack the fewest properties
+    # What it costs now to satisfy another expectation of the same subscription, None: none is.
+    other_cost: float | None = None
+    is_outranked: bool = False  # that one is wanted more
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The options to take, or why not."""
+
+    options: tuple[Option, ...]
+    decision: Decision = Decision.ADAPTING
+
+
+class Strategy(Protocol):
+    """`frees`: publishers are advised to do less where less is needed.
+
+    Then an alternative that is satisfied while a better one is needs nothing. Nothing should be
+    done for it in the first place: it would be undone at once.
+    """
+
+    name: str
+    frees: bool
+
+    def decide(self, case: Case) -> Verdict: ...
+
+
+class Pareto:
+    """Decline only who has another expectation satisfied and would cost more than that does."""
+
+    name = "pareto"
+    frees = False
+
+    def decide(self, case: Case) -> Verdict:
+        chosen = sorted(case.options, key=lambda option: option.cost)[: case.missing]
+        cost = sum(option.cost for option in chosen)
+        if case.other_cost is not None and cost > case.other_cost:
+            return Verdict((), Decision.TOO_COSTLY)
+        return Verdict(tuple(chosen))
+
+
+class Freeing(Pareto):
+    """The same, and what expectations needed that are gone is given back."""
+
+    name = "freeing"
+    frees = True
+
+    def decide(self, case: Case) -> Verdict:
+        return Verdict((), Decision.OUTRANKED) if case.is_outranked else super().decide(case)
+
+
+class Cheapest:
+    """As little more cost as possible, and none that is higher than the utility it brings."""
+
+    name = "cheapest"
+    frees = True
+
+    def decide(self, case: Case) -> Verdict:
+        if case.is_outranked:
+            return Verdict((), Decision.OUTRANKED)
+        chosen = sorted(case.options, key=lambda option: option.more + option.loss)[: case.missing]
+        more = sum(option.more + option.loss for option in chosen)
+        if more > case.utility:
+            return Verdict((), Decision.TOO_COSTLY)
+        return Verdict(tuple(chosen))
+
+
+STRATEGIES: Final[Mapping[str, type[Pareto] | type[Cheapest]]] = {
+    each.name: each for each in (Pareto, Cheapest, Freeing)
+}
+
+
+def strategy_named(name: str) -> Strategy:
+    if name not in STRATEGIES:
+        expected = ", ".join(STRATEGIES)
+        raise QualityError("strategy", f"expected one of {expected}, got {shown(name)}")
+    return STRATEGIES[name]()

@@ -1,0 +1,289 @@
+"""What one node says, and what its neighbours know of it, over links that lose and reorder.
+
+A node counts its changes. To each neighbour goes what changed after the version it is known to be
+at, in messages of limited size, and again when it did not say in time that it heard. Who gets a
+message that continues what it has takes it over, whether it came twice or late; anything else it
+answers with where it is. So it always has what the node said up to some version, whole.
+
+Who begins to listen, because a link came up or its node started, does so in a new session, and
+says so until it is spoken to in that session: the other end may have noticed nothing, and think
+that it knows everything. In the same way who begins to speak does so until it is heard.
+
+What was taken back leaves a tombstone until all neighbours have heard of it. Who is behind a
+tombstone that is gone gets everything, and drops what is not among it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.negotiation.costs import Table
+from accord.core.negotiation.messages import (
+    MAX_CHANGES,
+    NO_SESSION,
+    Change,
+    Have,
+    Heard,
+    Key,
+    News,
+    Said,
+    Session,
+)
+
+FLUSH_US: Final = 5_000
+RESEND_US: Final = 200_000
+LONGEST_RESEND_US: Final = 5_000_000
+MAX_SAID: Final = 200_000
+MAX_BYTES: Final = 128_000  # of one message, about
+
+_NEVER: Final = 2**62
+
+Difference = tuple[Said | None, Said | None]  # what was said, and what is said instead
+
+
+class _Listener:
+    __slots__ = ("due_us", "heard", "is_known", "resend_us", "sent", "session")
+
+    def __init__(self, now_us: int) -> None:
+        self.session: Session = NO_SESSION
+        self.is_known = False  # that it listens to this incarnation
+        self.heard = 0
+        self.sent = 0  # up to where, since `heard`
+        self.due_us = now_us  # when to send again what was not heard
+        self.resend_us = RESEND_US
+
+    def begin(self, session: Session, now_us: int) -> None:
+        self.session = session
+        self.is_known = False
+        self.heard = self.sent = 0
+        self.due_us = now_us
+
+
+class Saying:
+    """What this node says, and to whom."""
+
+    def __init__(self, incarnation: int, limit: int = MAX_SAID) -> None:
+        self.incarnation = incarnation
+        self.version = 0
+        self.refused = 0  # for want of room
+        self._limit = limit
+        self._floor = 0  # tombstones up to here are gone
+        self._changes: dict[Key, Change] = {}  # by version, lowest first
+        self._tombstones: dict[Key, int] = {}  # their versions, lowest first
+        self._listeners: dict[str, _Listener] = {}
+        self._flush_us = _NEVER
+
+    def say(self, key: Key, value: Said | None, now_us: int) -> None:
+        before = self._changes.get(key)
+        if (before.value if before else None) == value:
+            return
+        if (before is None or before.value is None) and self._alive >= self._limit:
+            self.refused += 1
+            return
+        self.version += 1
+        self._changes.pop(key, None)  # to the end: the order is that of versions
+        self._changes[key] = Change(self.version, key, value)
+        self._tombstones.pop(key, None)
+        if value is None:
+            self._tombstones[key] = self.version
+            if not self._listeners:
+                self._bury()
+        self._flush_us = min(self._flush_us, now_us + FLUSH_US)
+
+    @property
+    def _alive(self) -> int:
+        return len(self._changes) - len(self._tombstones)
+
+    def said(self) -> dict[Key, Said]:
+        return {key: each.value for key, each in self._changes.items() if each.value is not None}
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        self._listeners[neighbour] = _Listener(now_us)
+        self._flush_us = min(self._flush_us, now_us)
+
+    def link_down(self, neighbour: str) -> None:
+        self._listeners.pop(neighbour, None)
+        self._bury()
+
+    def heard(self, neighbour: str, message: Heard, now_us: int) -> None:
+        listener = self._listeners.get(neighbour)
+        if listener is None or message.session < listener.session:
+            return
+        if message.session > listener.session:
+            listener.begin(message.session, now_us)
+        was_known, listener.is_known = listener.is_known, message.incarnation == self.incarnation
+        version = message.version if listener.is_known else 0
+        if not 0 <= version <= self.version:
+            version = 0
+        if version < listener.heard or (was_known and not listener.is_known):
+            listener.due_us = now_us  # it began anew
+            listener.sent = version
+        elif version > listener.heard:
+            listener.resend_us = RESEND_US
+            listener.due_us = now_us + RESEND_US
+        listener.heard = version
+        listener.sent = max(listener.sent, version)
+        if listener.sent < self.version or listener.due_us <= now_us:
+            self._flush_us = min(self._flush_us, now_us)
+        self._bury()
+
+    def next_due_us(self) -> int:
+        behind = [e.due_us for e in self._listeners.values() if self._is_behind(e)]
+        return min([self._flush_us, *behind]) if self._listeners else _NEVER
+
+    def take(self, now_us: int) -> list[tuple[str, News]]:
+        """What is to be sent to whom now."""
+        if now_us < self.next_due_us():
+            return []
+        sends: list[tuple[str, News]] = []
+        for neighbour, listener in self._listeners.items():
+            if not self._is_behind(listener):
+                continue
+            is_late = now_us >= listener.due_us
+            if is_late:
+                if listener.sent > listener.heard:
+                    listener.resend_us = min(2 * listener.resend_us, LONGEST_RESEND_US)
+                listener.sent = listener.heard
+            if is_late or listener.sent < self.version:
+                listener.due_us = now_us + listener.resend_us
+                news = self._since(listener.sent, listener.session)
+                listener.sent = news.version
+                sends.append((neighbour, news))
+        self._flush_us = _NEVER
+        return sends
+
+    def check_invariants(self) -> None:
+        versions = [change.version for change in self._changes.values()]
+        assert versions == sorted(set(versions))
+        assert not versions or 0 < versions[0] <= versions[-1] <= self.version
+        assert self._alive == len(self.said()) <= self._limit
+        heard = min((each.heard for each in self._listeners.values()), default=self.version)
+        buried = {k: each.version for k, each in self._changes.items() if each.value is None}
+        assert list(self._tombstones.items()) == list(buried.items())
+        assert all(version > heard for version in buried.values())
+        for listener in self._listeners.values():
+            assert 0 <= listener.heard <= listener.sent <= self.version
+
+    def _is_behind(self, listener: _Listener) -> bool:
+        return listener.heard < self.version or not listener.is_known
+
+    def _since(self, base: int, session: Session) -> News:
+        if base < self._floor:
+            base = 0
+        changes: list[Change] = []
+        for change in reversed(self._changes.values()):
+            if change.version <= base:
+                break
+            if base or change.value is not None:
+                changes.append(change)
+        changes.reverse()
+        version = self.version
+        count = _fitting(changes)
+        if count < len(changes):
+            changes = changes[:count]
+            version = changes[-1].version
+        return News(self.incarnation, base, version, tuple(changes), session)
+
+    def _bury(self) -> None:
+        heard = min((each.heard for each in self._listeners.values()), default=self.version)
+        gone: list[Key] = []
+        for key, version in self._tombstones.items():
+            if version > heard:
+                break
+            gone.append(key)
+        for key in gone:
+            del self._changes[key]
+            self._floor = max(self._floor, self._tombstones.pop(key))
+
+
+class Hearing:
+    """What one neighbour says."""
+
+    def __init__(
+        self, session: Session = NO_SESSION, now_us: int = 0, limit: int = MAX_SAID
+    ) -> None:
+        self.session = session
+        self.is_spoken_to = False
+        self.due_us = now_us  # when to say again that it listens
+        self._again_us = RESEND_US
+        self.incarnation = 0
+        self.version = 0
+        self.refused = 0
+        self._limit = limit
+        self._said: dict[Key, Said] = {}
+
+    def hear(self, news: News) -> list[Difference]:
+        """What is different now."""
+        if news.session not in (NO_SESSION, self.session):
+            return []
+        self.is_spoken_to = self.is_spoken_to or news.session == self.session
+        if news.incarnation < self.incarnation:
+            return []
+        if news.incarnation > self.incarnation:
+            if news.base:
+                return []
+            self.incarnation, self.version = news.incarnation, 0
+        if news.base > self.version or news.version <= self.version:
+            return []
+        fresh = {change.key: change.value for change in news.changes}
+        if not news.base:
+            fresh = {key: fresh.get(key) for key in [*self._said, *fresh]}
+        self.version = news.version
+        found: list[Difference] = []
+        for key, value in fresh.items():
+            before = self._said.get(key)
+            if before != value and self._set(key, value):
+                found.append((before, value))
+        return found
+
+    def answer(self) -> Heard:
+        return Heard(self.incarnation, self.version, self.session)
+
+    def next_due_us(self) -> int:
+        return _NEVER if self.is_spoken_to else self.due_us
+
+    def greet(self, now_us: int) -> Heard | None:
+        """To be said now."""
+        if now_us < self.next_due_us():
+            return None
+        self.due_us = now_us + self._again_us
+        self._again_us = min(2 * self._again_us, LONGEST_RESEND_US)
+        return self.answer()
+
+    def said(self) -> dict[Key, Said]:
+        return self._said
+
+    def _set(self, key: Key, value: Said | None) -> bool:
+        if value is None:
+            del self._said[key]
+        elif key not in self._said and len(self._said) >= self._limit:
+            self.refused += 1
+            return False
+        else:
+            self._said[key] = value
+        return True
+
+    def check_invariants(self) -> None:
+        assert len(self._said) <= self._limit
+        assert self.version >= 0
+
+
+def _fitting(changes: list[Change]) -> int:
+    """How many of them fit into one message: at least one, and no more than links can take."""
+    size = 0
+    for count, change in enumerate(changes[:MAX_CHANGES]):
+        size += _bytes_of(change)
+        if count and size > MAX_BYTES:
+            return count
+    return min(len(changes), MAX_CHANGES)
+
+
+def _bytes_of(change: Change) -> int:
+    # What is in the key is in the value again; all else is small but for tables of costs.
+    size = 100 + 2 * sum(map(len, change.key))
+    if isinstance(change.value, Have):
+        for capability in change.value.capabilities:
+            size += 50
+            if isinstance(capability.cost, Table):
+                size += 20 * len(capability.cost.points)
+    return size

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from accord.core.negotiation.errors import QualityError
+from accord.core.negotiation.mechanisms import (
+    DECLARED,
+    SHIPPED,
+    Direction,
+    Effect,
+    Mechanism,
+    Repository,
+    better_way,
+    worse_way,
+)
+from accord.core.negotiation.notices import Step
+from accord.core.negotiation.properties import Registry
+
+REGISTRY = Registry()
+UP, DOWN = Direction.UP, Direction.DOWN
+
+
+def names(repository: Repository, name: str, direction: Direction) -> list[str]:
+    return [each.name for each in repository.of(REGISTRY.get(name), direction)]
+
+
+def test_the_cheapest_comes_first() -> None:
+    repository = Repository(REGISTRY)
+    assert len(repository) == len(SHIPPED)
+    assert names(repository, "rate", DOWN) == ["advise-down", "filter"]
+    assert names(repository, "confidence", UP) == ["advise-up"]
+    assert names(repository, "latency", DOWN) == ["hurry", "shape", "hurry-over-two-paths"]
+    assert names(repository, "reliability", UP) == ["second-path"]
+    cheap = Mechanism(
+        name="filter", property="rate", direction=DOWN, steps=(Step.FILTER_RATE,), cost=0.5
+    )
+    repository.define(cheap)
+    assert names(repository, "rate", DOWN) == ["filter", "advise-down"]
+    repository.forget("advise-down")
+    assert names(repository, "rate", DOWN) == ["filter"]
+
+
+def test_the_way_to_the_better() -> None:
+    assert (better_way(REGISTRY.get("rate")), worse_way(REGISTRY.get("rate"))) == (UP, DOWN)
+    latency = REGISTRY.get("latency")
+    assert (better_way(latency), worse_way(latency)) == (DOWN, UP)
+
+
+def test_nobody_is_advised_of_what_nodes_measure() -> None:
+    repository = Repository(REGISTRY)
+    advise = Mechanism(name="ask", property="latency", direction=DOWN, steps=(Step.ADVISE,))
+    repository.define(advise)
+    assert "ask" not in names(repository, "latency", DOWN)
+
+
+def test_sequences_are_mechanisms() -> None:
+    repository = Repository(REGISTRY)
+    found = repository.define_sequence("both", ("hurry", "shape"))
+    assert found.steps == (Step.RAISE_IMPORTANCE, Step.SHAPE)
+    assert found.cost == 3.0
+    assert names(repository, "latency", DOWN)[-2:] == ["both", "hurry-over-two-paths"]
+    with pytest.raises(QualityError, match="'odd': expected to move latency down only"):
+        repository.define_sequence("odd", ("hurry", "filter"))
+    with pytest.raises(QualityError, match="'none': expected some"):
+        repository.define_sequence("none", ())
+    with pytest.raises(QualityError, match="mechanism 'x': not defined"):
+        repository.define_sequence("more", ("x",))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "problem"),
+    [
+        (Mechanism(name="a b", property="rate", direction=UP, steps=(Step.SHAPE,)), "a letter"),
+        (Mechanism(name="a", property="x", direction=UP, steps=(Step.SHAPE,)), "no such property"),
+        (Mechanism(name="a", property="rate", direction=UP, steps=()), "expected 1 to 16 steps"),
+        (
+            Mechanism(
+                name="a", property=DECLARED, direction=UP, steps=(Step.SHAPE,), cost=float("nan")
+            ),
+            "cost: expected a number, got nan",
+        ),
+        (
+            Mechanism(
+                name="a",
+                property=DECLARED,
+                direction=UP,
+                steps=(Step.SHAPE,),
+                effects=(Effect("rate", float("inf")),),
+            ),
+            "rate: expected a finite number per unit",
+        ),
+    ],
+)
+def test_what_is_not_accepted(mechanism: Mechanism, problem: str) -> None:
+    with pytest.raises(QualityError, match=problem):
+        Repository(REGISTRY).define(mechanism)

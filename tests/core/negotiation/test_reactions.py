@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pytest
+
+from accord.core.negotiation.mechanisms import Direction, Mechanism, Repository, better_way
+from accord.core.negotiation.notices import Act, Advice, Notice, Step, Withdraw
+from accord.core.negotiation.profiles import Capability, Offer
+from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.reactions import NEVER_US, Coordinator, Subject
+from accord.core.negotiation.strategies import Move
+
+REGISTRY = Registry()
+SUBJECT = Subject("n#1", "P", "c")
+RATE = "n#1", "rate"
+PATIENCE = 100
+
+
+class Driven:
+    """One property of one profile."""
+
+    def __init__(self, name: str = "rate", now: float = 2.0) -> None:
+        self.repository = Repository(REGISTRY)
+        self.coordinator = Coordinator(self.repository, PATIENCE)
+        self.name = name
+        self.place = "n#1", name
+        self.now = now
+
+    @property
+    def offer(self) -> Offer:
+        low, high = (0.0, 100.0)
+        return Offer(REGISTRY.get(self.name), Capability(self.name, low, high, self.now))
+
+    def start(self, level: float, now_us: int = 0) -> list[Notice]:
+        property_ = REGISTRY.get(self.name)
+        ways = tuple(self.repository.of(property_, better_way(property_)))
+        move = Move(self.name, level, level, ways)
+        return self.checked(self.coordinator.start(SUBJECT, move, self.offer, now_us))
+
+    def needed(self, level: float | None, *, frees: bool = True) -> list[Notice]:
+        return self.checked(self.coordinator.needed(self.place, level, self.offer, frees))
+
+    def observed(self, now: float) -> list[Notice]:
+        self.now = now
+        return self.checked(self.coordinator.observed("n#1", {self.name: self.offer}))
+
+    def give_up(self, now_us: int) -> tuple[list[Notice], bool]:
+        (place,) = self.coordinator.overdue(now_us)
+        notices, is_tried = self.coordinator.give_up(place, self.offer, now_us)
+        return self.checked(notices), is_tried
+
+    def checked(self, notices: list[Notice]) -> list[Notice]:
+        self.coordinator.check_invariants()
+        return notices
+
+
+def advice(target: float, *, is_release: bool = False) -> Advice:
+    return Advice("P", "c", "rate", target, is_release)
+
+
+def test_who_does_less_of_its_own_accord_is_not_told_to_do_more() -> None:
+    driven = Driven(now=5.0)
+    driven.start(8.0)
+    driven.observed(8.0)
+    driven.observed(1.0)
+    assert driven.needed(None) == [advice(1.0, is_release=True)]
+    assert len(driven.coordinator) == 0
+
+
+def test_it_is_tried_until_it_helps_and_held_until_nobody_needs_it() -> None:
+    driven = Driven()
+    assert driven.start(5.0) == [advice(5.0)]
+    assert driven.coordinator.next_due_us() == PATIENCE
+    assert driven.start(4.0, now_us=10) == [], "more was asked for already"
+    assert driven.observed(4.0) == []
+    assert driven.coordinator.overdue(PATIENCE) == [RATE]
+    assert driven.observed(5.0) == []
+    assert driven.coordinator.next_due_us() == NEVER_US
+    assert driven.start(9.0, now_us=50) == [advice(9.0)]
+    assert driven.observed(9.0) == []
+    assert driven.needed(4.0) == [advice(4.0, is_release=True)]
+    assert driven.needed(None) == [advice(2.0, is_release=True)], "where it was before"
+    assert len(driven.coordinator) == 0
+
+
+def test_without_freeing_nobody_is_advised_to_do_less() -> None:
+    driven = Driven()
+    driven.start(5.0)
+    driven.observed(5.0)
+    assert driven.needed(4.0, frees=False) == []
+    assert driven.needed(None, frees=False) == []
+    assert len(driven.coordinator) == 0
+
+
+def test_what_is_tried_next_after_what_did_not_help() -> None:
+    driven = Driven("latency", 80.0)
+    assert driven.start(-50.0) == [Act(1, Step.RAISE_IMPORTANCE, "P", "c", "latency", 50.0)]
+    assert driven.give_up(PATIENCE) == (
+        [Withdraw(1), Act(2, Step.SHAPE, "P", "c", "latency", 50.0)],
+        True,
+    )
+    assert driven.give_up(2 * PATIENCE) == (
+        [
+            Withdraw(2),
+            Act(3, Step.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
+            Act(3, Step.ADD_PATH, "P", "c", "latency", 50.0),
+        ],
+        True,
+    )
+    assert driven.give_up(3 * PATIENCE) == ([Withdraw(3)], False)
+    assert len(driven.coordinator) == 0
+
+
+def test_what_helped_a_bit_is_given_back_some_time() -> None:
+    driven = Driven()
+    driven.start(50.0)
+    driven.observed(20.0)
+    assert driven.give_up(PATIENCE) == ([], False)
+    assert driven.needed(None) == [advice(2.0, is_release=True)]
+
+
+def test_what_the_node_does_is_withdrawn_whatever_the_strategy() -> None:
+    driven = Driven("latency", 80.0)
+    driven.start(-50.0)
+    driven.observed(40.0)
+    assert driven.needed(-60.0, frees=False) == [], "it is needed still"
+    assert driven.needed(None, frees=False) == [Withdraw(1)]
+
+
+def test_where_that_is_cheaper_the_node_keeps_back_what_is_too_much() -> None:
+    driven = Driven()
+    cheap = Mechanism(
+        name="filter",
+        property="rate",
+        direction=Direction.DOWN,
+        steps=(Step.FILTER_RATE,),
+        cost=0.1,
+    )
+    driven.repository.define(cheap)
+    driven.start(50.0)
+    driven.observed(50.0)
+    assert driven.needed(20.0) == [Act(1, Step.FILTER_RATE, "P", "c", "rate", 20.0)]
+    assert driven.needed(10.0) == [Act(1, Step.FILTER_RATE, "P", "c", "rate", 10.0)]
+    assert driven.needed(30.0) == [Withdraw(1)], "it is there still"
+    assert driven.needed(None) == [Act(2, Step.FILTER_RATE, "P", "c", "rate", 2.0)]
+    assert len(driven.coordinator) == 1
+    assert driven.observed(2.0) == [Withdraw(2)], "there is nothing to keep back any more"
+    assert len(driven.coordinator) == 0
+
+
+def test_more_is_tried_by_the_same_means() -> None:
+    driven = Driven("latency", 80.0)
+    driven.start(-50.0)
+    driven.observed(50.0)
+    assert driven.start(-30.0, now_us=5) == [
+        Act(1, Step.RAISE_IMPORTANCE, "P", "c", "latency", 30.0)
+    ]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_with_the_profile_all_goes(is_held: bool) -> None:
+    driven = Driven("latency", 80.0)
+    driven.start(-50.0)
+    if is_held:
+        driven.observed(40.0)
+    assert driven.checked(driven.coordinator.gone("n#1", ["latency", "rate"])) == [Withdraw(1)]
+    assert len(driven.coordinator) == 0
+    assert driven.coordinator.next_due_us() == NEVER_US
+
+
+def test_a_publisher_that_falls_back_is_advised_again() -> None:
+    driven = Driven()
+    driven.start(5.0)
+    driven.observed(5.0)
+    driven.observed(1.0)
+    assert driven.start(5.0, now_us=10) == [advice(5.0)]
+    driven.observed(5.0)
+    assert driven.needed(None) == [advice(1.0, is_release=True)]
