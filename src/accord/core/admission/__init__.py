@@ -1,0 +1,1 @@
+"""Subscriptions are admitted only if they can be carried: needs, resources, decisions."""

@@ -1,0 +1,255 @@
+"""What a node holds for requests of other nodes: soft state, for as long as somebody asks for it.
+
+A hold is for one leg of one request. It begins with an `Ask` and lasts a short while; `Keep` makes
+it a promise, which lasts longer, and again each time it is said. Only `Ask` can begin one, so that
+nothing that comes late brings a released promise back; and legs that were released are remembered
+for a while, so that not even a late `Ask` does. A new incarnation of an origin ends all that its
+earlier ones had.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.admission.messages import (
+    AdmissionMessage,
+    Answer,
+    Ask,
+    Keep,
+    Kept,
+    Release,
+    RequestId,
+    Verdict,
+    Wish,
+)
+from accord.core.admission.resources import MEMORY, Amounts, Books, Shortage
+from accord.core.errors import AccordError
+
+MAX_PATH: Final = 64
+MOST_HOLDS: Final = 100_000
+_REMEMBERED: Final = 50_000  # legs that were released
+_ORIGINS: Final = 10_000
+
+Leg = tuple[RequestId, int]
+Sent = tuple[str, AdmissionMessage]
+# What a node needs for a wish, whose events it sends on to `towards` and come from `source`.
+Assess = Callable[[Wish, str, str], Amounts]
+
+
+class _Hold:
+    __slots__ = ("dies_us", "is_kept", "round", "source", "towards", "wish")
+
+    def __init__(self, ask: Ask, at: int, dies_us: int) -> None:
+        self.round = ask.round
+        self.wish = ask.wish
+        self.towards = ask.path[at - 1]
+        self.source = ask.path[-1]
+        self.dies_us = dies_us
+        self.is_kept = False
+
+
+class Hops:
+    """Of one node. `sends` collects what is to be said to neighbours."""
+
+    def __init__(
+        self, name: str, books: Books, assess: Assess, *, hold_us: int, lease_us: int
+    ) -> None:
+        self.name = name
+        self.sends: list[Sent] = []
+        self.dropped = 0  # messages that made no sense here
+        self._books = books
+        self._assess = assess
+        self._hold_us = hold_us
+        self._lease_us = lease_us
+        self._holds: dict[Leg, _Hold] = {}
+        self._released: OrderedDict[Leg, None] = OrderedDict()
+        self._incarnations: OrderedDict[str, int] = OrderedDict()
+        self._sweep_us = 0
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def kept(self) -> list[Leg]:
+        """Legs for which there is a promise."""
+        return [leg for leg, hold in self._holds.items() if hold.is_kept]
+
+    def all(self) -> list[Leg]:
+        return list(self._holds)
+
+    def look_again(self, leg: Leg) -> None:
+        """Hold what is needed by now; where that can't be had, it is lost, as its origin hears."""
+        hold = self._holds.get(leg)
+        if hold is None:
+            return
+        amounts = self._assess(hold.wish, hold.towards, hold.source)
+        if amounts != self._books.amounts(leg) and self._books.book(leg, amounts) is not None:
+            self._drop(leg)
+
+    def ask(self, neighbour: str, ask: Ask, now_us: int) -> None:
+        at = self._place(neighbour, ask, is_outward=True)
+        leg = (ask.request, ask.leg)
+        if at == 0 or len(ask.verdicts) != at - 1 or not self._is_current(ask.request):
+            self.dropped += 1
+            return
+        if leg in self._released:
+            return
+        hold = self._holds.get(leg)
+        if hold is not None and hold.round > ask.round:
+            return
+        for other in ask.replaces:
+            self._end((ask.request, other))
+        try:
+            verdicts = (*ask.verdicts, self._decide(leg, ask, at, now_us))
+        except AccordError:  # a wish that can't be understood here
+            self.dropped += 1
+            return
+        is_end = at == len(ask.path) - 1
+        if is_end or (ask.wish.is_full and not verdicts[-1].is_yes):
+            answer = Answer(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, verdicts)
+            self.sends.append((neighbour, answer))
+        else:
+            forward = msgspec.structs.replace(ask, verdicts=verdicts)
+            self.sends.append((ask.path[at + 1], forward))
+
+    def answer(self, neighbour: str, answer: Answer) -> None:
+        """On its way back: a refusal ends at once what is held in vain."""
+        at = self._place(neighbour, answer, is_outward=False)
+        if at == 0:
+            self.dropped += 1
+            return
+        leg = (answer.request, answer.leg)
+        hold = self._holds.get(leg)
+        is_refused = answer.is_full and not all(each.is_yes for each in answer.verdicts)
+        if is_refused and hold is not None and hold.round == answer.round and not hold.is_kept:
+            self._drop(leg)
+        self.sends.append((answer.path[at - 1], answer))
+
+    def keep(self, neighbour: str, keep: Keep, now_us: int) -> None:
+        at = self._place(neighbour, keep, is_outward=True)
+        if at == 0 or not self._is_current(keep.request):
+            self.dropped += 1
+            return
+        leg = (keep.request, keep.leg)
+        hold = self._holds.get(leg)
+        lost = keep.lost
+        if hold is not None and hold.round > keep.round:
+            return
+        if self.name not in keep.nodes:
+            # It said no, and yes when asked again, which nobody has heard.
+            if hold is not None:
+                self._drop(leg)
+        elif hold is None or hold.round < keep.round:
+            lost = (*lost, self.name)
+        else:
+            hold.is_kept = True
+            hold.dies_us = max(hold.dies_us, now_us + self._lease_us)
+        if at == len(keep.path) - 1:
+            kept = Kept(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost)
+            self.sends.append((neighbour, kept))
+        else:
+            self.sends.append((keep.path[at + 1], msgspec.structs.replace(keep, lost=lost)))
+
+    def pass_back(self, neighbour: str, kept: Kept) -> None:
+        at = self._place(neighbour, kept, is_outward=False)
+        if at == 0:
+            self.dropped += 1
+        else:
+            self.sends.append((kept.path[at - 1], kept))
+
+    def release(self, neighbour: str, release: Release) -> None:
+        at = self._place(neighbour, release, is_outward=True)
+        if at == 0:
+            self.dropped += 1
+            return
+        self._end((release.request, release.leg))
+        if at + 1 < len(release.path):
+            self.sends.append((release.path[at + 1], release))
+
+    def advance(self, now_us: int) -> None:
+        """Forget what nobody asks for any more."""
+        if now_us < self._sweep_us:
+            return
+        for leg, hold in list(self._holds.items()):
+            if hold.dies_us <= now_us:
+                self._drop(leg)
+        self._sweep_us = min(
+            (hold.dies_us for hold in self._holds.values()), default=now_us + self._lease_us
+        )
+
+    def next_due_us(self) -> int | None:
+        return self._sweep_us if self._holds else None
+
+    def check_invariants(self) -> None:
+        assert len(self._holds) <= MOST_HOLDS
+        assert not self._released.keys() & self._holds.keys()
+        for request, leg in self._holds:
+            assert (request, leg) in self._books
+            assert self._incarnations.get(request.origin, 0) <= request.incarnation
+        assert all(self._sweep_us <= hold.dies_us for hold in self._holds.values())
+        held = sum(isinstance(key, tuple) and key in self._holds for key in self._books)
+        assert held == len(self._holds)
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _decide(self, leg: Leg, ask: Ask, at: int, now_us: int) -> Verdict:
+        """Hold what is needed; what was said in this round is said again."""
+        hold = self._holds.get(leg)
+        if hold is None or hold.round < ask.round:
+            short = self._book(leg, self._assess(ask.wish, ask.path[at - 1], ask.path[-1]))
+            if short is not None:
+                if hold is not None:
+                    self._drop(leg)
+                resource, of = short.pool
+                return Verdict(self.name, resource, of, short.asked, short.free)
+        if hold is None:
+            hold = self._holds[leg] = _Hold(ask, at, now_us)
+        hold.round = ask.round
+        hold.dies_us = max(hold.dies_us, now_us + self._hold_us)
+        self._sweep_us = min(self._sweep_us, hold.dies_us)
+        return Verdict(self.name)
+
+    def _book(self, leg: Leg, amounts: Amounts) -> Shortage | None:
+        if leg not in self._holds and len(self._holds) >= MOST_HOLDS:
+            return Shortage(MEMORY, 1, 0)
+        return self._books.book(leg, amounts)
+
+    def _end(self, leg: Leg) -> None:
+        """For ever."""
+        if leg in self._holds:
+            self._drop(leg)
+        self._released[leg] = None
+        self._released.move_to_end(leg)
+        if len(self._released) > _REMEMBERED:
+            self._released.popitem(last=False)
+
+    def _drop(self, leg: Leg) -> None:
+        del self._holds[leg]
+        self._books.release(leg)
+
+    def _place(self, neighbour: str, message: AdmissionMessage, *, is_outward: bool) -> int:
+        """Where this node is on the path; 0 where it or the neighbour has no business there."""
+        path = message.path
+        if not 2 <= len(path) <= MAX_PATH or len(set(path)) != len(path) or self.name not in path:
+            return 0
+        if path[0] != message.request.origin:
+            return 0
+        at = path.index(self.name)
+        other = at - 1 if is_outward else at + 1
+        return at if 0 <= other < len(path) and path[other] == neighbour else 0
+
+    def _is_current(self, request: RequestId) -> bool:
+        """Whether it is of the origin's newest incarnation; what earlier ones had goes."""
+        known = self._incarnations.get(request.origin, -1)
+        if request.incarnation > known:
+            self._incarnations[request.origin] = request.incarnation
+            for leg in list(self._holds):
+                other = leg[0]
+                if other.origin == request.origin and other.incarnation < request.incarnation:
+                    self._drop(leg)
+            if len(self._incarnations) > _ORIGINS:
+                self._incarnations.popitem(last=False)
+        return request.incarnation >= known

@@ -1,0 +1,103 @@
+"""How channel filters relate, found for many of them at once.
+
+The kind of a filter is what remains of it without its names: a letter for each level. Whether two
+filters can be related follows from their kinds alone, except that at some levels their names must
+be the same. So a question about a million filters is answered by asking about a few kinds, and by
+comparing columns of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+NAME: Final = "n"
+SYSTEM: Final = "$"  # a first level that wildcards do not select
+ONE: Final = "+"
+REST: Final = "#"
+
+
+class Relation(IntEnum):
+    """What is asked of others, seen from the filter that asks."""
+
+    COVERED = 0  # match nothing but what it matches
+    COVERING = 1  # match all that it matches
+    INTERSECTING = 2  # can match something that it matches, too
+
+
+Levels = tuple[int, ...]  # at which the names must be the same
+
+
+def kind_of(pattern: str) -> str:
+    levels = pattern.split("/")
+    letters = [level if level in (ONE, REST) else NAME for level in levels]
+    if letters[0] == NAME and levels[0].startswith("$"):
+        letters[0] = SYSTEM
+    return "".join(letters)
+
+
+def names_of(pattern: str) -> list[str]:
+    """The names in it, in order."""
+    return [level for level in pattern.split("/") if level not in (ONE, REST)]
+
+
+def is_name(letter: str) -> bool:
+    return letter in (NAME, SYSTEM)
+
+
+def relate(relation: Relation, asking: str, other: str) -> Levels | None:
+    """Where filters of these kinds must have the same names to be related; None: they never are."""
+    return _RELATE[relation](asking, other)
+
+
+def intersects(one: str, other: str) -> bool:
+    """Whether some channel is selected by both of these valid filters."""
+    same = relate(Relation.INTERSECTING, kind_of(one), kind_of(other))
+    if same is None:
+        return False
+    left, right = one.split("/"), other.split("/")
+    return all(left[level] == right[level] for level in same)
+
+
+def _covered(wide: str, narrow: str) -> Levels | None:
+    if wide[0] in (ONE, REST) and narrow[0] == SYSTEM:
+        return None
+    same: list[int] = []
+    for level, letter in enumerate(wide):
+        if letter == REST:
+            return tuple(same)
+        if level == len(narrow) or narrow[level] == REST:
+            return None
+        if letter == ONE:
+            continue
+        if narrow[level] == ONE:
+            return None
+        same.append(level)
+    return tuple(same) if len(wide) == len(narrow) else None
+
+
+def _covering(narrow: str, wide: str) -> Levels | None:
+    return _covered(wide, narrow)
+
+
+def _intersecting(one: str, other: str) -> Levels | None:
+    if SYSTEM in (one[0], other[0]) and not (is_name(one[0]) and is_name(other[0])):
+        return None
+    same: list[int] = []
+    for level in range(max(len(one), len(other)) + 1):
+        left, right = one[level : level + 1], other[level : level + 1]
+        if REST in (left, right) or left == right == "":
+            return tuple(same)
+        if not left or not right:
+            return None
+        if ONE not in (left, right):
+            same.append(level)
+    return None
+
+
+_RELATE: Final[dict[Relation, Callable[[str, str], Levels | None]]] = {
+    Relation.COVERED: _covered,
+    Relation.COVERING: _covering,
+    Relation.INTERSECTING: _intersecting,
+}

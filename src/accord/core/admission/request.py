@@ -1,0 +1,124 @@
+"""One subscription that is to be carried: its legs, what nodes said, and how long that holds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from accord.core.admission.errors import AdmissionError
+from accord.core.admission.messages import RequestId, Verdict, Wish
+from accord.core.admission.resources import Resource
+
+
+class State(StrEnum):
+    ASKING = "asking"
+    CONFIRMING = "confirming"
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """A hold must outlast asking and confirming, and a lease several times that it is kept."""
+
+    retry_us: int = 250_000
+    ask_us: int = 2_000_000  # to hear from all nodes
+    confirm_us: int = 2_000_000
+    refresh_us: int = 5_000_000
+    hold_us: int = 6_000_000
+    lease_us: int = 20_000_000
+
+    def __post_init__(self) -> None:
+        if self.hold_us < self.ask_us + self.confirm_us:
+            raise AdmissionError("hold_us", "expected at least ask_us + confirm_us")
+        if self.patience_us < 2 * self.refresh_us:
+            raise AdmissionError(
+                "lease_us", "expected at least ask_us + confirm_us + 2 * refresh_us"
+            )
+
+    @property
+    def patience_us(self) -> int:
+        """How long a promise may stay unconfirmed before it is asked for anew."""
+        return self.lease_us - self.ask_us - self.confirm_us
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a request; `share` of its nodes said yes, `refusals` the others."""
+
+    number: int
+    state: State
+    share: float
+    refusals: tuple[Verdict, ...] = ()
+    took_us: int = 0
+
+
+class Leg:
+    """One path, by which events come from its last node."""
+
+    __slots__ = ("confirmed_us", "is_confirmed", "path", "sent", "verdicts")
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self.path = path
+        self.verdicts: tuple[Verdict, ...] | None = None  # of this round
+        self.is_confirmed = False  # since it was last asked to be kept
+        self.confirmed_us: int | None = None  # when was sent what was confirmed last
+        self.sent: dict[int, int] = {}  # when, by sequence number, what is not yet confirmed
+
+    @property
+    def yes(self) -> tuple[str, ...]:
+        return tuple(each.node for each in self.verdicts or () if each.is_yes)
+
+    def lose(self, nodes: tuple[str, ...]) -> None:
+        """These have forgotten."""
+        self.verdicts = tuple(
+            Verdict(each.node, Resource.PATH) if each.node in nodes else each
+            for each in self.verdicts or ()
+        )
+
+    def give_up(self) -> None:
+        """Nobody answers there."""
+        self.verdicts = tuple(Verdict(node, Resource.PATH) for node in self.path[1:])
+        self.is_confirmed = True
+
+
+class Request:
+    """One subscription that is to be carried."""
+
+    def __init__(self, id_: RequestId, wish: Wish, percent: float, now_us: int) -> None:
+        self.id = id_
+        self.wish = wish
+        self.percent = percent
+        self.state = State.ASKING
+        self.was_admitted = False
+        self.share = 0.0
+        self.told_share = 0.0
+        self.began_us = now_us
+        self.round = 0
+        self.rounds = 0  # since it was admitted last
+        self.own = Verdict(id_.origin)
+        self.legs: dict[int, Leg] = {}
+        self.leaving: dict[int, Leg] = {}  # to be released once the others are there
+        self.last_leg = 0
+        self.sequence = 0
+        self.deadline_us = 0
+        self.refresh_us = 0
+        self.due_us = 0
+
+    def add_leg(self, path: tuple[str, ...]) -> None:
+        self.last_leg += 1
+        self.legs[self.last_leg] = Leg(path)
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """One for each node: a node that refuses on one leg refuses."""
+        found = {self.own.node: self.own}
+        for leg in self.legs.values():
+            for verdict in leg.verdicts or ():
+                if verdict.node not in found or found[verdict.node].is_yes:
+                    found[verdict.node] = verdict
+        return found
+
+    def holds_until_us(self, lease_us: int) -> int | None:
+        """Until when all nodes that promised do so for sure."""
+        times = [leg.confirmed_us for leg in self.legs.values() if leg.confirmed_us is not None]
+        return min(times) + lease_us if times else None

@@ -1,0 +1,228 @@
+"""What a node has, what it has promised of it, and what is free.
+
+Resources are memory (bytes), CPU (events per second, in thousandths) and the bandwidth of each link
+and each client (bits per second). A promise takes some of several of them, all or nothing, under a
+key: the same key again changes the promise, and it is released once, however often that is said.
+
+Of CPU nobody knows at first how much there is: it is learned. The rate at which events are
+processed when the CPU is first busy is the capacity, until a higher one is sustained.
+
+Promises are of what was announced, and measured use corrects them: where more is used than was
+promised, only what is really left counts as free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+MOST_PROMISES: Final = 1_000_000
+
+
+class Resource(StrEnum):
+    MEMORY = "memory"
+    CPU = "cpu"
+    BANDWIDTH = "bandwidth"
+    PATH = "path"  # a node that does not answer
+
+
+class Pool(NamedTuple):
+    """One of a node's resources; of bandwidth, whose it is."""
+
+    resource: Resource
+    of: str = ""
+
+
+MEMORY: Final = Pool(Resource.MEMORY)
+CPU: Final = Pool(Resource.CPU)
+
+Amounts = Mapping[Pool, int]
+
+
+def link(neighbour: str) -> Pool:
+    return Pool(Resource.BANDWIDTH, f"link {neighbour}")
+
+
+def client(name: str) -> Pool:
+    return Pool(Resource.BANDWIDTH, f"client {name}")
+
+
+class Shortage(Struct, frozen=True):
+    """Why something could not be promised."""
+
+    pool: Pool
+    asked: int
+    free: int
+
+
+class PoolState(Struct, frozen=True, kw_only=True):
+    """`capacity` None: nobody knows of a limit."""
+
+    capacity: int | None
+    promised: int
+    used: int
+    promises: int
+
+
+class _Pool:
+    __slots__ = ("capacity", "promised", "promises", "used")
+
+    def __init__(self) -> None:
+        self.capacity: int | None = None
+        self.promised = 0
+        self.promises = 0
+        self.used = 0
+
+
+class Books:
+    def __init__(self, *, promises_limit: int = MOST_PROMISES) -> None:
+        self._promises_limit = promises_limit
+        self._pools: dict[Pool, _Pool] = {}
+        self._promises: dict[Hashable, dict[Pool, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._promises)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._promises
+
+    # ---------------------------------------------------------------------------------- promises
+
+    def book(self, key: Hashable, amounts: Amounts) -> Shortage | None:
+        """Promise all of it, or say what is short; a known key's promise is changed, or stays."""
+        before = self._promises.get(key)
+        if before is None and len(self._promises) >= self._promises_limit:
+            return Shortage(MEMORY, 1, 0)
+        for pool, amount in amounts.items():
+            if amount < 0:
+                raise ValueError(f"expected to promise 0 or more of {pool}, got {amount}")
+            held = 0 if before is None else before.get(pool, 0)
+            free = self.free(pool)
+            # What takes no more than before is no question of what is free.
+            if free is not None and amount > held and amount > free + held:
+                return Shortage(pool, amount, max(free + held, 0))
+        self._put(key, amounts)
+        return None
+
+    def release(self, key: Hashable) -> bool:
+        """Whether there was something to release."""
+        amounts = self._promises.pop(key, None)
+        if amounts is None:
+            return False
+        for pool, amount in amounts.items():
+            self._take_back(pool, amount)
+        return True
+
+    def correct(self, key: Hashable, pool: Pool, amount: int) -> bool:
+        """So much of it turned out to be needed, free or not; whether there is such a promise."""
+        amounts = self._promises.get(key)
+        if amounts is None or pool not in amounts:
+            return False
+        self._put(key, {**amounts, pool: max(amount, 0)})
+        return True
+
+    def amounts(self, key: Hashable) -> dict[Pool, int]:
+        return dict(self._promises.get(key, ()))
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """The keys of all promises."""
+        return iter(self._promises)
+
+    # --------------------------------------------------------------------------------- resources
+
+    def set_capacity(self, pool: Pool, capacity: int | None) -> None:
+        """Promises stay, even if there are too many for it."""
+        self._pool(pool).capacity = capacity
+        self._forget(pool)
+
+    def set_used(self, pool: Pool, used: int) -> None:
+        """As measured, by whatever."""
+        self._pool(pool).used = max(used, 0)
+        self._forget(pool)
+
+    def free(self, pool: Pool) -> int | None:
+        """What can still be promised, below 0 if too much is; None: there is no limit."""
+        known = self._pools.get(pool)
+        if known is None or known.capacity is None:
+            return None
+        return known.capacity - max(known.promised, known.used)
+
+    def overbooked(self) -> list[Pool]:
+        """Of which more is promised or used than there is."""
+        return [pool for pool in self._pools if (self.free(pool) or 0) < 0]
+
+    def state(self) -> dict[Pool, PoolState]:
+        return {
+            pool: PoolState(
+                capacity=known.capacity,
+                promised=known.promised,
+                used=known.used,
+                promises=known.promises,
+            )
+            for pool, known in self._pools.items()
+        }
+
+    def check_invariants(self) -> None:
+        assert len(self._promises) <= self._promises_limit
+        promised: dict[Pool, int] = {}
+        counts: dict[Pool, int] = {}
+        for amounts in self._promises.values():
+            for pool, amount in amounts.items():
+                assert amount >= 0
+                promised[pool] = promised.get(pool, 0) + amount
+                counts[pool] = counts.get(pool, 0) + 1
+        for pool, known in self._pools.items():
+            assert known.promised == promised.pop(pool, 0)
+            assert known.promises == counts.get(pool, 0)
+            assert known.promises or known.used or known.capacity is not None
+        assert not promised
+
+    def _put(self, key: Hashable, amounts: Amounts) -> None:
+        self.release(key)
+        self._promises[key] = dict(amounts)
+        for pool, amount in amounts.items():
+            known = self._pool(pool)
+            known.promised += amount
+            known.promises += 1
+
+    def _take_back(self, pool: Pool, amount: int) -> None:
+        known = self._pools[pool]
+        known.promised -= amount
+        known.promises -= 1
+        self._forget(pool)
+
+    def _pool(self, pool: Pool) -> _Pool:
+        known = self._pools.get(pool)
+        if known is None:
+            known = self._pools[pool] = _Pool()
+        return known
+
+    def _forget(self, pool: Pool) -> None:
+        known = self._pools[pool]
+        if not known.promises and not known.used and known.capacity is None:
+            del self._pools[pool]
+
+
+class LearnedRate:
+    """How many events per second this node can process, in thousandths; None before it is known."""
+
+    def __init__(self, *, threshold: float = 0.8, looks: int = 3) -> None:
+        if not 0 < threshold <= 1:
+            raise ValueError(f"expected a threshold above 0 and up to 1, got {threshold}")
+        self.capacity: int | None = None
+        self._threshold = threshold
+        self._lately: deque[int] = deque(maxlen=looks)
+
+    def look(self, cpu_use: float, rate: int) -> int | None:
+        """The CPU's use, from 0 to 1, and the rate of events lately; gives the capacity."""
+        self._lately.append(rate)
+        if self.capacity is None:
+            if cpu_use >= self._threshold and rate > 0:
+                self.capacity = rate
+        elif len(self._lately) == self._lately.maxlen:
+            self.capacity = max(self.capacity, min(self._lately))
+        return self.capacity

@@ -1,0 +1,164 @@
+"""What admission shows of itself: values that turn into JSON as they are.
+
+Amounts are bytes of memory, events per second of CPU, bits per second of bandwidth; None stands for
+no limit that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import isfinite
+
+from msgspec import Struct
+
+from accord.core.admission.needs import Between
+from accord.core.admission.order import PER_HZ, Advertised, Order, to_hz
+from accord.core.admission.resources import Books, Pool, PoolState, Resource
+
+
+class FilterLine(Struct, frozen=True, kw_only=True):
+    """An advertised filter; `below` are the places of those that it directly covers.
+
+    `rate_hz` and `count` are of all advertisements that it covers, its own included.
+    """
+
+    channel: str
+    where: str
+    rate_hz: float
+    count: int
+    own_rate_hz: float
+    own_count: int
+    below: tuple[int, ...] = ()
+
+
+class PoolLine(Struct, frozen=True, kw_only=True):
+    """One resource of one node; `of` says which link or client, of bandwidth."""
+
+    node: str
+    resource: str
+    of: str
+    capacity: float | None
+    promised: float
+    used: float
+    free: float | None
+    promises: int
+
+
+class RefusedLine(Struct, frozen=True, kw_only=True):
+    """Where it is not binding, it is only what would have been done."""
+
+    at_ms: int
+    client: str
+    filter: str
+    where: str
+    problem: str
+    is_binding: bool
+
+
+class PublisherLine(Struct, frozen=True, kw_only=True):
+    """A local publisher's advertisement: events that passed, and those beyond it."""
+
+    client: str
+    name: str
+    channel: str
+    where: str
+    rate_hz: float
+    passed: int
+    limited: int
+
+
+class AdmissionStatus(Struct, frozen=True, kw_only=True):
+    """`filters` are some of `filters_total`, the widest first; none where only sums are wanted."""
+
+    node: str
+    mode: str
+    guarantee: str
+    basis: str
+    advertisements: int
+    filters_total: int
+    filters: tuple[FilterLine, ...]
+    pools: tuple[PoolLine, ...]
+    publishers: tuple[PublisherLine, ...]
+    limited: int  # events so far beyond what was advertised
+    subscriptions: int  # that something is promised to
+    decided: dict[str, int]  # how often, by what was decided
+    refused: dict[str, int]  # subscriptions, by the resource that was short
+    lately: tuple[RefusedLine, ...]
+
+
+class Range(Struct, frozen=True, kw_only=True):
+    low: float
+    high: float | None  # None: nothing is known
+
+
+class NeedStatus(Struct, frozen=True, kw_only=True):
+    """What a subscription would need, and whether it would be admitted.
+
+    Bounds always hold; the paper's interval may not; the estimate is from what was measured.
+    """
+
+    node: str
+    mode: str
+    guarantee: str
+    channel: str
+    where: str
+    client: str
+    rate_hz: Range
+    count: Range
+    paper_rate_hz: Range
+    paper_count: Range
+    is_advertised: bool
+    estimate_hz: float | None
+    asked_hz: float
+    event_bytes: int
+    state: str
+    share: float
+    problems: tuple[str, ...]
+
+
+def range_of(between: Between) -> Range:
+    return Range(low=between.low, high=between.high if isfinite(between.high) else None)
+
+
+def filter_lines(order: Order, most: int) -> Iterator[FilterLine]:
+    """Of the first `most`, the widest first. Each takes a while, as the order is not drawn."""
+    found = sorted(
+        islice(order, most), key=lambda each: (-each.count, -each.rate_hz, str(each.filter))
+    )
+    places = {each.filter.identity: place for place, each in enumerate(found)}
+    for each in found:
+        yield _filter_line(order, each, places)
+
+
+def _filter_line(order: Order, each: Advertised, places: dict[bytes, int]) -> FilterLine:
+    below = (places.get(other.filter.identity) for other in order.successors(each.filter))
+    where = str(each.filter.predicate)
+    return FilterLine(
+        channel=each.filter.channel,
+        where="" if where == "TRUE" else where,
+        rate_hz=each.rate_hz,
+        count=each.count,
+        own_rate_hz=to_hz(each.own.rate),
+        own_count=each.own.count,
+        below=tuple(sorted(place for place in below if place is not None)),
+    )
+
+
+def pool_lines(node: str, books: Books) -> list[PoolLine]:
+    return [pool_line(node, pool, state) for pool, state in sorted(books.state().items())]
+
+
+def pool_line(node: str, pool: Pool, state: PoolState) -> PoolLine:
+    per_unit = PER_HZ if pool.resource == Resource.CPU else 1
+    taken = max(state.promised, state.used)
+    return PoolLine(
+        node=node,
+        resource=str(pool.resource),
+        of=pool.of.replace("\0", ""),  # the mark of what no client is called
+        capacity=None if state.capacity is None else state.capacity / per_unit,
+        promised=state.promised / per_unit,
+        used=state.used / per_unit,
+        free=None if state.capacity is None else (state.capacity - taken) / per_unit,
+        promises=state.promises,
+    )

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from math import inf
+
+from tests.fake_admission import books, filters
+
+from accord.core.admission.needs import Between
+from accord.core.admission.status import Range, pool_lines, range_of
+
+
+def test_the_order_is_drawn_with_rates_and_counts() -> None:
+    lines = filters()
+    shown = {line.where: (line.rate_hz, line.count, line.own_rate_hz) for line in lines}
+    assert shown == {
+        "price > 0": (28, 5, 4),
+        "price > 5": (20, 3, 5),
+        "name = 'DEU' AND price > 3": (15, 2, 4),
+        "name = 'DEU' AND price > 8": (11, 1, 11),
+        "price > 9": (4, 1, 4),
+    }
+    below = {line.where: [lines[place].where for place in line.below] for line in lines}
+    assert below["price > 0"] == ["price > 5", "name = 'DEU' AND price > 3"]
+    assert below["price > 5"] == ["name = 'DEU' AND price > 8", "price > 9"]
+    assert below["price > 9"] == []
+
+
+def test_resources_are_in_units_of_people() -> None:
+    lines = {line.resource + line.of: line for line in pool_lines("denver", books())}
+    assert lines["cpu"].promised == 20
+    assert (lines["cpu"].capacity, lines["cpu"].free) == (None, None)
+    assert lines["bandwidthlink boston"].free == 0
+    assert lines["memory"].free == 10_000_000 - 2 * 8_192
+
+
+def test_what_has_no_end_is_null() -> None:
+    assert range_of(Between(1, inf)) == Range(low=1, high=None)
+    assert range_of(Between(1, 2)) == Range(low=1, high=2)

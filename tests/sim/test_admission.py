@@ -1,0 +1,31 @@
+"""Subscriptions that are admitted in simulated overlays, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from accord.core.admission.request import State
+from tests.sim.admission_runs import run
+
+SEEDS = 60
+BATCH = 4
+
+
+@pytest.mark.parametrize("batch", range(SEEDS // BATCH))
+def test_no_promise_is_leaked_and_nothing_contradicts(batch: int) -> None:
+    counts = dict.fromkeys(State, 0)
+    crashes = promises = 0
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        outcome, checker = run(seed, is_checking=False)
+        outcome.check()
+        crashes += outcome.crashes
+        promises += checker.held
+        for state, count in checker.counts.items():
+            counts[state] += count
+    assert min(counts[State.ADMITTED], counts[State.REFUSED], crashes, promises) > 0
+
+
+@pytest.mark.parametrize("seed", [1_001, 1_002])
+def test_at_each_step_all_is_as_it_must_be(seed: int) -> None:
+    outcome, _ = run(seed)
+    outcome.check()
