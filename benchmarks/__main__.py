@@ -31,6 +31,9 @@ NAMES: Final = (
     "overlay",
     "forwarding",
     "five_cities",
+    "negotiation",
+    "negotiation_live",
+    "admission_live",
 )
 
 

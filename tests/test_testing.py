@@ -65,3 +65,37 @@ def test_statistics_tell_what_went_through() -> None:
             return received.qos0, received.qos1
 
     assert asyncio.run(scenario()) == (1, 1)
+
+
+def test_programs_may_advertise() -> None:
+    async def main() -> None:
+        async with MemoryNode() as node, accord.connect(transport=node.connect) as session:
+            advertised = await session.advertise("a/#", rate_hz=5)
+            assert (advertised.name, advertised.mode) == ("a/#", "off")
+            await advertised.withdraw()
+
+    asyncio.run(main())
+
+
+def test_quality_is_negotiated_in_memory_too() -> None:
+    async def scenario() -> list[object]:
+        rate = accord.Capability("rate", 1, 50, current=2)
+        often = accord.Expectation(rate_hz=(5, 10))
+        followed: list[object] = []
+        async with (
+            asyncio.timeout(60),
+            MemoryNode() as node,
+            accord.connect(transport=node.connect) as session,
+            session.publisher("lab/t", capabilities=[rate]) as publisher,
+            session.subscribe("lab/+", expect=[often]) as events,
+        ):
+
+            @publisher.on_advice
+            def follow(advice: accord.Advice) -> object:
+                followed.append(advice.property)
+                return advice.target
+
+            await events.expectations[0].wait_for("satisfied")
+        return followed
+
+    assert asyncio.run(scenario()) == ["rate"]

@@ -12,22 +12,32 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.client.errors import (
+        AdmissionRefused,
         ClientError,
         ConnectionFailedError,
         ExpiredError,
+        QualityRefusedError,
         QueryError,
         RefusedError,
         SessionClosedError,
     )
+    from accord.client.quality import Advice, Capability, Coupling, Expectation, Line
     from accord.client.session import connect
     from accord.client.sync import connect_sync
     from accord.core.model.event import Event
 
 __all__ = [
+    "AdmissionRefused",
+    "Advice",
+    "Capability",
     "ClientError",
     "ConnectionFailedError",
+    "Coupling",
     "Event",
+    "Expectation",
     "ExpiredError",
+    "Line",
+    "QualityRefusedError",
     "QueryError",
     "RefusedError",
     "SessionClosedError",
@@ -36,6 +46,13 @@ __all__ = [
 ]
 
 _PLACES = {
+    "AdmissionRefused": "accord.client.errors",
+    "Advice": "accord.client.quality",
+    "Capability": "accord.client.quality",
+    "Coupling": "accord.client.quality",
+    "Expectation": "accord.client.quality",
+    "Line": "accord.client.quality",
+    "QualityRefusedError": "accord.client.errors",
     "ClientError": "accord.client.errors",
     "ConnectionFailedError": "accord.client.errors",
     "ExpiredError": "accord.client.errors",

@@ -16,14 +16,23 @@ from typing import Final
 
 from accord.client.address import Address
 from accord.client.transport import Stream
+from accord.core.admission.options import Mode
 from accord.core.monitoring.statistics import Statistics
+from accord.core.negotiation.negotiation import Negotiation
 from accord.core.node.limits import Limits
-from accord.edges.mqtt.broker import Broker
+from accord.core.node.rights import ADVERTISEMENTS, CAPABILITIES, EXPECTATIONS, PROPERTIES
+from accord.edges.mqtt.broker import Broker, make_message
 from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.properties import Properties
+from accord.edges.mqtt.quality import Quality
+from accord.edges.mqtt.quality_requests import answer as answer_quality
+from accord.edges.mqtt.telling import reply as reply_to
+from accord.live.admission_requests import answer
 from accord.live.clock import Clock
 
 _BUFFER_BYTES: Final = 65_536
 _TICK_S: Final = 0.05
+_STEPS: Final = 1_000
 
 
 class MemoryNode:
@@ -37,6 +46,8 @@ class MemoryNode:
             now_ms=self._clock.now_ms(),
             new_client_id=lambda: f"memory-{next(names)}",
         )
+        self.quality = Quality(self.broker, Negotiation("memory"), self._now_us)
+        self.broker.quality = self.quality
         self._streams: dict[Connection, _MemoryStream] = {}
         self._ticking: asyncio.Task[None] | None = None
 
@@ -85,6 +96,9 @@ class MemoryNode:
         while self.broker.work():
             for connection in list(self._streams):
                 connection.resume(now_ms=self._clock.now_ms())
+        if hub.requests:
+            self._answer()
+        self._negotiate()
         while hub.dirty:
             dirty, hub.dirty = hub.dirty, []
             for line in dirty:
@@ -93,6 +107,32 @@ class MemoryNode:
                 stream = self._streams.get(line)
                 if stream is not None:
                     stream.pull()
+
+    def _answer(self) -> None:
+        """Of what is asked of the node itself: nobody is held to advertisements here."""
+        hub = self.broker.hub
+        requests, hub.requests = hub.requests, []
+        for request in requests:
+            properties = request.message.properties
+            topic = properties.response_topic
+            if request.message.channel in (EXPECTATIONS, CAPABILITIES, PROPERTIES):
+                reply_to(
+                    self.broker, request, answer_quality(self.broker, self.quality, request)[0]
+                )
+            elif request.message.channel == ADVERTISEMENTS and topic is not None:
+                body = answer(None, request, Mode.OFF)
+                reply = Properties(correlation_data=properties.correlation_data)
+                self.broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
+
+    def _negotiate(self) -> None:
+        """Do what is due by now for anybody's quality."""
+        for _ in range(_STEPS):
+            if self.quality.next_due_us() > self._now_us():
+                break
+            self.quality.advance()
+
+    def _now_us(self) -> int:
+        return self._clock.now_ms() * 1_000
 
     async def _tick(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from typer.testing import CliRunner, Result
 
+from accord.api.admission import AdmissionView
 from accord.api.app import create_app
 from accord.api.server import serve
 from accord.cli.main import app as commands
@@ -19,8 +20,10 @@ from tests.fake_node import FakeNode
 
 
 @contextmanager
-def serving(net: FakeNet | None, users: Users | None = None) -> Iterator[str]:
-    app = create_app(FakeNode(), net=net, users=users)
+def serving(
+    net: FakeNet | None, users: Users | None = None, *, admission: AdmissionView | None = None
+) -> Iterator[str]:
+    app = create_app(FakeNode(), net=net, users=users, admission=admission)
     urls: list[str] = []
     has_started = threading.Event()
     loop = asyncio.new_event_loop()

@@ -220,6 +220,16 @@ class TestChanging:
         assert run("remove", "día/1", "--json").stdout == '{"version":2}\n'
         assert site.book.policies == (REPORT,)
 
+    def test_guarantees(self, run: Run, site: Site) -> None:
+        for given, guarantee in (("0.75", 0.75), ("1", 1.0), ("full", "full")):
+            assert run("set", "Report", "--guarantee", given).exit_code == 0
+            policy = site.book.policy("Report")
+            assert policy is not None
+            assert policy.guarantee == guarantee
+        assert "guarantee full" in " ".join(run("list").stdout.split())
+        assert run("set", "Report", "--guarantee", "").exit_code == 0
+        assert site.book.policies == (REPORT,)
+
     @pytest.mark.parametrize(
         ("arguments", "problem"),
         [
@@ -227,7 +237,8 @@ class TestChanging:
             (("set", "x", "--importance", "much"), "--importance: expected an integer"),
             (("set", "x", "--importance", "1", "--where", "a > >"), "where"),
             (("set", "x", "--preferences", "Nice"), "policy.preferences: expected one of"),
-            (("set", "x"), "policy: expected importance, preferences or both"),
+            (("set", "x", "--guarantee", "half"), 'policy.guarantee: expected "none", "full"'),
+            (("set", "x"), "policy: expected importance, preferences or a guarantee"),
             (("remove", "x"), "there is no policy 'x'"),
             (("strategy", "random"), 'strategy: expected one of "strict"'),
             (("shaping", "maybe"), "expected on or off, got 'maybe'"),

@@ -10,6 +10,7 @@ import msgspec
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from accord.api.admission import AdmissionView, add_admission
 from accord.api.answers import NOT_STORED, describe, json_answer, returns
 from accord.api.guard import Guard
 from accord.api.journal import add_journal
@@ -18,6 +19,7 @@ from accord.api.metrics import exposition, registry_of
 from accord.api.net import NetView, add_net
 from accord.api.page import HEADERS, landing_page
 from accord.api.policies import add_policies
+from accord.api.quality import QualityView, add_quality
 from accord.api.queries import Importances, PipelineView, add_queries, add_registry
 from accord.api.view import Clients, NodeView, Status
 from accord.core.monitoring.registry import LocalRegistry
@@ -43,6 +45,8 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     administration: Administration | None = None,
     kept: KeptView | None = None,
     net: NetView | None = None,
+    admission: AdmissionView | None = None,
+    quality: QualityView | None = None,
     users: Users | None = None,
     is_loopback: bool = True,
 ) -> FastAPI:
@@ -50,8 +54,9 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
 
     With a `ledger` it tells what became of events, with an `administration` it shows and changes
     policies, with `kept` it finds kept events, with a `net` it shows other nodes and defines
-    channels. `is_loopback` says that it is served on this machine only, and has to be addressed as
-    that.
+    channels, with `admission` what is promised and refused, with `quality` what
+    is expected and offered. `is_loopback` says that it is served
+    on this machine only, and has to be addressed as that.
     """
     app = FastAPI(
         title="Accord",
@@ -59,9 +64,13 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
         description="Status and metrics of a node.",
         redoc_url=None,
     )
-    _add_probes(app, view, net)
+    _add_probes(app, view, net, admission, quality)
     _add_status(app, view)
     structs: list[type[msgspec.Struct]] = [Status, Clients, *add_net(app, net)]
+    if admission is not None:
+        structs += add_admission(app, admission)
+    if quality is not None:
+        structs += add_quality(app, quality)
     if ledger is not None:
         structs += add_ledger(app, ledger)
     if administration is not None:
@@ -80,7 +89,13 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
 # Each operation is asynchronous, because others would run in a thread beside the node's own.
 
 
-def _add_probes(app: FastAPI, view: NodeView, net: NetView | None) -> None:
+def _add_probes(
+    app: FastAPI,
+    view: NodeView,
+    net: NetView | None,
+    admission: AdmissionView | None,
+    quality: QualityView | None,
+) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         text = landing_page(name=view.name, version=view.version, is_ready=view.is_ready())
@@ -98,7 +113,12 @@ def _add_probes(app: FastAPI, view: NodeView, net: NetView | None) -> None:
         text, status = ("ready\n", 200) if is_ready else ("not ready\n", 503)
         return Response(text, status, headers=NOT_STORED, media_type="text/plain")
 
-    registry = registry_of(view, None if net is None else net.status)
+    registry = registry_of(
+        view,
+        None if net is None else net.status,
+        None if admission is None else admission.status,
+        None if quality is None else quality.totals,
+    )
 
     @app.get("/metrics", response_class=Response, responses=_plain("Metrics"))
     async def metrics(request: Request) -> Response:

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from accord.api.found import QUERY
 from accord.api.net_answers import CHANNELS
 from accord.api.policy_answers import POLICIES
+from accord.api.quality_answers import PROPERTIES
 from accord.core.node.rights import EVERYTHING, NOTHING, Rights
 from accord.edges.pipeline.remote import JOURNAL
 from accord.live.addresses import Address, parse_address
@@ -80,6 +81,8 @@ class Guard:
                 return _refuse(403, "this user may not read statistics")
         if not asker.rights.policies and _is_about_policies(scope):
             what = "define channels" if _defines_channels(scope) else "see or change policies"
+            if _defines_properties(scope):
+                what = "define properties"
             return _refuse(403, f"{asker.name or 'who has no name'} may not {what}")
         scope[_ASKER] = asker
         return None
@@ -99,7 +102,13 @@ class Guard:
 
 def _is_about_policies(scope: Scope) -> bool:
     path: str = scope["path"]
-    return path == POLICIES or path.startswith(f"{POLICIES}/") or _defines_channels(scope)
+    if _defines_channels(scope) or _defines_properties(scope):
+        return True
+    return path == POLICIES or path.startswith(f"{POLICIES}/")
+
+
+def _defines_properties(scope: Scope) -> bool:
+    return scope["path"] == PROPERTIES and scope["method"] not in _READING
 
 
 def _defines_channels(scope: Scope) -> bool:

@@ -18,8 +18,11 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from accord.api.admission_metrics import admission_metrics
 from accord.api.net_metrics import net_metrics
+from accord.api.quality_metrics import quality_metrics
 from accord.api.view import NodeView
+from accord.core.admission.status import AdmissionStatus
 from accord.core.monitoring.statistics import (
     WAIT_BOUNDS_MS,
     JournalStatus,
@@ -29,12 +32,21 @@ from accord.core.monitoring.statistics import (
     Traffic,
 )
 from accord.core.overlay.status import NetStatus
+from accord.edges.quality.status import QualityTotals
 
 
 class NodeCollector(Collector):
-    def __init__(self, view: NodeView, net: Callable[[], NetStatus] | None) -> None:
+    def __init__(
+        self,
+        view: NodeView,
+        net: Callable[[], NetStatus] | None,
+        admission: Callable[[], AdmissionStatus] | None,
+        quality: Callable[[], QualityTotals] | None,
+    ) -> None:
         self._view = view
         self._net = net
+        self._admission = admission
+        self._quality = quality
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering does not take a snapshot."""
@@ -60,12 +72,21 @@ class NodeCollector(Collector):
             yield from _pipeline(now.pipeline)
         if self._net is not None:
             yield from net_metrics(self._net())
+        if self._admission is not None:
+            yield from admission_metrics(self._admission())
+        if self._quality is not None:
+            yield from quality_metrics(self._quality())
 
 
-def registry_of(view: NodeView, net: Callable[[], NetStatus] | None = None) -> CollectorRegistry:
+def registry_of(
+    view: NodeView,
+    net: Callable[[], NetStatus] | None = None,
+    admission: Callable[[], AdmissionStatus] | None = None,
+    quality: Callable[[], QualityTotals] | None = None,
+) -> CollectorRegistry:
     """Metrics of the node, of its part in the overlay, and of the process it runs in."""
     registry = CollectorRegistry()
-    registry.register(NodeCollector(view, net))
+    registry.register(NodeCollector(view, net, admission, quality))
     ProcessCollector(registry=registry)
     return registry
 

@@ -12,14 +12,23 @@ from typing import Final
 from rich.text import Text
 
 from accord.cli.connection import Target, open_session
+from accord.cli.errors import InputError
 from accord.cli.quantities import count_text, duration_text
 from accord.cli.screen import open_console, safe, say
 from accord.cli.showing import Show
+from accord.client.quality import Expectation, ExpectationState, read_expectation_form
 from accord.client.subscription import Subscription
 
 # How MQTT is asked for retained events: at the subscription, or not at all.
 _RETAINED: Final = 0
 _NOT_RETAINED: Final = 2
+
+
+def read_expectation(text: str) -> Expectation:
+    try:
+        return read_expectation_form(text)
+    except ValueError as error:
+        raise InputError("--expect", str(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +39,7 @@ class Wish:
     where: str | None = None
     xpath: str | None = None
     since: str | None = None
+    expect: tuple[Expectation, ...] = ()
     qos: int = 1
     has_retained: bool = True
     count: int | None = None
@@ -59,12 +69,18 @@ class Following:
                         where=wish.where,
                         xpath=wish.xpath,
                         since=wish.since,
+                        expect=wish.expect,
                         qos=wish.qos,
                         retain_handling=_RETAINED if wish.has_retained else _NOT_RETAINED,
                     )
                 )
                 for pattern in wish.filters
             ]
+            for each in subscriptions:
+                each.on_state(self._tell_state)
+                for expected in each.expectations:
+                    if expected.state is not None:
+                        self._tell_state(expected.state)
             self._started_s = self._clock()
             if self._console.is_terminal:
                 self._remark(self._greeting(target))
@@ -103,6 +119,13 @@ class Following:
         condition = wish.where if wish.xpath is None else wish.xpath
         what = ", ".join(wish.filters) + (f" where {condition}" if condition else "")
         return f"listening to {what} at {target.address.place}, Ctrl-C ends"
+
+    def _tell_state(self, state: ExpectationState) -> None:
+        reasons = [
+            f"{name} is {'unknown' if now is None else now}" for name, now in state.reasons.items()
+        ]
+        why = "; ".join([*reasons, state.decision] if state.decision else reasons)
+        self._remark(f"{state.expectation}: {state.state}" + (f" ({why})" if why else ""))
 
     def _remark(self, text: str) -> None:
         say(self._console, Text(safe(text), "dim"))

@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from accord.cli import (
+    admission,
+    agent,
     bench,
     channel,
     config,
@@ -20,6 +22,7 @@ from accord.cli import (
     policy,
     predicate,
     pub,
+    quality,
     query,
     report,
     sim,
@@ -66,10 +69,13 @@ app.command("top")(top.top)
 app.command("why")(why.why)
 app.command("report")(report.report)
 app.command("config")(config.config)
+app.command("agent")(agent.agent)
 app.add_typer(sim.app, name="sim")
 app.add_typer(net.app, name="net")
 app.add_typer(channel.app, name="channel")
 app.add_typer(policy.app, name="policy")
+app.add_typer(quality.app, name="quality")
+app.add_typer(admission.app, name="admission")
 app.add_typer(demo.app, name="demo")
 app.add_typer(user.app, name="user")
 app.add_typer(predicate.app, name="predicate")

@@ -33,6 +33,13 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         str | None,
         typer.Option(metavar="TIME", help="Start with kept events: -24h, 2026-11-16T07:30:00Z, …"),
     ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JSON",
+            help='What quality is needed: {"rate": [5, 10]}; several are alternatives.',
+        ),
+    ] = None,
     qos: Annotated[
         int,
         typer.Option(
@@ -66,7 +73,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     Exit code 0, or 1 if --count was not reached in time; 2 for a mistake.
     """
     from accord.cli.connection import read_target
-    from accord.cli.following import Following, Wish
+    from accord.cli.following import Following, Wish, read_expectation
     from accord.cli.quantities import read_duration_s
     from accord.cli.text import check_predicate, read_since
 
@@ -79,6 +86,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         where=where,
         xpath=xpath,
         since=since,
+        expect=tuple(map(read_expectation, expect or ())),
         qos=qos,
         has_retained=has_retained,
         count=count,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from accord.live.net import NetOptions
     from accord.live.node import Listener, Node, Settings
     from accord.live.pipeline_options import PipelineOptions
+    from accord.live.quality import QualityOptions
     from accord.live.users import Users
 
 DEMO_CHANNELS: Final = ("demo/#",)
@@ -110,6 +111,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
 
 
 def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
+    from accord.config.admission import admission_options  # noqa: PLC0415
     from accord.live.node import Settings  # noqa: PLC0415
 
     keeps_demo = has_demo and _keeps_demo(config)
@@ -124,6 +126,8 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
         statistics_s=config.node.statistics_s,
         pipeline=_pipeline(config, keeps_demo=keeps_demo),
         net=_net(config),
+        quality=_quality(config),
+        admission=admission_options(config.admission),
     )
 
 
@@ -131,6 +135,17 @@ def _net(config: Config) -> NetOptions | None:
     from accord.config.net import net_options  # noqa: PLC0415
 
     return net_options(config) if config.net.is_used else None
+
+
+def _quality(config: Config) -> QualityOptions:
+    from accord.live.quality import QualityOptions  # noqa: PLC0415
+
+    settings = config.quality
+    return QualityOptions(
+        strategy=settings.strategy,
+        properties=Path(settings.properties) if settings.properties else None,
+        patience_ms=settings.patience_ms,
+    )
 
 
 def _keeps_demo(config: Config) -> bool:
@@ -181,6 +196,8 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
                 administration=node.manager.administration,
                 kept=kept,
                 net=node.net,
+                quality=node.quality,
+                admission=node.admission,
                 users=users,
                 is_loopback=address.is_loopback,
             )

@@ -28,6 +28,30 @@ class RefusedError(ClientError):
         super().__init__(f"{what}: {words}" + (f": {explanation}" if explanation else ""))
 
 
+class AdmissionRefused(RefusedError):  # noqa: N818 - it says what happened, as people say it
+    """The subscription can't be carried: `node` has too little of `resource`.
+
+    Asked and free are bytes of memory, events per second of CPU, bits per second of bandwidth;
+    `of` says which link or client, of bandwidth.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        explanation: str = "",
+        *,
+        what: str = "refused",
+        facts: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(reason, explanation, what=what, facts=facts)
+        known = dict(facts)
+        self.node = known.get("node", "")
+        self.resource = known.get("resource", "")
+        self.of = known.get("of", "")
+        self.asked = _number(known.get("asked", ""))
+        self.free = _number(known.get("free", ""))
+
+
 class ConnectionFailedError(ClientError):
     """No connection could be made, or it broke and is not made again."""
 
@@ -52,6 +76,24 @@ class QueryError(ClientError):
         super().__init__(f"{place}: {problem}" if place else problem)
 
 
+class QualityRefusedError(ClientError):
+    """An expectation or a profile that the server does not accept: `place` names what is wrong."""
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"{place}: {problem}" if place else problem)
+
+
+class AdvertisementError(ClientError):
+    """An advertisement that the server does not accept: `place` names what is wrong."""
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"{place}: {problem}" if place else problem)
+
+
 class AlreadySubscribedError(ClientError):
     """The session has a subscription with this filter: MQTT keeps one for each filter."""
 
@@ -61,3 +103,19 @@ class AlreadySubscribedError(ClientError):
             f"already subscribed to {pattern!r} in this session: a second subscription would "
             "replace the first; close that one, or open another session"
         )
+
+
+def refused_subscription(
+    reason: Reason, explanation: str, what: str, facts: tuple[tuple[str, str], ...]
+) -> RefusedError:
+    """With the facts where resources are short."""
+    is_admission = reason is Reason.QUOTA_EXCEEDED and any(name == "resource" for name, _ in facts)
+    kind = AdmissionRefused if is_admission else RefusedError
+    return kind(reason, explanation, what=what, facts=facts)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -15,12 +15,13 @@ import asyncio
 import random as system_random
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from weakref import WeakSet
 
 from accord.client.address import parse_address
+from accord.client.advertising import Advertisement, Advertisements
 from accord.client.backoff import Backoff
 from accord.client.driver import Driver
 from accord.client.errors import ConnectionFailedError, RefusedError, SessionClosedError
@@ -32,7 +33,9 @@ from accord.client.messages import (
     time_to_send_ms,
     to_message,
 )
+from accord.client.negotiating import Expected, Negotiating, Publisher
 from accord.client.past import SINCE
+from accord.client.quality import Capability, Coupling, Expectation, json_text
 from accord.client.query import Query
 from accord.client.questions import Find, Moment, check_find, moment_text
 from accord.client.replies import OneAnswer, Replies
@@ -41,6 +44,7 @@ from accord.client.subscription import Subscription
 from accord.client.transport import Stream, Transport, transport_with
 from accord.core.errors import EventError
 from accord.core.model.values import Value
+from accord.core.node.rights import EXPECTATIONS
 from accord.edges.mqtt.codec import problem_with_subscription
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.packets import Filter, Publish, Will
@@ -58,6 +62,8 @@ class Session:
         self._clock = clock
         self._replies: Replies | None = None
         self._queries: WeakSet[Query] = WeakSet()
+        self._negotiating: Negotiating | None = None
+        self._advertisements: Advertisements | None = None
 
     @property
     def client_id(self) -> str:
@@ -121,6 +127,7 @@ class Session:
         retain_handling: int = 0,
         queue: int = QUEUE,
         keep: bool = False,
+        expect: Sequence[Expectation] = (),
         user: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Events of the channels that `pattern` selects, and that match the predicate.
@@ -131,7 +138,9 @@ class Session:
         Enter it with `async with`: RefusedError says there what the server has against it. At
         most about `queue` events wait for the consumer, then no more are read. With `keep` the
         server goes on collecting for this `client_id` after it was left; subscribe to the same
-        pattern to have what came meanwhile. `user` has further user properties for the server.
+        pattern to have what came meanwhile. `expect` says what quality is needed, as alternatives
+        where there are several; the subscription's `expectations` tell how they stand. `user` has
+        further user properties for the server.
         """
         if problem := problem_with_subscription(pattern):
             raise ValueError(f"pattern: {problem}")
@@ -144,8 +153,10 @@ class Session:
         predicates = [("where", where), ("xpath", xpath), (SINCE, beginning)]
         pairs = [(name, text) for name, text in predicates if text is not None]
         pairs += (user or {}).items()
+        named = _named(pattern, expect)
+        pairs += [("expect", json_text(each.form(id_))) for id_, each in named.items()]
         chosen = Filter(pattern, qos, no_local, retain_as_published, retain_handling)
-        return Subscription(
+        subscription = Subscription(
             self._driver,
             chosen,
             tuple(pairs),
@@ -153,7 +164,53 @@ class Session:
             keep=keep,
             may_be_kept=any(name == SINCE for name, _ in pairs),
             clock=self._clock,
+            before=self._listening(EXPECTATIONS) if named else None,
         )
+        if named:
+            negotiating = self._negotiate()
+            subscription.expectations = tuple(
+                Expected(negotiating, id_, each, subscription.stands) for id_, each in named.items()
+            )
+            for expected in subscription.expectations:
+                negotiating.expect(expected)
+        return subscription
+
+    def publisher(
+        self,
+        channel: str,
+        *,
+        capabilities: Sequence[Capability],
+        couplings: Sequence[Coupling] = (),
+        source: str | None = None,
+    ) -> Publisher:
+        """Say what this client can give on a channel, and be advised what is needed of it.
+
+        Enter it with `async with`; leaving it takes the profile back. `source` is the id of the
+        client that publishes, where that is another one.
+        """
+        return Publisher(
+            self._negotiate(),
+            channel,
+            capabilities=list(capabilities),
+            couplings=list(couplings),
+            source=source,
+            publish=self.publish,
+        )
+
+    async def advertise(
+        self, channel: str, *, rate_hz: float, where: str | None = None, name: str = ""
+    ) -> Advertisement:
+        """Promise to publish to `channel` (a filter, too) at most so many events per second.
+
+        Nodes admit subscriptions by that. Events beyond it are refused where the node enforces it.
+        The same `name` (if left out: the channel and predicate) again replaces the promise. Raises
+        AdvertisementError where the node does not take it.
+        """
+        if self._advertisements is None:
+            self._advertisements = Advertisements(self._driver, self.request)
+        made = Advertisement(self._advertisements, channel, where, rate_hz, name)
+        await self._advertisements.say(made)
+        return made
 
     def query(  # noqa: PLR0913
         self,
@@ -280,7 +337,19 @@ class Session:
             clock=self._clock,
         )
 
+    def _negotiate(self) -> Negotiating:
+        if self._negotiating is None:
+            self._negotiating = Negotiating(self._driver, self._subscribe_to_replies, self.request)
+        return self._negotiating
+
+    def _listening(self, topic: str) -> Callable[[], Awaitable[None]]:
+        return lambda: self._negotiate().listen(topic)
+
     async def _close(self) -> None:
+        if self._advertisements is not None:
+            await self._advertisements.close()
+        if self._negotiating is not None:
+            await self._negotiating.close()
         for query in list(self._queries):
             query.stop(SessionClosedError("the session was closed"))
         if self._replies is not None:
@@ -354,6 +423,17 @@ async def connect(  # noqa: PLR0913
     finally:
         await session._close()
         await driver.stop(is_forgotten=not client_id)
+
+
+def _named(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation]:
+    """Each under the id that it has, or gets."""
+    named: dict[str, Expectation] = {}
+    for number, each in enumerate(expect, start=1):
+        id_ = each.id or f"{pattern}#{number}"
+        if id_ in named:
+            raise ValueError(f"expect: expected different ids, got {id_!r} twice")
+        named[id_] = each
+    return named
 
 
 def merged(attributes: Mapping[str, Value] | None, more: Mapping[str, Any]) -> dict[str, Value]:

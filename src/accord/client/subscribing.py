@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.client.errors import AlreadySubscribedError, RefusedError
+from accord.client.errors import AlreadySubscribedError, refused_subscription
 from accord.client.incoming import Incoming, Interest
 from accord.client.outgoing import PacketIds
 from accord.client.signals import Arrived, Ended, Output, Send, Settled, SubscribeAsked
@@ -105,11 +105,11 @@ class Subscribing:
             answer = [] if token is None else [Settled(token, reason, packet.properties)]
             return [*answer, *self._pump()]
         self._incoming.give_back(interest.identifier, is_kept=False)
-        error = RefusedError(
+        error = refused_subscription(
             Reason(reason),
             packet.properties.reason_string or "",
-            what=f"the server refused the subscription to {interest.filter.pattern!r}",
-            facts=packet.properties.user,
+            f"the server refused the subscription to {interest.filter.pattern!r}",
+            packet.properties.user,
         )
         if token is None:
             return [Ended(interest.identifier, error), *self._pump()]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from accord.client.driver import Driver
 from accord.client.errors import ClientError, SessionClosedError
 from accord.client.inbox import Delivery, Inbox
 from accord.client.messages import ReceivedEvent, to_received
+from accord.client.quality import ExpectationState
 from accord.client.signals import Consumed, SubscribeAsked, UnsubscribeAsked
 from accord.edges.mqtt.packets import Filter
+
+if TYPE_CHECKING:
+    from accord.client.negotiating import Expected
 
 
 class Subscription:
@@ -33,6 +37,7 @@ class Subscription:
         keep: bool,
         may_be_kept: bool,
         clock: Callable[[], int],
+        before: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._driver = driver
         self._filter = chosen
@@ -41,11 +46,16 @@ class Subscription:
         self._keep = keep
         self._may_be_kept = may_be_kept
         self._clock = clock
+        self._before = before  # what has to be done before it is asked for
+        self.expectations: tuple[Expected, ...] = ()
+        self._on_state: Callable[[ExpectationState], object] | None = None
         self._identifier: int | None = None
         self._inbox: Inbox | None = None
         self._taken: Delivery | None = None
         self._error: ClientError | None = None
         self._news = asyncio.Event()
+        # The share of nodes on the way that promised to carry it, where that was asked for.
+        self.admitted = 1.0
 
     @property
     def pattern(self) -> str:
@@ -56,12 +66,22 @@ class Subscription:
         """Events of QoS 0 that were dropped because this consumer was too slow."""
         return 0 if self._inbox is None else self._inbox.shed
 
+    def on_state(
+        self, handler: Callable[[ExpectationState], object]
+    ) -> Callable[[ExpectationState], object]:
+        """Call it whenever an expectation of this subscription stands otherwise than before."""
+        self._on_state = handler
+        return handler
+
     async def __aenter__(self) -> Self:
         assert self._inbox is None, "a subscription is entered once"
+        if self._before is not None:
+            await self._before()
         self._identifier = identifier = self._driver.new_identifier()
         self._driver.listeners[identifier] = self
         try:
-            await self._driver.ask(self._ask)
+            settled = await self._driver.ask(self._ask)
+            self.admitted = _admitted(settled.properties.user)
         except BaseException:
             self._leave()
             raise
@@ -98,6 +118,10 @@ class Subscription:
     def wake(self) -> None:
         self._news.set()
 
+    def stands(self, state: ExpectationState) -> None:
+        if self._on_state is not None:
+            self._on_state(state)
+
     def fail(self, error: ClientError) -> None:
         self._error = error
         self._identifier = None
@@ -125,5 +149,14 @@ class Subscription:
         identifier, self._identifier = self._identifier, None
         self._news.set()
         if identifier is not None:
+            for expected in () if self._keep else self.expectations:
+                expected.forget()
             del self._driver.listeners[identifier]
             self._driver.handle(UnsubscribeAsked(identifier, self._keep))
+
+
+def _admitted(facts: tuple[tuple[str, str], ...]) -> float:
+    try:
+        return float(dict(facts).get("admitted", "1"))
+    except ValueError:
+        return 1.0

@@ -13,10 +13,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
+from accord.client.advertising import Advertisement
 from accord.client.errors import SessionClosedError
-from accord.client.messages import ReceivedEvent
+from accord.client.messages import Outcome, ReceivedEvent
+from accord.client.negotiating import Expected, OnAdvice, OnUsage, Publisher
+from accord.client.quality import Capability, Expectation, ExpectationState, Usage, Value
 from accord.client.query import Query
 from accord.client.questions import QueryStats
 from accord.client.session import Session, connect
@@ -49,7 +52,7 @@ class _Runner:
             future.cancel()  # of use when the wait was interrupted from the keyboard
             raise
 
-    def tell(self, work: Callable[[], None]) -> None:
+    def tell(self, work: Callable[[], object]) -> None:
         """Have it done, some time: also where waiting could be for oneself."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work)
@@ -110,6 +113,153 @@ def _querying(
     return call
 
 
+def _publishing(
+    method: Callable[Concatenate[Session, P], Publisher],
+) -> Callable[Concatenate[SyncSession, P], SyncPublisher]:
+    def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> SyncPublisher:
+        async def work() -> Publisher:
+            return await method(self._session, *args, **kwargs).__aenter__()
+
+        return SyncPublisher(self._runner, self._runner.run(work()))
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+class SyncPublisher:
+    """Registered from the beginning; close it or leave its `with`.
+
+    Handlers are called on the session's own thread: they must not wait for the session.
+    """
+
+    def __init__(self, runner: _Runner, publisher: Publisher) -> None:
+        self._runner = runner
+        self._publisher = publisher
+        self.channel = publisher.channel
+
+    @property
+    def usage(self) -> Usage:
+        return self._publisher.usage
+
+    @property
+    def capabilities(self) -> dict[str, Capability]:
+        return self._publisher.capabilities
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def on_advice(self, handler: OnAdvice) -> OnAdvice:
+        self._runner.tell(lambda: self._publisher.on_advice(handler))
+        return handler
+
+    def on_usage(self, handler: OnUsage) -> OnUsage:
+        self._runner.tell(lambda: self._publisher.on_usage(handler))
+        return handler
+
+    def publish(self, payload: bytes | str = b"", /, **extras: Any) -> Outcome:
+        return self._runner.run(self._publisher.publish(payload, **extras))
+
+    def update(self, *capabilities: Capability, **current: Value) -> None:
+        self._runner.run(self._publisher.update(*capabilities, **current))
+
+    def ask_usage(self) -> Usage:
+        return self._runner.run(self._publisher.ask_usage())
+
+    def revoke(self) -> None:
+        """Take the profile back."""
+        self._runner.run(self._publisher.revoke())
+
+    def close(self) -> None:
+        self.revoke()
+
+
+class SyncExpected:
+    """One expectation of a subscription."""
+
+    def __init__(self, runner: _Runner, expected: Expected) -> None:
+        self._runner = runner
+        self._expected = expected
+        self.id = expected.id
+
+    @property
+    def state(self) -> ExpectationState | None:
+        return self._expected.state
+
+    @property
+    def is_satisfied(self) -> bool:
+        return self._expected.is_satisfied
+
+    def wait_for(self, state: str, timeout_s: float | None = None) -> ExpectationState:
+        """Until it is so; TimeoutError where it is not in time."""
+        return self._runner.run(asyncio.wait_for(self._expected.wait_for(state), timeout_s))
+
+    def update(self, expectation: Expectation) -> None:
+        self._runner.run(self._expected.update(expectation))
+
+    def suspend(self) -> None:
+        self._runner.run(self._expected.suspend())
+
+    def resume(self) -> None:
+        self._runner.run(self._expected.resume())
+
+    def revoke(self) -> None:
+        self._runner.run(self._expected.revoke())
+
+
+def _advertising(
+    method: Callable[Concatenate[Session, P], Awaitable[Advertisement]],
+) -> Callable[Concatenate[SyncSession, P], SyncAdvertisement]:
+    def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> SyncAdvertisement:
+        async def work() -> Advertisement:
+            return await method(self._session, *args, **kwargs)
+
+        return SyncAdvertisement(self._runner, self._runner.run(work()))
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+class SyncAdvertisement:
+    """Holds until `withdraw`, the end of its `with` or the session."""
+
+    def __init__(self, runner: _Runner, advertisement: Advertisement) -> None:
+        self._runner = runner
+        self._advertisement = advertisement
+
+    @property
+    def name(self) -> str:
+        return self._advertisement.name
+
+    @property
+    def mode(self) -> str:
+        return self._advertisement.mode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._runner.run(self._advertisement.__aexit__(kind, error, traceback))
+
+    def update(self, rate_hz: float) -> None:
+        self._runner.run(self._advertisement.update(rate_hz))
+
+    def withdraw(self) -> None:
+        self._runner.run(self._advertisement.withdraw())
+
+
 class SyncQuery:
     """Go through it with `for`; leaving the loop, or its `with`, ends it."""
 
@@ -153,6 +303,22 @@ class SyncSubscription:
     @property
     def shed(self) -> int:
         return self._subscription.shed
+
+    @property
+    def admitted(self) -> float:
+        return self._subscription.admitted
+
+    @property
+    def expectations(self) -> tuple[SyncExpected, ...]:
+        expectations = self._subscription.expectations
+        return tuple(SyncExpected(self._runner, each) for each in expectations)
+
+    def on_state(
+        self, handler: Callable[[ExpectationState], object]
+    ) -> Callable[[ExpectationState], object]:
+        """Called on the session's own thread: it must not wait for the session."""
+        self._runner.tell(lambda: self._subscription.on_state(handler))
+        return handler
 
     def __enter__(self) -> Self:
         return self
@@ -203,8 +369,10 @@ class SyncSession:
     publish = _blocking(Session.publish)
     request = _blocking(Session.request)
     respond = _blocking(Session.respond)
+    advertise = _advertising(Session.advertise)
     subscribe = _subscribing(Session.subscribe)
     query = _querying(Session.query)
+    publisher = _publishing(Session.publisher)
 
 
 def _made_sync(

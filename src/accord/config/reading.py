@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from os.path import join
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import NODEFAULT, Struct, inspect, structs
 
 from accord.config.lines import Path
 from accord.config.units import format_duration, format_size, parse_duration, parse_size
 from accord.core.model.channels import problem_with_filter
+from accord.core.model.units import BANDWIDTHS_BPS
+from accord.core.model.units import parse as parse_units
+from accord.core.qos.policy import GUARANTEES
 from accord.edges.pipeline.declared import problem_with
 from accord.live.addresses import Address, parse_address
 from accord.live.users import problem_with_hash
@@ -41,6 +44,9 @@ class Reader:
             "hash": self._read_hash,
             "names": self._read_names,
             "declared": self._read_declared,
+            "guarantee": self._read_guarantee,
+            "bandwidth": self._read_bandwidth,
+            "bandwidths": self._read_bandwidths,
         }
 
     def read_struct(
@@ -187,6 +193,31 @@ class Reader:
         for name, type_ in value.items():
             if problem := problem_with(name, type_):
                 self._note((*path, name), problem)
+        return value
+
+    def _read_guarantee(self, value: object, path: Path) -> object:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and 0 <= cast("float", value) <= 1:
+            return float(cast("float", value))
+        if value not in GUARANTEES:
+            expected = 'expected one of "none", "full", or a share from 0 to 1'
+            self._note(path, f"{expected}, got {shown(value)}")
+        return value
+
+    def _read_bandwidth(self, value: object, path: Path) -> object:
+        """As text: what it comes to is asked for later."""
+        bps = parse_units(value, BANDWIDTHS_BPS) if isinstance(value, str) else None
+        if value != "" and not bps:
+            self._note(path, f'expected a bandwidth such as "2 Mbit/s", got {shown(value)}')
+        return value
+
+    def _read_bandwidths(self, value: object, path: Path) -> object:
+        if not isinstance(value, dict):
+            example = '{ denver = "2 Mbit/s" }'
+            self._note(path, f"expected a table such as {example}, got {shown(value)}")
+            return {}
+        for name, each in value.items():
+            self._read_bandwidth(each, (*path, name))
         return value
 
     def _read_hash(self, value: object, path: Path) -> object:

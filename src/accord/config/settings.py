@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -250,6 +250,34 @@ class NetSettings(Struct, frozen=True, kw_only=True):
         return bool(self.listen or self.neighbours)
 
 
+class QualitySettings(Struct, frozen=True, kw_only=True):
+    """What subscribers expect of publishers, and how that is negotiated; see `docs/QUALITY.md`."""
+
+    strategy: Annotated[
+        Literal["pareto", "freeing", "cheapest"],
+        Meta(
+            description="Whom to adapt for: `pareto` for all who have nothing better already, "
+            "`freeing` likewise, and what nobody needs any more is given back, `cheapest` only "
+            "where it costs no more than it is worth."
+        ),
+    ] = "pareto"
+    properties: Annotated[
+        str,
+        Meta(
+            description="Folder of `*.properties` files that define more properties at the start.",
+            extra={"kind": "path"},
+        ),
+    ] = ""
+    patience_ms: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=3_600_000,
+            description="Milliseconds in which advice must have helped; then the next is tried.",
+        ),
+    ] = 5_000
+
+
 class ChannelSettings(Struct, frozen=True, kw_only=True):
     """A channel, or all that a filter selects, with what its events need on their way to others."""
 
@@ -283,6 +311,75 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
     ] = False
 
 
+class AdmissionSettings(Struct, frozen=True, kw_only=True):
+    """Subscriptions are taken only if they can be carried; `docs/ADMISSION.md` tells how."""
+
+    mode: Annotated[
+        Literal["off", "report", "enforce"],
+        Meta(
+            description="Whether what can't be carried is refused (enforce), or only noted "
+            "(report). In a net, the same for all nodes."
+        ),
+    ] = "off"
+    guarantee: Annotated[
+        str | float,
+        Meta(
+            description="What is promised where no policy says otherwise: `full`, `none`, or the "
+            "share of nodes on the way that must be able to carry it, such as 0.75.",
+            extra={"kind": "guarantee"},
+        ),
+    ] = "full"
+    basis: Annotated[
+        Literal["highest", "paper", "estimate"],
+        Meta(
+            description="What a subscription is taken to need: the most that all advertisements "
+            "allow, the paper's interval, or what was measured, with some room."
+        ),
+    ] = "highest"
+    event_bytes: Annotated[
+        int, Meta(ge=1, le=1 << 30, description="Size of an event, until it was measured.")
+    ] = 1_024
+    memory_bytes: Annotated[
+        int, Meta(ge=0, le=_HUGE, description="Memory that may be promised; 0 for any.")
+    ] = 0
+    queue_s: Annotated[
+        float,
+        Meta(ge=0, le=3_600, description="Seconds for which events may have to wait in memory."),
+    ] = 1.0
+    cpu_threshold: Annotated[
+        float,
+        Meta(
+            ge=0.05,
+            le=1,
+            description="Use of the CPU from which on it is busy: the events per second that it "
+            "then carries are what can be promised.",
+        ),
+    ] = 0.8
+    burst_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="Seconds whose events a publisher may publish at once.",
+        ),
+    ] = 1.0
+    link_bandwidth: Annotated[
+        str,
+        Meta(
+            description='Bandwidth of each link to another node, such as "10 Mbit/s"; what was '
+            "measured if left empty.",
+            extra={"kind": "bandwidth"},
+        ),
+    ] = ""
+    links: Annotated[
+        dict[str, str],
+        Meta(
+            description="Bandwidth of the links to single neighbours, by their names.",
+            extra={"kind": "bandwidths"},
+        ),
+    ] = {}
+
+
 class Anonymous(Struct, frozen=True, kw_only=True):
     """Clients that connect without a user name."""
 
@@ -310,7 +407,9 @@ class Config(Struct, frozen=True, kw_only=True):
     pipeline: PipelineSettings = PipelineSettings()
     policies: PoliciesSettings = PoliciesSettings()
     net: NetSettings = NetSettings()
+    admission: AdmissionSettings = AdmissionSettings()
     channels: tuple[ChannelSettings, ...] = ()
+    quality: QualitySettings = QualitySettings()
     users: tuple[User, ...] = ()
     anonymous: Anonymous = Anonymous()
     log: LogSettings = LogSettings()

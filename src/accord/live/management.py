@@ -17,7 +17,13 @@ from typing import Final
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
-from accord.core.node.rights import QUERIES
+from accord.core.node.rights import (
+    ADVERTISEMENTS,
+    CAPABILITIES,
+    EXPECTATIONS,
+    PROPERTIES,
+    QUERIES,
+)
 from accord.core.qos.book import Book
 from accord.core.qos.dry_run import Open
 from accord.core.qos.policies import Entity, Policies
@@ -28,6 +34,7 @@ from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.session import Session
 from accord.journal.disk import OsDisk
 from accord.live.administration import Administration, Around
+from accord.live.admission import AdmissionService
 from accord.live.clock import Clock
 from accord.live.durability import EVENTS, Durability
 from accord.live.first_book import first_book
@@ -38,12 +45,14 @@ from accord.live.orders import Orders
 from accord.live.pipeline import Pipeline
 from accord.live.policy_requests import answer
 from accord.live.policy_store import PolicyStore
+from accord.live.quality import QualityService
 from accord.live.queries import Queries
 from accord.live.server import Server
 
 log = get_log(__name__)
 
 POLICIES: Final = "policies"
+QUALITY: Final = (EXPECTATIONS, CAPABILITIES, PROPERTIES)
 _LOOK_S: Final = 1.0
 _SLICE: Final = 200
 _LONG_S: Final = 0.002
@@ -66,6 +75,8 @@ class Manager:
         folder: Path | None,
         file: Path | None,
         pipeline: Pipeline,
+        quality: QualityService,
+        admission: AdmissionService,
     ) -> None:
         self.name = name
         self.version = version
@@ -74,6 +85,8 @@ class Manager:
         self._clock = clock
         self.statistics = statistics
         self._limits: tuple[object, ...] = ()
+        self._quality = quality
+        self._admission = admission
         self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
         try:
             book = first_book(self._store, file)
@@ -125,6 +138,14 @@ class Manager:
             for request in requests:
                 if request.message.channel == QUERIES:
                     self.queries.take(request)
+                    continue
+                if request.message.channel in QUALITY:
+                    self._quality.answer(request)
+                    continue
+                if request.message.channel == ADVERTISEMENTS:
+                    body = self._admission.answer(request)
+                    if request.message.properties.response_topic is not None:
+                        self._reply(request, body)
                     continue
                 if len(self._answers) >= _ANSWERS:
                     self._reply(request, b'{"ok":false,"error":"too many requests","place":""}')
@@ -203,6 +224,7 @@ class Manager:
             await asyncio.sleep(_LOOK_S)
             try:
                 self.monitor.look(now_ms=self._clock.now_ms())
+                self._admission.look(self.monitor)
                 await self._follow_resources()
                 await self._expire()
                 await self._place_predicates()

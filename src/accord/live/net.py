@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +71,7 @@ class Net:
         incarnation = clock.now_ms()
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
         self.channels = Channels(self.overlay, {**installed_templates(), **SHIPPED})
+        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self._broker = broker
         self._server = server
         self._clock = clock
@@ -127,6 +129,8 @@ class Net:
         self.overlay.receive(neighbour, message, now_us)
         if self.overlay.deliveries:
             self._hand_over()
+        for each in self.after:
+            each()
 
     def advance(self, now_us: int) -> None:
         self.channels.advance(now_us)
@@ -135,6 +139,8 @@ class Net:
         self.overlay.losses.clear()
         if self.overlay.deliveries:  # of templates that let events wait
             self._hand_over()
+        for each in self.after:
+            each()
 
     def next_due_us(self) -> int:
         return self.channels.next_due_us()

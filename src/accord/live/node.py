@@ -26,6 +26,7 @@ from accord.edges.mqtt.session import Session
 from accord.edges.pipeline.messages import Measured
 from accord.journal.options import JournalOptions
 from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
+from accord.live.admission import AdmissionService, NodeAdmission
 from accord.live.clock import Clock
 from accord.live.durability import Durability
 from accord.live.logs import get_log
@@ -35,6 +36,7 @@ from accord.live.net import Net, NetOptions
 from accord.live.pipeline import Pipeline
 from accord.live.pipeline_feed import feed
 from accord.live.pipeline_options import PipelineOptions
+from accord.live.quality import QualityOptions, QualityService
 from accord.live.server import MqttProtocol, Server
 from accord.live.system_topics import system_topics
 from accord.live.users import Users
@@ -65,6 +67,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     statistics_s: int = 10
     pipeline: PipelineOptions | None = None
     net: NetOptions | None = None
+    quality: QualityOptions = QualityOptions()
+    admission: NodeAdmission = NodeAdmission()
 
 
 class Node:
@@ -86,6 +90,8 @@ class Node:
             on_measured=self._take_measured,
         )
         self.net: Net | None = None  # where it is one of many
+        self.quality: QualityService | None = None
+        self.admission: AdmissionService | None = None
         self._stack = AsyncExitStack()
         self._clock = Clock()
         self._listening: list[asyncio.Server] = []
@@ -108,6 +114,14 @@ class Node:
             self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._on_turn
         )
         try:
+            self.quality = QualityService(
+                self.broker,
+                self.server,
+                node=self.name,
+                incarnation=self._clock.now_ms(),
+                folder=settings.data,
+                options=settings.quality,
+            )
             if settings.data is not None:
                 self.durability = Durability(
                     self.broker,
@@ -116,6 +130,14 @@ class Node:
                     on_progress=self.server.due,
                     now_ms=self._clock.now_ms(),
                 )
+            self.admission = AdmissionService(
+                settings.admission,
+                self.broker,
+                self._clock,
+                node=self.name,
+                registry=self.registry,
+                due=self.server.due,
+            )
             self.manager = Manager(
                 self.name,
                 self.version,
@@ -127,6 +149,8 @@ class Node:
                 folder=settings.data,
                 file=settings.policies,
                 pipeline=self.pipeline,
+                quality=self.quality,
+                admission=self.admission,
             )
             if settings.net is not None:
                 self.net = Net(
@@ -137,7 +161,12 @@ class Node:
                     node=self.name,
                     folder=settings.data,
                 )
+                self.quality.join(self.net)
+                self.admission.start(self.net)
                 await self.net.start(self._stack)
+            else:
+                self.admission.start(None)
+            self.quality.start()
             for listener in settings.listeners:
                 await self._listen(listener)
         except BaseException:
@@ -229,6 +258,10 @@ class Node:
             self.durability.append()
         if self.manager is not None:
             self.manager.turn()
+        if self.quality is not None:
+            self.quality.turn()
+        if self.admission is not None:
+            self.admission.turn()
         if self.net is not None:
             self.net.turn()
 
@@ -240,6 +273,8 @@ class Node:
         while True:
             await asyncio.sleep(_TICK_S)
             self.server.tick()
+            if self.admission is not None:
+                self.admission.tick()
 
     async def _tidy(self) -> None:
         while True:
@@ -274,6 +309,8 @@ class Node:
             protocol.abort()
         if self.manager is not None:
             await self.manager.close()
+        if self.quality is not None:
+            await self.quality.close()
         await self.pipeline.close()
         if self.durability is not None:
             self.durability.close()

@@ -24,6 +24,17 @@ CHANNELS = [
 ]
 
 
+@pytest.mark.parametrize("rights", [NOTHING, Rights(), EVERYTHING])
+def test_everybody_may_speak_of_quality_and_hear_what_concerns_them(rights: Rights) -> None:
+    for topic in ("$accord/expectations", "$accord/capabilities", "$accord/properties"):
+        assert rights.may_publish(topic)
+    for topic in ("$accord/expectations", "$accord/advice"):
+        assert rights.may_subscribe(topic)
+    is_all = rights is EVERYTHING
+    assert rights.may_subscribe("$accord/#") is is_all
+    assert rights.may_publish("$accord/advice") is is_all
+
+
 @given(FILTERS, FILTERS)
 def test_covering_says_what_selecting_says(pattern: str, other: str) -> None:
     selected = (name for name in CHANNELS if filter_selects(other, name))

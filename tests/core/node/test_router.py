@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from accord.core.model.channels import filter_selects
 from accord.core.node.limits import Limits
 from accord.core.node.router import Router
-from accord.core.node.routes import Route, Subscription, Way
+from accord.core.node.routes import Route, Special, Subscription, Way
 from accord.core.predicates.predicate import parse
 from accord.core.qos.book import Book
-from accord.core.qos.policies import Entity, Policies
+from accord.core.qos.policies import DEFAULT_GRANT, Entity, Grant, Policies
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.delivery import Delivery
@@ -391,3 +391,23 @@ class Subscribing(RuleBasedStateMachine):
 
 Subscribing.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestSubscribing = Subscribing.TestCase
+
+
+def test_a_message_may_pass_over_some_and_be_lifted_for_others() -> None:
+    place = Place("ada", "bob")
+    for name in ("ada", "bob"):
+        place.subscribe(name, "a", qos=1)
+    place.router.watched["a"] = True
+    place.router.invalidate("a")
+    route = place.router.route("a")
+    assert (route.is_watched, route.is_plain) == (True, False)
+    special = Special()
+    special.skipped[place.sessions["ada"]] = True
+    special.lift = lambda grant: Grant(grant.importance + 1, 0, "", 0, 0, True, "")
+    way = Way(Entity("cyn"), route)
+    message = make_message("a", b"x", 1, False, "cyn", 1, Properties())
+    assert place.router.publish(message, way, special) == 2
+    (delivery,) = place.sessions["bob"].unacknowledged.values()
+    assert delivery.importance == DEFAULT_GRANT.importance + 1
+    assert not place.sessions["ada"].unacknowledged
+    place.router.check_invariants()

@@ -428,3 +428,12 @@ def test_too_many_sessions_do_not_cost_a_client_its_old_one() -> None:
     refused = table.open().send(Connect("bob"))
     assert refused.is_closed
     assert list(table.broker.sessions) == ["ada"]
+
+
+def test_beginning_anew_waits_for_no_disk_where_there_is_none() -> None:
+    table = Table()
+    table.join("ada", expiry_s=60).drop()
+    again = table.connect("ada", clean=True, expiry_s=60)
+    (connack,) = again.hear()
+    assert isinstance(connack, Connack)
+    assert connack.reason == Reason.SUCCESS

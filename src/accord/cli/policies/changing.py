@@ -77,6 +77,10 @@ def set_(  # noqa: PLR0913 (a parameter per option)
     ] = None,
     deadline: Annotated[str | None, typer.Option(metavar="TIME", help='"5 s", or none.')] = None,
     shaping: Annotated[str | None, typer.Option(metavar="NAME", help="A shaper, or none.")] = None,
+    guarantee: Annotated[
+        str | None,
+        typer.Option(metavar="G", help="Of subscriptions: full, none, or a share such as 0.75."),
+    ] = None,
     precedence: Annotated[
         str | None, typer.Option(metavar="N", help="The higher counts; 0 is usual.")
     ] = None,
@@ -106,6 +110,7 @@ def set_(  # noqa: PLR0913 (a parameter per option)
         "preferences": preferences,
         "deadline": deadline,
         "shaping": shaping,
+        "guarantee": guarantee,
         "precedence": precedence,
         "operation": operation,
         "channel": channel,

@@ -25,6 +25,8 @@ def edited(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[st
             result.pop(name, None)
         elif name in _INTEGERS:
             result[name] = _integer(name, str(value))
+        elif name == "guarantee":
+            result[name] = infer(str(value))  # a share is a number, all else for the node to judge
         else:
             result[name] = value
     if not result.get("preferences", True):

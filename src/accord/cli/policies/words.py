@@ -8,6 +8,7 @@ from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, render
 from accord.core.qos.book import Book
 from accord.core.qos.policy import Policy
 from accord.core.qos.preferences import Preferences
+from accord.core.qos.settings import guarantee_text
 
 
 def context_words(policy: Policy) -> str:
@@ -29,6 +30,8 @@ def effect_words(policy: Policy) -> str:
         parts.append(policy.preferences)
     elif policy.preferences is not None:
         parts += preference_words(policy.preferences)
+    if policy.guarantee is not None:
+        parts.append(f"guarantee {guarantee_text(policy.guarantee)}")
     return ", ".join(parts) or "nothing"
 
 

@@ -20,6 +20,16 @@ from accord.core.model.channels import filter_selects
 STATISTICS: Final = "$SYS"
 POLICIES: Final = "$accord/policies"
 QUERIES: Final = "$accord/query"  # anybody may ask, for what they may subscribe to
+# Quality: anybody may say what they expect and offer, where they may subscribe and publish.
+EXPECTATIONS: Final = "$accord/expectations"
+CAPABILITIES: Final = "$accord/capabilities"
+PROPERTIES: Final = "$accord/properties"
+ADVICE: Final = "$accord/advice"
+ADVERTISEMENTS: Final = "$accord/advertisements"  # anybody may, for what they may publish to
+REQUESTS: Final = (POLICIES, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
+_OPEN: Final = (QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
+# Of these each client gets only what concerns itself.
+_PRIVATE: Final = (EXPECTATIONS, ADVICE)
 _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
 
@@ -62,11 +72,15 @@ class Rights(Struct, frozen=True):
             return True
         if _is_statistics(channel):
             return False
-        if channel == QUERIES:
+        if channel in _OPEN:
             return True
         if channel.startswith("$") and (self.system or (self.policies and channel == POLICIES)):
             return True
         return any(filter_selects(pattern, channel) for pattern in self.publish)
+
+    def may_advertise(self, pattern: str) -> bool:
+        """Whether it may publish to all channels that `pattern` selects."""
+        return any(filter_covers(allowed, pattern) for allowed in self.publish)
 
     def may_subscribe(self, pattern: str) -> bool:
         """Also for a shared subscription, `$share/GROUP/FILTER`, where its filter counts."""
@@ -74,7 +88,7 @@ class Rights(Struct, frozen=True):
             pattern = pattern[len(_SHARED) :].partition("/")[2]
         if _is_statistics(pattern):
             return self.statistics
-        if self.system and pattern.startswith("$"):
+        if pattern in _PRIVATE or (self.system and pattern.startswith("$")):
             return True
         return any(filter_covers(allowed, pattern) for allowed in self.subscribe)
 

@@ -22,6 +22,7 @@ from accord.core.node.routes import (
     HeavyMatchError,
     Receiver,
     Route,
+    Special,
     Subscription,
     Target,
     Way,
@@ -41,6 +42,7 @@ class Router:
         self.policies = policies
         self.placed_for = policies  # those by which all predicates have their place in the index
         self.channels = ChannelTable()
+        self.watched: dict[str, bool] = {}  # channels whose events are measured
         self.match_limit: int | None = match_limit or None
         self._plain: ChannelMap[dict[Receiver, Subscription]] = ChannelMap()
         self._shared: ChannelMap[dict[str, Group]] = ChannelMap()
@@ -145,7 +147,7 @@ class Router:
                 route.is_valid = False  # for one message only: nobody would tell it of changes
         return route
 
-    def publish(self, message: Message, way: Way) -> int:
+    def publish(self, message: Message, way: Way, special: Special | None = None) -> int:
         """Deliver `message` along `way`; gives the number of receivers.
 
         HeavyMatchError where its document defers conditions; then nothing has happened.
@@ -163,12 +165,18 @@ class Router:
                     continue
                 target = target.own  # noqa: PLW2901
             reached += 1
+            grant = DEFAULT_GRANT if view.is_plain else view.grant(way.side, target.side, matching)
+            if special is not None:
+                if target.receiver in special.skipped:
+                    continue
+                if special.lift is not None:
+                    grant = special.lift(grant)
             target.receiver.deliver(
                 message,
                 target.qos if target.qos < message.qos else message.qos,
                 message.is_retained and target.keeps_retained_flag,
                 target.identifiers,
-                DEFAULT_GRANT if view.is_plain else view.grant(way.side, target.side, matching),
+                grant,
             )
         return reached
 
@@ -234,6 +242,7 @@ class Router:
             ]
             assert fresh.groups == route.groups
             assert fresh.has_predicates == route.has_predicates
+            assert fresh.is_watched == route.is_watched
             assert fresh.is_plain == route.is_plain
             assert fresh.plain == route.plain
 
@@ -317,12 +326,14 @@ class Router:
         route.targets = merge(route.subscriptions, route.view)
         route.has_predicates = bool(self._conditional.select(channel))
         route.is_kept = bool(self._kept.select(channel))
+        route.is_watched = channel in self.watched
         route.plain = self._audience([target.receiver for target in route.targets])
         route.is_plain = not (
             channel.startswith("$")
             or route.has_predicates
             or route.groups
             or route.is_kept
+            or route.is_watched
             or any(target.side.mask for target in route.targets)
             or any(not subscription.is_plain() for subscription in route.subscriptions)
         )

@@ -6,6 +6,7 @@ together, so a message without conditions of its own costs policies nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from accord.core.model.document import Document
@@ -85,6 +86,14 @@ class Subscription:
         return not (self.is_local_excluded or self.identifier or self.receiver.dialect == 0)
 
 
+class Special:
+    """What is done to one message on its way: who is passed over, and what grants become."""
+
+    def __init__(self) -> None:
+        self.skipped: dict[Receiver, bool] = {}
+        self.lift: Callable[[Grant], Grant] | None = None
+
+
 class Target:
     """One copy of a message for a receiver, on behalf of one or more of its subscriptions."""
 
@@ -143,6 +152,7 @@ class Route:
         self.groups: list[tuple[str, str]] = []
         self.has_predicates = False
         self.is_kept = False
+        self.is_watched = False  # whether its events are measured, one by one
         self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
         # Whether unacknowledged messages can be forwarded as they are to all of `plain`.
@@ -156,8 +166,9 @@ class Way:
     `pending` are its messages that wait for their turn on the CPU: no later one may overtake them.
     """
 
-    def __init__(self, entity: Entity, route: Route) -> None:
+    def __init__(self, entity: Entity, route: Route, is_held: bool = False) -> None:
         self.entity = entity
+        self.is_held = is_held  # whether each message is held against what was advertised
         self.pending = 0
         self.is_light = True  # those that wait: what comes behind them must not overtake them
         self.renew(route)
@@ -170,7 +181,7 @@ class Way:
         self.grant = view.publish_grant(self.side)
         # What each of `route.plain` is granted; None where nobody is granted anything special.
         self.grants: list[Grant] | None = None
-        self.is_plain = route.is_plain and self.side.mask == 0
+        self.is_plain = route.is_plain and self.side.mask == 0 and not self.is_held
         if self.is_plain and not view.is_plain:
             grants = [view.grant(self.side, target.side) for target in route.targets]
             if any(grant is not DEFAULT_GRANT for grant in grants):

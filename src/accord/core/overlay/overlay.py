@@ -128,6 +128,7 @@ class Overlay:
         self.lost: dict[str, int] = {}  # copies of events, by cause
         self.losses: list[tuple[Carried, str]] = []  # the latest of them, for the ledger
         self.on_said: Callable[[str, Said, int], None] | None = None  # messages of templates
+        self.on_carried: Callable[[str, Carried, int], None] | None = None  # and events
         self.needs = Needs()
         self.processing_us = 0.0  # smoothed
         self._told_processing_us = 0.0
@@ -320,6 +321,10 @@ class Overlay:
         if neighbour in self.transits.all:
             self._sends.append((neighbour, said))
 
+    def pass_on(self, neighbour: str, event: Carried) -> None:
+        """Send an event one hop, as its template decided."""
+        self.transits.pass_on(event, {neighbour: []}, self.now_us)
+
     def used_neighbours(self) -> list[str]:
         return [name for name, known in self.neighbours.items() if known.is_used]
 
@@ -351,6 +356,10 @@ class Overlay:
         event = msgspec.structs.replace(event, age_us=event.age_us + known.pulse.latency_us)
         if 0 < event.deadline_us <= event.age_us:
             self.lose(event, EXPIRED)
+            return
+        if event.template:
+            if self.on_carried is not None:
+                self.on_carried(neighbour, event, self.now_us)
             return
         by_link: dict[str, list[int]] = {}
         is_here = 0

@@ -84,7 +84,8 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     and what links usually take. `deadline_us` is the age at which it is of no use any more, 0 if
     it always is; `expiry_s` is the expiry its publisher gave, -1 if none. What `may_be_lost` can go
     by datagrams. `trail` are the nodes it has passed, each with its age there. What `is_early` goes
-    by routes that are just being established, right behind the signal that asks for them.
+    by routes that are just being established, right behind the signal that asks for them. Where a
+    `template` is named, that one decides at each node where it goes, by what it noted in `note`.
     """
 
     source: str
@@ -106,3 +107,5 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     may_be_lost: bool = False
     trail: tuple[tuple[str, int], ...] = ()
     is_early: bool = False
+    template: str = ""
+    note: bytes = b""

@@ -97,6 +97,8 @@ class Context:
         self.max_bytes: Final[int] = asked.max_bytes or 0
         self.max_pixels: Final[int] = asked.max_pixels or 0
         self.replacement: Final[int] = _said(asked.replacement)
+        # Not among what it says: that is of deliveries, this of taking a subscription at all.
+        self.guarantee: Final[str | float | None] = policy.guarantee
         self.says: Final[int] = (
             IMPORTANCE * (self.importance != UNSAID)
             | DEADLINE * (self.deadline_ms != UNSAID)

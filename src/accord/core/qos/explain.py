@@ -28,7 +28,7 @@ from accord.core.qos.grants import Grant, decide
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import NODE_RESOURCES, OPERATIONS, PAYLOAD_BYTES
 from accord.core.qos.rules import Rule
-from accord.core.qos.settings import SETTINGS, granted_by, said_by
+from accord.core.qos.settings import GUARANTEE, SETTINGS, granted_by, said_by
 
 __all__ = ["Explanation", "explain"]
 
@@ -62,7 +62,10 @@ def explain(  # noqa: PLR0913 - by keyword, most are left out
         asked.append(_asked(policies, "publish", channel, publisher, known, shared))
     sorting = _Sorting(policies.rules, asked)
     grant = _decided([rule for rule, _ in sorting.applying])
-    decisions = tuple(_decision(setting, sorting.applying, grant) for setting in SETTINGS)
+    decisions = tuple(
+        _decision(setting, sorting.applying, grant)
+        for setting in _settings(operation, sorting.applying)
+    )
     return Explanation(
         version=policies.book.version,
         operation=operation,
@@ -79,6 +82,12 @@ def explain(  # noqa: PLR0913 - by keyword, most are left out
         unmet=tuple(sorted(sorting.unmet, key=_closeness)[:limit]),
         unmet_count=len(sorting.unmet),
     )
+
+
+def _settings(operation: str, applying: Sequence[tuple[Rule, str]]) -> tuple[str, ...]:
+    """Of what a subscription is promised there is only something to say where a policy does."""
+    has_guarantee = any(rule.context.guarantee is not None for rule, _ in applying)
+    return (*SETTINGS, GUARANTEE) if has_guarantee and operation == "subscribe" else SETTINGS
 
 
 def _asked(  # noqa: PLR0913, PLR0917

@@ -170,6 +170,7 @@ class Policies:
         self.node_resources: frozenset[str] = frozenset()
         self.client_resources: frozenset[str] = frozenset()
         self.rules: Final[list[Rule]] = []
+        self.guaranteeing: Final[list[Rule]] = []  # those that say what subscriptions are promised
         self._conditional: dict[tuple[int, int], Grant] = {}
         self._sides: dict[tuple[int, ...], Side] = {(): NO_SIDE}
         self._made = 0
@@ -195,6 +196,8 @@ class Policies:
             where = self._wheres.add(context.where)
             rule = Rule(context, len(self.rules), when, where)
             self.rules.append(rule)
+            if context.guarantee is not None:
+                self.guaranteeing.append(rule)
             self._index(rule)
         return len(self.rules) < len(self._contexts)
 

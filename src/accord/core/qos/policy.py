@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from accord.core.qos.preferences import NO_PREFERENCES, PRESETS, Preferences
 
+GUARANTEES: Final = ("none", "full")
 OPERATIONS: Final = ("publish", "subscribe", "query")
 # What a `when` can ask for. Those of the node are the same for everybody at one moment.
 NODE_RESOURCES: Final = frozenset(
@@ -28,7 +29,9 @@ PAYLOAD_BYTES: Final = "payload_bytes"
 class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Conditions on the operation, the entity, the event and resources, and what they lead to.
 
-    `importance` None and preferences that are None leave the decision to other policies.
+    `importance` None and preferences that are None leave the decision to other policies; so does
+    `guarantee`, which is what a subscription is promised: "none", "full", or a share of the nodes
+    on its way.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     precedence: int = 0
     importance: int | None = None
     preferences: str | Preferences | None = None
+    guarantee: str | float | None = None
 
     @property
     def asked(self) -> Preferences:

@@ -12,7 +12,7 @@ from accord.core.errors import PolicyError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.qos import fields
 from accord.core.qos.fields import under
-from accord.core.qos.policy import ENTITY_NAMES, OPERATIONS, Policy
+from accord.core.qos.policy import ENTITY_NAMES, GUARANTEES, OPERATIONS, Policy
 from accord.core.qos.preferences import NO_SHAPING, PRESETS, Preferences
 from accord.core.qos.selectors import parse_selectors
 
@@ -37,8 +37,12 @@ def policy_from(document: object, place: str = "policy", name: str | None = None
     }
     own_name = fields.name(given.get("name", name), under(place, "name"))
     policy = msgspec.convert({**values, "name": own_name}, Policy)
-    if policy.importance is None and policy.asked.is_empty:
-        raise PolicyError(place, "expected importance, preferences or both: it decides nothing")
+    if policy.importance is None and policy.asked.is_empty and policy.guarantee is None:
+        problem = "expected importance, preferences or a guarantee: it decides nothing"
+        raise PolicyError(place, problem)
+    if policy.guarantee is not None and policy.where:
+        problem = "expected no where beside it: no event is there yet when it is decided"
+        raise PolicyError(under(place, "guarantee"), problem)
     parse_selectors(policy)
     return policy
 
@@ -56,7 +60,18 @@ def _policy_field(field: str, value: object, place: str) -> object:
         return fields.integer(value, 0, IMPORTANCES - 1, place)
     if field == "preferences":
         return _preferences(value, place)
+    if field == "guarantee":
+        return _guarantee(value, place)
     return fields.text(value, place)
+
+
+def _guarantee(value: object, place: str) -> str | float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    if isinstance(value, str) and value in GUARANTEES:
+        return value
+    expected = 'expected "none", "full" or a share from 0 to 1, such as 0.75'
+    raise PolicyError(place, f"{expected}, got {fields.shown(value)}")
 
 
 def _operation(value: object, place: str) -> str:

@@ -8,6 +8,7 @@ from accord.core.model.units import DURATIONS_MS, render
 from accord.core.qos.contexts import UNSAID, Context
 from accord.core.qos.grants import Grant
 
+GUARANTEE: Final = "guarantee"  # of subscriptions, where a policy says it
 SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
 
 
@@ -22,6 +23,8 @@ def said_by(context: Context) -> dict[str, str]:
         said["shaping"] = _shaping(context.shaping, context.max_bytes, context.max_pixels)
     if context.replacement != UNSAID:
         said["replacement"] = _replacement(context.replacement == 1)
+    if context.guarantee is not None:
+        said[GUARANTEE] = guarantee_text(context.guarantee)
     return said
 
 
@@ -32,6 +35,10 @@ def granted_by(grant: Grant) -> dict[str, str]:
         "shaping": _shaping(grant.shaping, grant.max_bytes, grant.max_pixels),
         "replacement": _replacement(grant.is_replacing),
     }
+
+
+def guarantee_text(guarantee: str | float) -> str:
+    return guarantee if isinstance(guarantee, str) else f"{100 * guarantee:g} %"
 
 
 def _deadline(deadline_ms: int) -> str:

@@ -63,6 +63,8 @@ def _value(key: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return _number(key, value)
+    if isinstance(value, float):
+        return repr(value)
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, list):

@@ -103,10 +103,10 @@ class Answering(Client):
         else:
             self.reply(frame)
 
-    def _explained(self, problem: str) -> Properties:
-        if not problem or not self._explains:
+    def _explained(self, problem: str, facts: tuple[tuple[str, str], ...] = ()) -> Properties:
+        if not (problem or facts) or not self._explains:
             return NO_PROPERTIES
-        return Properties(reason_string=problem[:1_000])
+        return Properties(reason_string=problem[:1_000] or None, user=facts)
 
     def _fitting(self, frame: bytes, short: bytes) -> bytes:
         """`frame` with its explanation, or without where the client takes no packet so large."""

@@ -26,6 +26,7 @@ from accord.core.qos.policies import Entity, Grant, Policies
 from accord.core.scheduling.strategies import strategy_of
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.abroad import Abroad
+from accord.edges.mqtt.admitting import Admitting
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
@@ -34,6 +35,7 @@ from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import OWN
 from accord.edges.mqtt.packets import Filter, Will
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
+from accord.edges.mqtt.quality import Expecting, Quality
 from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.timers import Timer, Timers
 from accord.edges.mqtt.wire import string_bytes
@@ -117,6 +119,8 @@ class Broker:
         self.catch_ups: dict[Subscription, CatchUp] = {}  # of subscriptions with a past
         self._conditions: dict[tuple[str, str], Condition] = {}
         self.abroad: Abroad | None = None  # once the node is one of many
+        self.quality: Quality | None = None  # where it is negotiated
+        self.admitting: Admitting | None = None  # where subscriptions are admitted
         self.retained = Retained(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
         )
@@ -176,7 +180,7 @@ class Broker:
                 session.ends_ms = 0
                 return session, True
             ended = session.follows
-            if session.is_durable:
+            if session.is_durable and self.hub.is_durable:
                 ended = self.hub.appended + 1
             self.end_session(session)
         if len(self.sessions) >= self.limits.sessions:
@@ -205,6 +209,8 @@ class Broker:
         """The session's connection is gone."""
         now_ms = self.hub.now_ms
         session.detach()
+        if self.quality is not None:
+            self.quality.left(session)
         session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
         will = session.will
         delay_ms = 0
@@ -238,6 +244,10 @@ class Broker:
         if self.abroad is not None:
             for subscription in session.subscriptions.values():
                 self.abroad.unsubscribed(subscription)
+        if self.quality is not None:
+            self.quality.ended(session)
+        if self.admitting is not None:
+            self.admitting.session_ended(session)
         session.abandon()
         if session.timer is not None:
             self.timers.cancel(session.timer)
@@ -263,7 +273,10 @@ class Broker:
         if route.is_kept:
             message.event()
         counters = self.hub.counters
-        reached = self.router.publish(message, way)
+        if route.is_watched and self.quality is not None:
+            reached = self.quality.watching.publish(message, way)
+        else:
+            reached = self.router.publish(message, way)
         if self.abroad is not None:
             self.abroad.published(message)
         if route.is_kept and not is_kept_already:
@@ -310,6 +323,7 @@ class Broker:
         identifier: int,
         condition: Condition,
         since: Since | None = None,
+        expecting: Expecting | None = None,
     ) -> Refusal | None:
         """Add or replace one subscription, from some time in the past on if that is wished."""
         group, pattern = split_shared(wish.pattern)
@@ -317,6 +331,10 @@ class Broker:
         refusal = self._refusal(session, pattern, known, condition)
         if refusal is None and since is not None:
             refusal = self._no_history(session, since, wish.pattern)
+        if refusal is None and expecting is not None and self.quality is not None:
+            problem = self.quality.problem(session, wish.pattern, pattern, expecting)
+            if problem:
+                refusal = Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         if refusal is not None:
             return refusal
         if known is not None:
@@ -336,6 +354,11 @@ class Broker:
         if since is not None:
             self.catch_up(session, wish.pattern, subscription).begin(since.since_ms)
         self.add(session, wish.pattern, subscription)
+        if expecting is not None and self.quality is not None:
+            problem = self.quality.subscribed(session, wish.pattern, pattern, expecting)
+            if problem:
+                self.unsubscribe(session, wish.pattern)
+                return Refusal(Reason.QUOTA_EXCEEDED, problem)
         if session.is_durable and self.hub.is_durable:
             self.hub.record(self.subscribed(session, wish.pattern))
         return None
@@ -390,6 +413,11 @@ class Broker:
             return Refusal(Reason.QUOTA_EXCEEDED, problem)
         return None
 
+    def refusal_of(self, session: Session, wish: Filter, condition: Condition) -> Refusal | None:
+        """Why a subscription can't be accepted, whatever there is to carry it."""
+        known = session.subscriptions.get(wish.pattern)
+        return self._refusal(session, split_shared(wish.pattern)[1], known, condition)
+
     def _refusal(
         self,
         session: Session,
@@ -434,10 +462,14 @@ class Broker:
         self.router.remove(subscription)
         if self.abroad is not None:
             self.abroad.unsubscribed(subscription)
+        if self.quality is not None:
+            self.quality.unsubscribed(session, name)
         self.catch_ups.pop(subscription, None)
         return True
 
     def unsubscribe(self, session: Session, pattern: str) -> bool:
+        if self.admitting is not None:
+            self.admitting.unsubscribed(session, pattern)
         if not self.drop(session, pattern):
             return False
         if session.is_durable:
@@ -493,6 +525,8 @@ class Broker:
             qos = min(subscription.qos, message.qos)
             session.deliver(message, qos, True, identifiers, self.grant(message, session))
             sent += 1
+        if self.quality is not None and subscription.pattern.startswith("$"):
+            self.quality.tell_again(session, subscription.pattern)
         return sent
 
     def _publish_will(self, session: Session) -> None:
@@ -566,6 +600,7 @@ class Broker:
             subscription.where,
             subscription.xpath,
             None if catch_up is None else catch_up.progress(),
+            () if self.quality is None else self.quality.texts(session, pattern),
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from accord.core.node.routes import Way
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
-from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.broker import Broker, Condition
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.edges.mqtt.handshake import Gate, Handshake
@@ -38,6 +38,7 @@ from accord.edges.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
+from accord.edges.mqtt.refusals import Answer
 from accord.edges.mqtt.session import Session
 
 _FROM_SERVERS: Final = (
@@ -318,17 +319,38 @@ class Connection(Handshake):
             self.hub.record(durable.Completed(self.client_id, packet.packet_id))
         self._settle(encode(Pubcomp(packet.packet_id, reason), self.version), appended)
 
-    def _on_subscribe(self, packet: Subscribe, session: Session) -> None:
+    def _on_subscribe(
+        self, packet: Subscribe, session: Session, decided: dict[str, Answer] | None = None
+    ) -> None:
         appended = self.hub.appended
         reasons: list[int] = []
         problems: list[str] = []
+        facts: list[tuple[str, str]] = []
         curious: list[str] = []  # those who get what is retained, after the SUBACK
         condition = self.broker.condition_of(packet.properties)
         since = self.broker.since_of(packet.properties) if packet.properties.user else None
+        expecting = None
+        if packet.properties.user and self.broker.quality is not None:
+            expecting = self.broker.quality.expecting(packet.properties)
         self._was_dear = condition.is_new or len(packet.filters) > _FEW_FILTERS
+        admitting = self.broker.admitting
+        if admitting is not None and decided is None:
+            patterns = self._admissible(packet, session, condition)
+            decided = admitting.ask(self, session, packet, condition, patterns)
+            if decided is None:
+                return  # other nodes are asked
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
         for wish in packet.filters:
+            if decided is not None and wish.pattern in decided:
+                answer = decided[wish.pattern]
+                if answer.facts and len(packet.filters) > 1:
+                    facts.append(("filter", wish.pattern))
+                facts += answer.facts
+                if answer.problem:
+                    reasons.append(answer.reason)
+                    problems.append(answer.problem)
+                    continue
             if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
                 problems.append(f"not allowed to subscribe to {wish.pattern}")
@@ -336,18 +358,22 @@ class Connection(Handshake):
             if session.is_durable and self.hub.overloaded:
                 reasons.append(Reason.QUOTA_EXCEEDED)
                 problems.append(self.hub.overloaded)
+                if admitting is not None:
+                    admitting.not_taken(session, wish.pattern)
                 continue
             # What is retained is part of the past, where that is wanted.
             is_retained_wanted = since is None and self.broker.wants_retained(session, wish)
-            refusal = self.broker.subscribe(session, wish, identifier, condition, since)
+            refusal = self.broker.subscribe(session, wish, identifier, condition, since, expecting)
             if refusal is None and is_retained_wanted:
                 curious.append(wish.pattern)
             if refusal is not None:
                 reasons.append(refusal.reason)
                 problems.append(refusal.problem)
+                if admitting is not None:
+                    admitting.not_taken(session, wish.pattern)
             else:
                 reasons.append(wish.qos)
-        properties = self._explained("; ".join(dict.fromkeys(problems)))
+        properties = self._explained("; ".join(dict.fromkeys(problems)), tuple(facts))
         frame = self._fitting(
             encode(Suback(packet.packet_id, tuple(reasons), properties), self.version),
             encode(Suback(packet.packet_id, tuple(reasons)), self.version),
@@ -357,6 +383,23 @@ class Connection(Handshake):
             self.hub.hold(HeldSuback(self, frame, curious))
         else:
             self.subscribed(frame, curious)
+
+    def _admissible(self, packet: Subscribe, session: Session, condition: Condition) -> list[str]:
+        """The patterns that nothing but a lack of resources could speak against."""
+        if session.is_durable and self.hub.overloaded:
+            return []
+        return [
+            wish.pattern
+            for wish in packet.filters
+            if (self._rights is None or self._rights.may_subscribe(wish.pattern))
+            and self.broker.refusal_of(session, wish, condition) is None
+        ]
+
+    def decided(self, packet: Subscribe, answers: dict[str, Answer]) -> None:
+        """Other nodes have said what they can carry."""
+        session = self.session
+        if session is not None:
+            self._on_subscribe(packet, session, answers)
 
     def subscribed(self, frame: bytes, curious: list[str]) -> None:
         """Send a SUBACK, and then what is retained."""

@@ -54,6 +54,7 @@ class Subscribed(_Record, frozen=True, tag="sub"):
     where: str
     xpath: str
     history: tuple[int, int, int, str, bool] | None = None  # `history.Progress`
+    expect: tuple[str, ...] = ()  # expectations as JSON
 
 
 class Unsubscribed(_Record, frozen=True, tag="unsub"):

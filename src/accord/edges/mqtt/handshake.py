@@ -255,6 +255,8 @@ class Handshake(Publishing):
             asked.topic_alias_maximum or 0,
         )
         self.connect = None
+        if self.broker.quality is not None:
+            self.broker.quality.returned(session)
 
     def _refuse(self, reason: Reason, problem: str) -> None:
         """Answer CONNECT with a refusal."""

@@ -47,6 +47,10 @@ class Line:
         """`frame` was held until now."""
         raise NotImplementedError
 
+    def hold_to_rate(self, is_held: bool) -> None:
+        """Whether its client publishes no more than it advertised, from now on."""
+        raise NotImplementedError
+
 
 class Held:
     """Something that waits until the logs are on disk up to `position`."""
@@ -114,6 +118,9 @@ class Request:
 
     def may_subscribe(self, pattern: str) -> bool:
         return self.rights is None or self.rights.may_subscribe(pattern)
+
+    def may_publish(self, channel: str) -> bool:
+        return self.rights is None or self.rights.may_publish(channel)
 
     def may_change_policies(self) -> bool:
         return self.rights is None or self.rights.policies

@@ -17,13 +17,14 @@ from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
-from accord.core.node.rights import POLICIES, QUERIES, Rights
+from accord.core.node.rights import POLICIES, QUERIES, REQUESTS, Rights
 from accord.core.node.routes import HeavyMatchError, Way
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.policies import DEFAULT_GRANT, Grant
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.accounts import note_untaken
+from accord.edges.mqtt.advertising import BEYOND
 from accord.edges.mqtt.answering import NOTHING, Answering
 from accord.edges.mqtt.broker import Broker, check_names, read_special
 from accord.edges.mqtt.codec import encode
@@ -234,6 +235,8 @@ class Publishing(Answering):
         hub.enter(message, route.counts)
         route.counts.published += 1
         route.counts.published_bytes += end - start
+        if way.is_held and not route.is_request and self._is_beyond(message, qos, packet_id):
+            return
         if qos and properties is NO_PROPERTIES and not first & DUPLICATE:
             # Receivers at the same QoS get the publisher's frame with another identifier.
             head = data[start : body + len(topic)]
@@ -249,6 +252,37 @@ class Publishing(Answering):
         """The channels this client publishes to, as far as remembered."""
         return [way.route.channel for way in self._ways.values()]
 
+    def hold_to_rate(self, is_held: bool) -> None:
+        for way in self._ways.values():
+            way.is_held = is_held
+            way.renew(way.route)
+
+    def _is_beyond(self, message: MqttMessage, qos: int, packet_id: int) -> bool:
+        """Whether it is more than its client advertised: then it goes no further."""
+        admitting = self.broker.admitting
+        try:
+            if admitting is None or not admitting.advertising.is_beyond(message):
+                return False
+        except EventError as error:
+            self.refuse_event(qos, packet_id, message.channel, error)
+            return True
+        hub = self.hub
+        hub.counters.shed(BEYOND, message.publisher)
+        if message.counts is not None:
+            message.counts.shed += 1
+        note_untaken(
+            hub,
+            message.number,
+            message.channel,
+            message.publisher,
+            SHED if qos == 0 else REFUSED,
+            message.received_ms,
+            len(message.payload),
+            BEYOND,
+        )
+        self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, BEYOND)
+        return True
+
     def _way(self, topic: bytes, channel: str) -> Way:
         """The way of this client's messages to `channel`, remembered under `topic`."""
         session = self.session
@@ -258,7 +292,7 @@ class Publishing(Answering):
         if way is not None:
             way.renew(route)
             return way
-        way = Way(session.entity, route)
+        way = Way(session.entity, route, session.is_held)
         if route.is_valid:
             if len(self._ways) >= _REMEMBERED_TOPICS:
                 self._ways.clear()
@@ -372,21 +406,21 @@ class Publishing(Answering):
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A message to the node itself: the driver answers it."""
         hub = self.hub
-        if message.channel not in (POLICIES, QUERIES):
-            problem = f"nobody answers there, expected {POLICIES} or {QUERIES}"
+        if message.channel not in REQUESTS:
+            problem = f"nobody answers there, expected {' or '.join(REQUESTS)}"
             self._answer(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
             return
         topic = message.properties.response_topic
         session = self.session
         assert session is not None
-        if topic is None:
+        if topic is None and message.channel in (POLICIES, QUERIES):
             problem = "expected a response topic"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
         if len(hub.requests) >= _REQUESTS_WAITING:
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
             return
-        if message.channel == QUERIES and session.subscription_to(topic) is None:
+        if message.channel != POLICIES and topic and session.subscription_to(topic) is None:
             problem = f"expected a response topic that you are subscribed to, got {topic}"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return

@@ -216,6 +216,8 @@ class _Restoring:
             if is_live:
                 subscription.receiver = session
         self._broker.add(session, record.pattern, subscription)
+        if record.expect and self._broker.quality is not None:
+            self._broker.quality.restored(session, record.pattern, pattern, record.expect)
 
 
 def _snapshot(broker: Broker) -> Iterator[durable.Record]:

@@ -99,6 +99,7 @@ class Session(Receiver):
         self.sent = 0
         self.sent_bytes = 0
         self.shed = 0
+        self.is_held = False  # whether it advertised how much it publishes at most
         # What the present connection takes.
         self.version = V311
         self.window = limits.inflight

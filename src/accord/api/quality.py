@@ -1,0 +1,80 @@
+"""Negotiated quality over HTTP: expectations, profiles and skylines by channel; properties.
+
+To look takes the right to statistics, to define properties that to policies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final, Protocol
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response
+from msgspec import Struct
+
+from accord.api.answers import json_answer, returns
+from accord.api.policy_answers import Problem
+from accord.api.quality_answers import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
+from accord.core.model.channels import problem_with_filter
+from accord.core.negotiation.errors import QualityError
+from accord.edges.quality.status import PropertyStatus, QualityStatus, QualityTotals
+
+PATIENCE_S: Final = 30.0
+MAX_BYTES: Final = 1_000_000
+
+Channel = Annotated[str, Query(max_length=65_535, description="A channel, or a filter of channels")]
+
+
+class QualityView(Protocol):
+    """Quality at a node, seen from outside. Called on its event loop."""
+
+    def status(self, pattern: str) -> QualityStatus: ...
+
+    def totals(self) -> QualityTotals: ...
+
+    def properties(self) -> list[PropertyStatus]: ...
+
+    def define(self, text: str) -> list[str]:
+        """QualityError says what is wrong with it."""
+
+
+def add_quality(app: FastAPI, quality: QualityView) -> list[type[Struct]]:
+    """Add the routes, which the guard keeps; the structs they return are to be described."""
+
+    @app.get(QUALITY, response_class=Response, responses=returns(QualityStatus, _400=Problem))
+    async def status(channel: Channel = "#") -> Response:
+        """Expectations with their states and reasons, profiles and skylines, by channel."""
+        if problem := problem_with_filter(channel):
+            return json_answer(Problem(problem, "channel"), 400)
+        return json_answer(quality.status(channel))
+
+    @app.get(PROPERTIES, response_class=Response, responses=returns(PropertyList))
+    async def properties() -> Response:
+        """Everything that can be expected and offered."""
+        return json_answer(PropertyList(properties=tuple(quality.properties())))
+
+    @app.post(PROPERTIES, response_class=Response, responses=returns(Defined, _400=Problem))
+    async def define(request: Request) -> Response:
+        """Define properties, as `key = value` lines; those in use keep their meaning."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != TEXT:
+            problem = f"expected {TEXT} as content type, got {kind or 'none'}"
+            return json_answer(Problem(problem), 415)
+        data = bytearray()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                async for part in request.stream():
+                    data += part
+                    if len(data) > MAX_BYTES:
+                        return json_answer(Problem(f"expected at most {MAX_BYTES} bytes"), 413)
+        except TimeoutError:
+            problem = f"expected all of it within {PATIENCE_S:.0f} s"
+            return json_answer(Problem(problem), 408)
+        try:
+            return json_answer(Defined(properties=tuple(quality.define(data.decode()))))
+        except QualityError as error:
+            return json_answer(Problem(error.problem, error.place), 400)
+        except UnicodeDecodeError:
+            return json_answer(Problem("expected UTF-8 text"), 400)
+
+    return [QualityStatus, PropertyList, Defined, Problem]

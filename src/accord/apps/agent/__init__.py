@@ -1,0 +1,1 @@
+"""An agent that adapts a running program to what is expected of the events it publishes."""

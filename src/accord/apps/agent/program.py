@@ -1,0 +1,89 @@
+"""A program that is started with a configuration, and anew (or told so) with another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from accord.apps.agent.settings import AgentError, AgentSettings, fill
+from accord.core.negotiation.properties import Value
+
+
+class Program:
+    """`ended` has its exit code once it ends by itself."""
+
+    def __init__(self, settings: AgentSettings, command: Sequence[str]) -> None:
+        self.values: dict[str, Value] = {
+            each.property: each.current for each in settings.capabilities
+        }
+        self.starts = 0
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._settings = settings
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        return 0 if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        self._write()
+        await self._spawn()
+
+    async def adapt(self, name: str, value: Value) -> None:
+        """Let it run with another value."""
+        self.values[name] = value
+        self._write()
+        if self._settings.apply and self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(self._settings.apply)
+            return
+        await self.stop()
+        await self._spawn()
+
+    async def stop(self) -> None:
+        """Ask it to end, and end it if it does not."""
+        process, self._process = self._process, None
+        if self._watching is not None:
+            self._watching.cancel()
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), self._settings.stop_s)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    def _write(self) -> None:
+        """As a whole: the program must never read half of it."""
+        config = self._settings.config
+        unfinished = config.with_name(f".{config.name}.{os.getpid()}")
+        try:
+            unfinished.write_text(fill(self._settings.template, self.values))
+            unfinished.replace(config)
+        except OSError as error:
+            problem = f"can't be written: {error.strerror or error}"
+            raise AgentError(str(config), problem) from None
+
+    async def _spawn(self) -> None:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL
+            )
+        except OSError as error:
+            problem = f"can't be started: {error.strerror or error}"
+            raise AgentError(self._command[0], problem) from None
+        self.starts += 1
+        self._process = process
+        self._watching = asyncio.create_task(self._watch(process))
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        if self._process is process and not self.ended.done():
+            self.ended.set_result(code)

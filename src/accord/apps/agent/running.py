@@ -1,0 +1,51 @@
+"""An agent at work: declares what its program can give, and adapts it when advised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from accord.apps.agent.program import Program
+from accord.apps.agent.settings import AgentSettings
+from accord.client.quality import Advice, Coupling, Value
+from accord.client.quality_files import from_core
+from accord.client.session import Session
+
+Tell = Callable[[str], None]
+
+
+async def run_agent(
+    session: Session, settings: AgentSettings, command: Sequence[str], tell: Tell
+) -> int:
+    """Until the program ends by itself: gives its exit code."""
+    program = Program(settings, command)
+    await program.start()
+    try:
+        publisher = session.publisher(
+            settings.channel,
+            capabilities=[from_core(each) for each in settings.capabilities],
+            couplings=[Coupling(each.of, each.on, each.per_unit) for each in settings.couplings],
+            source=settings.source,
+        )
+        async with publisher:
+            tell(f"{' '.join(command)} runs, {_words(program.values)} on {settings.channel}")
+
+            @publisher.on_advice
+            async def follow(advice: Advice) -> Value | None:
+                if advice.property not in program.values:
+                    return None
+                await program.adapt(advice.property, advice.target)
+                less = " (less is enough)" if advice.is_release else ""
+                tell(f"advised: {_words({advice.property: advice.target})}{less}")
+                return advice.target
+
+            return await program.ended
+    finally:
+        await program.stop()
+
+
+def _words(values: dict[str, Value]) -> str:
+    said = (
+        f"{name} {value if isinstance(value, str) else format(value, 'g')}"
+        for name, value in values.items()
+    )
+    return ", ".join(said)

@@ -1,0 +1,153 @@
+"""What an agent is told of its program: what it can give, and how its configuration says it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from accord.core.errors import AccordError
+from accord.core.model.channels import problem_with_channel
+from accord.core.negotiation.errors import QualityError
+from accord.core.negotiation.profiles import Capability, Coupling
+from accord.core.negotiation.properties import Value, shown
+from accord.edges.quality.forms import expect_object, read_capabilities, read_couplings
+
+MAX_BYTES: Final = 1_000_000
+RESTART: Final = "restart"
+SIGNALS: Final = ("SIGHUP", "SIGUSR1", "SIGUSR2")
+_FIELDS: Final = ("channel", "source", "program", "capabilities", "couplings")
+_OF_PROGRAM: Final = ("template", "config", "apply", "stop_s")
+_BLANK: Final = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_.-]*?)(\.period_ms|\.period_s)?\s*\}\}")
+
+
+class AgentError(AccordError):
+    """A mistake in what the agent was told: says where, and what was expected."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"{place}: {problem}")
+
+
+class AgentSettings(Struct, frozen=True, kw_only=True):
+    """`apply` is a signal, or 0: the program is started anew with another configuration."""
+
+    channel: str
+    source: str | None
+    template: str  # with {{blanks}}
+    config: Path
+    apply: int
+    stop_s: float
+    capabilities: tuple[Capability, ...]
+    couplings: tuple[Coupling, ...]
+
+
+def read_settings(file: Path) -> AgentSettings:
+    """Paths in it are relative to its folder. AgentError names the first mistake."""
+    table = _toml(file)
+    try:
+        _check_names(table, _FIELDS, "")
+        program = expect_object(table.get("program"), "program")
+        _check_names(program, _OF_PROGRAM, "program")
+        channel = _text(table, "channel")
+        if problem := problem_with_channel(channel):
+            raise QualityError("channel", problem)
+        capabilities = read_capabilities(expect_object(table.get("capabilities"), "capabilities"))
+        if not capabilities:
+            raise QualityError("capabilities", "expected at least one")
+        template = _read(file.parent / _text(program, "template", "program."))
+        _check_blanks(template, [each.property for each in capabilities])
+        return AgentSettings(
+            channel=channel,
+            source=_text(table, "source") if "source" in table else None,
+            template=template,
+            config=file.parent / _text(program, "config", "program."),
+            apply=_apply(program.get("apply", RESTART)),
+            stop_s=_seconds(program.get("stop_s", 5)),
+            capabilities=capabilities,
+            couplings=read_couplings(table.get("couplings", [])),
+        )
+    except QualityError as error:
+        raise AgentError(f"{file}: {error.place}", error.problem) from None
+
+
+def fill(template: str, values: dict[str, Value]) -> str:
+    """`template` with each blank filled in: `{{rate}}`, `{{rate.period_ms}}`, `{{…period_s}}`."""
+
+    def value(found: re.Match[str]) -> str:
+        chosen = values[found[1]]
+        if isinstance(chosen, str):
+            return chosen
+        if found[2]:
+            number = 1 / chosen if chosen else 0.0
+            chosen = number * 1_000 if found[2] == ".period_ms" else number
+        return shown(float(f"{chosen:.9g}"))
+
+    return _BLANK.sub(value, template)
+
+
+def _check_blanks(template: str, names: list[str]) -> None:
+    found = {each[1] for each in _BLANK.finditer(template)}
+    for name in sorted(found - set(names)):
+        known = ", ".join(names)
+        raise QualityError("program.template", f"{{{{{name}}}}}: expected one of {known}")
+    for name in names:
+        if name not in found:
+            problem = f"expected {{{{{name}}}}} in it: nothing would change with advice"
+            raise QualityError("program.template", problem)
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read(file))
+    except tomllib.TOMLDecodeError as error:
+        raise AgentError(str(file), f"not TOML: {error}") from None
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise AgentError(str(file), f"expected at most {MAX_BYTES} bytes")
+        return data.decode()
+    except OSError as error:
+        raise AgentError(str(file), (error.strerror or str(error)).lower()) from None
+    except UnicodeDecodeError:
+        raise AgentError(str(file), "expected UTF-8 text") from None
+
+
+def _text(table: dict[str, Any], name: str, place: str = "") -> str:
+    found = table.get(name)
+    if not isinstance(found, str) or not found:
+        got = "nothing" if found is None else shown(found)
+        raise QualityError(f"{place}{name}", f"expected a text, got {got}")
+    return found
+
+
+def _apply(found: object) -> int:
+    if found == RESTART:
+        return 0
+    if isinstance(found, str) and found in SIGNALS:
+        return getattr(signal, found).value  # type: ignore[no-any-return]
+    problem = f"expected {RESTART} or one of {', '.join(SIGNALS)}, got {shown(found)}"
+    raise QualityError("program.apply", problem)
+
+
+def _seconds(found: object) -> float:
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 3_600:
+        problem = f"expected seconds from 0 to 3600, got {shown(found)}"
+        raise QualityError("program.stop_s", problem)
+    return float(found)
+
+
+def _check_names(table: dict[str, Any], expected: tuple[str, ...], place: str) -> None:
+    for name in table:
+        if name not in expected:
+            problem = f"expected {', '.join(expected)}, got {shown(name)}"
+            raise QualityError(place or "settings", problem)

@@ -1,0 +1,1 @@
+"""What `accord admission` asks a node, and how it looks."""

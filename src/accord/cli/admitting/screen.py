@@ -1,0 +1,175 @@
+"""What `accord admission` draws: the order of advertised filters, resources, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accord.cli.overlay.screen import new_table
+from accord.cli.quantities import count_text, rate_text
+from accord.cli.screen import safe
+from accord.core.admission.status import (
+    AdmissionStatus,
+    FilterLine,
+    NeedStatus,
+    PoolLine,
+    PublisherLine,
+    Range,
+    RefusedLine,
+)
+from accord.edges.mqtt.refusals import amount_text
+
+MAX_ROWS: Final = 60
+_DEEPEST: Final = 20
+_OFF: Final = (
+    "admission is off: every subscription is taken. To have those refused that can't be carried, "
+    'set mode = "enforce" under [admission] in accord.toml ("report" only notes them)'
+)
+
+
+def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
+    """Each part has `rows` lines at most."""
+    parts: list[RenderableType] = [_headline(status)]
+    if status.mode == "off":
+        return Group(*parts, Text(_OFF, "yellow"))
+    lines = list(_tree(status.filters))
+    for title, drawn, total in (
+        ("advertised", _filters(lines[:rows]), len(lines)),
+        ("publishers", _publishers(status.publishers[:rows]), len(status.publishers)),
+        ("resources", _pools(status.pools[:rows]), len(status.pools)),
+        ("refused lately", _lately(status.lately[:rows]), len(status.lately)),
+    ):
+        if total:
+            parts += [Text(), Text(title, "bold"), drawn]
+        if total > rows:
+            parts.append(Text(f"… and {total - rows:,} more (--json has all)", "dim"))
+    if status.filters_total > len(status.filters):
+        more = status.filters_total - len(status.filters)
+        parts.append(Text(f"… and {more:,} more filters", "dim"))
+    if not status.filters:
+        parts += [Text(), Text("nothing is advertised, so no subscription needs anything", "dim")]
+    return Group(*parts)
+
+
+def draw_need(need: NeedStatus) -> Group:
+    table = new_table("", "at least", "at most", right=("at least", "at most"))
+    for name, between, noun in (
+        ("events/s, by what intersects it", need.rate_hz, "rate"),
+        ("events/s, as in the paper", need.paper_rate_hz, "rate"),
+        ("advertisements, by what intersects it", need.count, "count"),
+        ("advertisements, as in the paper", need.paper_count, "count"),
+    ):
+        table.add_row(name, *_between(between, noun))
+    estimate = (
+        "not known" if need.estimate_hz is None else f"{rate_text(need.estimate_hz)} events/s"
+    )
+    bandwidth = amount_text("bandwidth", need.asked_hz * need.event_bytes * 8)
+    asked = (
+        f"asks for {rate_text(need.asked_hz)} events/s of {need.event_bytes:,} bytes "
+        f"({bandwidth}), guarantee {need.guarantee}"
+    )
+    return Group(
+        _verdict(need), Text(), table, Text(f"measured: {estimate}", "dim"), Text(asked, "dim")
+    )
+
+
+def _verdict(need: NeedStatus) -> Text:
+    what = safe(f"{need.channel} WHERE {need.where}" if need.where else need.channel)
+    if need.mode == "off":
+        return Text.assemble((what, "bold"), f"  taken: admission is off at {safe(need.node)}")
+    if need.state == "admitted":
+        share = "" if need.share >= 1 else f", by {100 * need.share:.0f} % of the nodes on its way"
+        return Text.assemble((what, "bold"), "  ", ("would be admitted", "green"), share)
+    problems = safe("; ".join(need.problems)) or "no answer in time"
+    return Text.assemble((what, "bold"), "  ", ("would be refused", "red"), f": {problems}")
+
+
+def _headline(status: AdmissionStatus) -> Text:
+    parts = [f"mode {status.mode}"]
+    if status.mode != "off":
+        parts += [
+            f"guarantee {status.guarantee}",
+            f"basis {status.basis}",
+            count_text(status.advertisements, "advertisement"),
+            f"{count_text(status.subscriptions, 'subscription')} promised",
+            f"{sum(status.refused.values()):,} refused",
+        ]
+    return Text.assemble((safe(status.node), "bold"), "  ", " · ".join(parts))
+
+
+def _tree(filters: Sequence[FilterLine]) -> Iterator[tuple[int, FilterLine, bool]]:
+    """Depth first; what stands below several is shown once in full, then only named."""
+    is_below = {place for line in filters for place in line.below}
+    shown: set[int] = set()
+
+    def walk(place: int, depth: int) -> Iterator[tuple[int, FilterLine, bool]]:
+        is_again = place in shown
+        shown.add(place)
+        yield depth, filters[place], is_again
+        if not is_again and depth < _DEEPEST:
+            for each in filters[place].below:
+                yield from walk(each, depth + 1)
+
+    for place in range(len(filters)):
+        if place not in is_below:
+            yield from walk(place, 0)
+
+
+def _filters(lines: Sequence[tuple[int, FilterLine, bool]]) -> Table:
+    table = new_table("filter", "rate", "count", "own", right=("rate", "count", "own"))
+    for depth, line, is_again in lines:
+        where = f" WHERE {line.where}" if line.where else ""
+        name = f"{'  ' * depth}{safe(line.channel)}{safe(where)}"
+        own = f"{rate_text(line.own_rate_hz)}/s by {line.own_count:,}"
+        if is_again:
+            table.add_row(Text(name, "dim"), "", "", Text("see above", "dim"))
+        else:
+            table.add_row(name, f"{rate_text(line.rate_hz)}/s", f"{line.count:,}", own)
+    return table
+
+
+def _publishers(lines: Sequence[PublisherLine]) -> Table:
+    table = new_table(
+        "client", "advertises", "rate", "passed", "beyond", right=("rate", "passed", "beyond")
+    )
+    for line in lines:
+        beyond = Text(f"{line.limited:,}", "yellow" if line.limited else "dim")
+        rate = f"{rate_text(line.rate_hz)}/s"
+        table.add_row(safe(line.client), safe(line.name), rate, f"{line.passed:,}", beyond)
+    return table
+
+
+def _pools(lines: Sequence[PoolLine]) -> Table:
+    numbers = ("there is", "promised", "used", "free")
+    table = new_table("node", "resource", *numbers, right=numbers)
+    for line in lines:
+        name = f"{line.resource} of {line.of}" if line.of else line.resource
+        there, promised, used, free = (
+            "?" if each is None else amount_text(line.resource, each)
+            for each in (line.capacity, line.promised, line.used, line.free)
+        )
+        style = "red" if line.free is not None and line.free <= 0 else ""
+        table.add_row(safe(line.node), safe(name), there, promised, used, Text(free, style))
+    return table
+
+
+def _lately(lines: Sequence[RefusedLine]) -> Table:
+    table = new_table("time", "client", "filter", "why")
+    for line in lines:
+        where = f" WHERE {line.where}" if line.where else ""
+        why = line.problem if line.is_binding else f"{line.problem} (taken all the same)"
+        time = datetime.fromtimestamp(line.at_ms / 1_000).strftime("%H:%M:%S")
+        table.add_row(time, safe(line.client), safe(line.filter + where), safe(why))
+    return table
+
+
+def _between(between: Range, noun: str) -> tuple[str, str]:
+    def shown(value: float) -> str:
+        return rate_text(value) if noun == "rate" else f"{value:,.0f}"
+
+    return shown(between.low), "any number" if between.high is None else shown(between.high)

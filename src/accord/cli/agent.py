@@ -1,0 +1,76 @@
+"""`accord agent`: lets a program publish with the quality that is expected of it."""
+
+# Imports stand in the functions: help and completion must not wait for a client.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
+
+if TYPE_CHECKING:
+    from accord.apps.agent.settings import AgentSettings
+    from accord.cli.connection import Target
+
+
+def agent(  # noqa: PLR0913 (a parameter per option)
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND …", help="The program, and what it is given.", show_default=False
+        ),
+    ],
+    *,
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="What the program can give, and how its configuration says it (TOML).",
+            show_default=False,
+        ),
+    ],
+    is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    client: Client = None,
+    url: Url = DEFAULT_URL,
+    user: User = None,
+    authority: Authority = None,
+) -> None:
+    """Run a program, and rewrite its configuration when the node advises other values.
+
+    It is started anew then, or told by a signal.
+    """
+    from accord.apps.agent.settings import read_settings
+    from accord.cli.connection import read_target
+
+    settings = read_settings(config)
+    target = read_target(url, user, authority, client)
+    raise typer.Exit(asyncio.run(_run(target, settings, command, is_quiet=is_quiet)))
+
+
+async def _run(
+    target: Target, settings: AgentSettings, command: list[str], *, is_quiet: bool
+) -> int:
+    from accord.apps.agent.running import run_agent
+    from accord.cli.connection import open_session
+
+    def tell(text: str) -> None:
+        if not is_quiet:
+            typer.echo(text, err=True)
+
+    async with open_session(target, tell) as session:
+        task = asyncio.create_task(run_agent(session, settings, command, tell))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            code = await task
+        except asyncio.CancelledError:
+            return 0  # asked to
+        return code if code >= 0 else 128 - code  # as a shell says that a signal ended it

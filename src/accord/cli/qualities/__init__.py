@@ -1,0 +1,1 @@
+"""What `accord quality` shows and asks."""

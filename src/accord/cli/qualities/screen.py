@@ -1,0 +1,127 @@
+"""How negotiated quality looks on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accord.cli.overlay.screen import new_table
+from accord.cli.screen import safe
+from accord.edges.quality.status import (
+    CapabilityStatus,
+    ChannelQuality,
+    ExpectationStatus,
+    ProfileStatus,
+    PropertyStatus,
+    QualityStatus,
+)
+
+_STYLES: Final = {
+    "satisfied": "green",
+    "satisfiable": "yellow",
+    "unsatisfied": "red",
+    "suspended": "dim",
+}
+_ABOUT: Final = ("utility", "publishers", "id")
+
+
+def draw_quality(status: QualityStatus) -> RenderableType:
+    parts: list[RenderableType] = [_summary(status)]
+    for channel in status.channels:
+        parts += ["", *_channel(channel)]
+    if status.left_off:
+        parts += ["", f"… and {status.left_off:,} more: name a channel to see them"]
+    return Group(*parts)
+
+
+def draw_properties(properties: Sequence[PropertyStatus]) -> Table:
+    table = new_table("property", "values", "better", "unit", "over hops", "by", right=())
+    for each in properties:
+        table.add_row(
+            safe(each.name),
+            safe(" < ".join(each.levels) if each.levels else _range(each.range or (None, None))),
+            each.better,
+            safe(each.unit),
+            each.over_hops,
+            "nodes" if each.measured else "publishers",
+        )
+    return table
+
+
+def _summary(status: QualityStatus) -> Text:
+    totals = status.totals
+    counted = [f"{count:,} {state}" for state, count in totals.states.items() if count]
+    text = Text(f"node {safe(status.node)}, strategy {status.strategy}: ")
+    text.append(f"{totals.profiles:,} profiles, {sum(totals.states.values()):,} expectations")
+    text.append(f" ({', '.join(counted)})" if counted else "")
+    text.append(f"; {totals.advice:,} times advised, {totals.reactions:,} reactions")
+    return text
+
+
+def _channel(channel: ChannelQuality) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(safe(channel.channel), "bold")]
+    if channel.profiles:
+        right = ("used by", "utility")
+        table = new_table("  publisher", "offers", *right, right=right)
+        for profile in channel.profiles:
+            table.add_row(*_profile(profile))
+        parts.append(table)
+    for skyline in channel.skylines:
+        members = ", ".join(map(safe, skyline.members)) or "nobody"
+        parts.append(Text(f"  best of {', '.join(skyline.properties)}: {members}", "dim"))
+    if channel.expectations:
+        table = new_table("  expectation", "of", "expects", "state", "why", right=())
+        for expectation in channel.expectations:
+            table.add_row(*_expectation(expectation))
+        parts.append(table)
+    return parts
+
+
+def _profile(profile: ProfileStatus) -> tuple[str, ...]:
+    offers = ", ".join(map(_capability, profile.capabilities))
+    used = f"{profile.expectations:,}"
+    return f"  {safe(profile.publisher)}", offers, used, f"{profile.utility:g}"
+
+
+def _capability(capability: CapabilityStatus) -> str:
+    now = _value(capability.current)
+    if capability.is_measured:
+        return f"{capability.property} {now} (measured)"
+    return f"{capability.property} {now} of {_range((capability.lower, capability.upper))}"
+
+
+def _expectation(expectation: ExpectationStatus) -> tuple[str | Text, ...]:
+    why = [f"{name} is {_value(now)}" for name, now in expectation.reasons.items()]
+    if expectation.decision:
+        why.append(expectation.decision)
+    return (
+        f"  {safe(expectation.id)}",
+        safe(expectation.client),
+        _wanted(expectation.expect),
+        Text(expectation.state, _STYLES.get(expectation.state, "")),
+        "; ".join(why),
+    )
+
+
+def _wanted(expect: dict[str, Any]) -> str:
+    said = [
+        f"{safe(name)} {_range(bounds)}" for name, bounds in expect.items() if name not in _ABOUT
+    ]
+    if expect.get("publishers", 1) != 1:
+        said.append(f"of {expect['publishers']}")
+    return f"{', '.join(said)} (worth {expect.get('utility', 1):g})"
+
+
+def _range(bounds: Sequence[Any]) -> str:
+    low, high = ("" if each is None else _value(each) for each in bounds)
+    return f"{low}–{high}" if low and high else f"≥ {low}" if low else f"≤ {high}"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "unknown"
+    return safe(value) if isinstance(value, str) else f"{value:.4g}"

@@ -1,0 +1,254 @@
+"""Quality as a program says and hears it: expectations, capabilities, advice, usage.
+
+    Expectation(rate_hz=(5, 10), confidence=(75, 95), utility=3)
+    Capability("rate", 1, 50, current=10, cost=Line(base=0, slope=0.1))
+
+Of an expectation's bounds either may be None, and a single value is the worst that will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import msgspec
+
+from accord.client.errors import QualityRefusedError
+
+Value = float | str
+Bounds = Value | tuple[Value | None, Value | None]
+
+
+class Expectation:
+    """What a subscription needs of each property, and how much it is worth (`utility`).
+
+    Several of one subscription are alternatives. One for `publishers` is met when so many of them
+    each meet it. Properties that were defined besides the usual ones are given by their names.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each property
+        self,
+        *,
+        rate_hz: Bounds | None = None,
+        latency_ms: Bounds | None = None,
+        freshness_ms: Bounds | None = None,
+        confidence: Bounds | None = None,
+        precision: Bounds | None = None,
+        reliability: Bounds | None = None,
+        trust: Bounds | None = None,
+        order: Bounds | None = None,
+        utility: float = 1.0,
+        publishers: int = 1,
+        id: str = "",  # noqa: A002 - as everywhere
+        **more: Bounds,
+    ) -> None:
+        said: dict[str, Bounds | None] = {
+            "rate": rate_hz,
+            "latency": latency_ms,
+            "freshness": freshness_ms,
+            "confidence": confidence,
+            "precision": precision,
+            "reliability": reliability,
+            "trust": trust,
+            "order": order,
+            **more,
+        }
+        self.id = id
+        self.utility = utility
+        self.publishers = publishers
+        self.bounds: dict[str, Bounds] = {
+            name: each for name, each in said.items() if each is not None
+        }
+        if not self.bounds:
+            raise ValueError("expected at least one property, such as rate_hz=(5, 10)")
+
+    @classmethod
+    def of(
+        cls,
+        bounds: Mapping[str, Bounds],
+        *,
+        utility: float = 1.0,
+        publishers: int = 1,
+        id: str = "",  # noqa: A002
+    ) -> Self:
+        """Of properties by their own names."""
+        made = cls(rate_hz=0, utility=utility, publishers=publishers, id=id)
+        made.bounds = dict(bounds)
+        if not made.bounds:
+            raise ValueError("expected at least one property")
+        return made
+
+    def __repr__(self) -> str:
+        said = [f"{name}={each!r}" for name, each in self.bounds.items()]
+        return f"Expectation({', '.join(said)}, utility={self.utility:g})"
+
+    def form(self, id_: str = "") -> dict[str, Any]:
+        """As a node reads it."""
+        form: dict[str, Any] = {"utility": self.utility, **self.bounds}
+        if self.publishers != 1:
+            form["publishers"] = self.publishers
+        if self.id or id_:
+            form["id"] = self.id or id_
+        return form
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A cost that grows with the value."""
+
+    base: float
+    slope: float
+
+
+Cost = float | Line | Sequence[tuple[Value, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """The range a publisher can provide, where it operates now, and what a value costs there.
+
+    A cost is a number, a `Line`, or pairs of (value, cost) between which it is interpolated.
+    """
+
+    property: str
+    lower: Value
+    upper: Value
+    current: Value = field(kw_only=True)
+    cost: Cost = field(default=0.0, kw_only=True)
+
+    def form(self) -> dict[str, Any]:
+        cost: Any = self.cost
+        if isinstance(cost, Line):
+            cost = {"base": cost.base, "slope": cost.slope}
+        elif not isinstance(cost, (int, float)):
+            cost = [list(pair) for pair in cost]
+        return {"range": [self.lower, self.upper], "current": self.current, "cost": cost}
+
+
+@dataclass(frozen=True, slots=True)
+class Coupling:
+    """Each unit that `of` goes up moves `on` by `per_unit`."""
+
+    of: str
+    on: str
+    per_unit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Operate `property` at `target`; `is_release`: less is enough now."""
+
+    channel: str
+    property: str
+    target: Value
+    is_release: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many expectations rely on a profile, and their utility in all."""
+
+    expectations: int = 0
+    utility: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationState:
+    """How an expectation stands: satisfied, satisfiable, unsatisfied, suspended or revoked.
+
+    `decision` says what is done about it, `reasons` what there is now of the properties that lack
+    something (None: nothing).
+    """
+
+    expectation: str
+    state: str
+    decision: str = ""
+    reasons: Mapping[str, Value | None] = field(default_factory=dict)
+
+    @property
+    def is_satisfied(self) -> bool:
+        return self.state == "satisfied"
+
+
+class _Reason(msgspec.Struct):
+    property: str
+    now: Value | None = None
+
+
+class _StateForm(msgspec.Struct):
+    expectation: str
+    state: str
+    decision: str = ""
+    reasons: list[_Reason] = []
+
+
+class _AdviceForm(msgspec.Struct):
+    kind: str
+    channel: str = ""
+    property: str = ""
+    target: Value = 0.0
+    release: bool = False
+    expectations: int = 0
+    utility: float = 0.0
+
+
+def read_state(found: object) -> ExpectationState | None:
+    """None for what is something else."""
+    try:
+        form = msgspec.convert(found, _StateForm)
+    except msgspec.ValidationError:
+        return None
+    reasons = {each.property: each.now for each in form.reasons}
+    return ExpectationState(form.expectation, form.state, form.decision, reasons)
+
+
+def read_advice(found: object) -> tuple[str, Advice | Usage] | None:
+    """With the channel it is about; None for what is something else."""
+    try:
+        form = msgspec.convert(found, _AdviceForm)
+    except msgspec.ValidationError:
+        return None
+    if form.kind == "advice":
+        return form.channel, Advice(form.channel, form.property, form.target, form.release)
+    if form.kind == "usage":
+        return form.channel, Usage(form.expectations, form.utility)
+    return None
+
+
+def read_expectation_form(text: str) -> Expectation:
+    """From JSON, as nodes read it; what it means is theirs to say. ValueError where it is none."""
+    try:
+        form = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"expected JSON: {error}") from None
+    if not isinstance(form, dict):
+        raise ValueError(f"expected an object, got {text[:40]}")
+    utility, publishers, id_ = (form.pop(name, None) for name in ("utility", "publishers", "id"))
+    made = Expectation.of(form)
+    made.utility = 1.0 if utility is None else utility
+    made.publishers = 1 if publishers is None else publishers
+    made.id = "" if id_ is None else id_
+    return made
+
+
+def json_text(form: dict[str, Any]) -> str:
+    return msgspec.json.encode(form).decode()
+
+
+def read_json(payload: bytes) -> dict[str, Any]:
+    """What a node says; an empty object for what is none."""
+    try:
+        found = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_answer(payload: bytes) -> dict[str, Any]:
+    """QualityRefusedError where the node says no."""
+    found = read_json(payload)
+    if found.get("ok") is not True:
+        problem = str(found.get("error", "the answer can't be understood"))
+        raise QualityRefusedError(problem, str(found.get("place", "")))
+    return found

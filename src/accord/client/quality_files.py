@@ -1,0 +1,165 @@
+"""Expectations and profiles in files, XML or JSON, as `accord quality` reads them.
+
+for channel, expect in load(Path("desk.xml")).expectations.items():
+    await stack.enter_async_context(session.subscribe(channel, expect=expect))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accord.client.quality import Capability, Cost, Coupling, Expectation, Line, Value
+from accord.core.negotiation import costs, profiles
+from accord.core.negotiation.errors import QualityError
+from accord.core.negotiation.expectations import Expectation as CoreExpectation
+from accord.core.negotiation.expectations import Requirement
+from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.property_files import parse_properties
+from accord.core.negotiation.storing import Stored, read_json, read_xml, write_json, write_xml
+
+
+@dataclass(slots=True)
+class Profile:
+    """What one publisher can give on one channel."""
+
+    publisher: str
+    channel: str
+    capabilities: list[Capability]
+    couplings: list[Coupling] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Kept:
+    """Expectations by channel (as alternatives), and profiles."""
+
+    expectations: dict[str, list[Expectation]] = field(default_factory=dict)
+    profiles: list[Profile] = field(default_factory=list)
+
+
+def load(file: Path, *, properties: Sequence[Path] = ()) -> Kept:
+    """From a file that ends with .xml or .json; `properties` are files that define more of them.
+
+    QualityError says in which line, or at which path, something is wrong.
+    """
+    registry = Registry()
+    for each in properties:
+        for property_ in parse_properties(each.read_text()):
+            registry.define(property_)
+    text = file.read_text()
+    _check_name(file)
+    read = read_xml(text.encode(), registry) if file.suffix == ".xml" else read_json(text, registry)
+    kept = Kept()
+    for expectation in read.expectations:
+        bounds = {each.property: (each.lower, each.upper) for each in expectation.requirements}
+        made = Expectation.of(
+            bounds,
+            utility=expectation.utility,
+            publishers=expectation.publishers,
+            id=expectation.id,
+        )
+        kept.expectations.setdefault(expectation.channel, []).append(made)
+    kept.profiles = [
+        Profile(
+            profile.publisher,
+            profile.channel,
+            [from_core(each) for each in profile.capabilities],
+            [Coupling(each.of, each.on, each.per_unit) for each in profile.couplings],
+        )
+        for profile in read.profiles
+    ]
+    return kept
+
+
+def store(file: Path, kept: Kept) -> None:
+    """What `load` reads again."""
+    _check_name(file)
+    stored = Stored(
+        tuple(
+            _expectation(each, channel, number)
+            for channel, expectations in kept.expectations.items()
+            for number, each in enumerate(expectations, start=1)
+        ),
+        tuple(_profile(each) for each in kept.profiles),
+    )
+    if file.suffix == ".xml":
+        file.write_bytes(write_xml(stored))
+    else:
+        file.write_text(write_json(stored))
+
+
+def from_core(capability: profiles.Capability) -> Capability:
+    cost: Cost = 0.0
+    if isinstance(capability.cost, costs.Constant):
+        cost = capability.cost.cost
+    elif isinstance(capability.cost, costs.Linear):
+        cost = Line(capability.cost.base, capability.cost.slope)
+    else:
+        cost = capability.cost.points
+    return Capability(
+        capability.property,
+        capability.lower,
+        capability.upper,
+        current=capability.current,
+        cost=cost,
+    )
+
+
+def _expectation(expectation: Expectation, channel: str, number: int) -> CoreExpectation:
+    requirements = []
+    for name, bounds in expectation.bounds.items():
+        if not isinstance(bounds, tuple):
+            raise QualityError(name, "expected a pair of bounds, (lower, upper)")
+        requirements.append(Requirement(name, _value(bounds[0]), _value(bounds[1])))
+    return CoreExpectation(
+        id=expectation.id or f"{channel}#{number}",
+        subscription=channel,
+        channel=channel,
+        requirements=tuple(requirements),
+        utility=expectation.utility,
+        publishers=expectation.publishers,
+    )
+
+
+def _profile(profile: Profile) -> profiles.Profile:
+    capabilities = tuple(
+        profiles.Capability(
+            each.property,
+            _exact(each.lower),
+            _exact(each.upper),
+            _exact(each.current),
+            _cost(each.cost),
+        )
+        for each in profile.capabilities
+    )
+    couplings = tuple(
+        profiles.Coupling(each.of, each.on, each.per_unit) for each in profile.couplings
+    )
+    return profiles.Profile(
+        publisher=profile.publisher,
+        channel=profile.channel,
+        capabilities=capabilities,
+        couplings=couplings,
+    )
+
+
+def _cost(cost: Cost) -> costs.Cost:
+    if isinstance(cost, Line):
+        return costs.Linear(cost.base, cost.slope)
+    if isinstance(cost, (int, float)):
+        return costs.Constant(float(cost)) if cost else costs.FREE
+    return costs.Table(tuple((_exact(value), float(each)) for value, each in cost))
+
+
+def _value(value: Value | None) -> Value | None:
+    return None if value is None else _exact(value)
+
+
+def _exact(value: Value) -> Value:
+    return value if isinstance(value, str) else float(value)
+
+
+def _check_name(file: Path) -> None:
+    if file.suffix not in (".xml", ".json"):
+        raise QualityError(str(file), "expected a name that ends with .xml or .json")

@@ -1,0 +1,32 @@
+"""What a configuration says about admission, as the node takes it."""
+
+from __future__ import annotations
+
+from accord.config.settings import AdmissionSettings
+from accord.core.admission.needs import Basis
+from accord.core.admission.options import AdmissionOptions, Guarantee, Mode
+from accord.core.model.units import BANDWIDTHS_BPS, parse
+from accord.edges.mqtt.admitting import guarantee_from
+from accord.live.admission import NodeAdmission
+
+
+def admission_options(settings: AdmissionSettings) -> NodeAdmission:
+    default = Guarantee(basis=Basis(settings.basis))
+    return NodeAdmission(
+        options=AdmissionOptions(
+            mode=Mode(settings.mode),
+            guarantee=guarantee_from(settings.guarantee, default),
+            event_bytes=settings.event_bytes,
+            queue_s=settings.queue_s,
+            cpu_threshold=settings.cpu_threshold,
+            burst_s=settings.burst_s,
+        ),
+        memory_bytes=settings.memory_bytes or None,
+        link_bps=_bps(settings.link_bandwidth),
+        links={name: _bps(text) for name, text in settings.links.items()},
+    )
+
+
+def _bps(text: str) -> int:
+    """0 where nothing is said."""
+    return parse(text, BANDWIDTHS_BPS) or 0

@@ -1,0 +1,482 @@
+"""Subscriptions of clients at the door: taken, refused with the facts, or to wait for other nodes.
+
+A SUBSCRIBE is asked for filter by filter. Where all is decided at once it goes on as it came; where
+other nodes are asked, its SUBACK waits until they have answered. What is taken holds resources
+until it is given back: by UNSUBSCRIBE, by another subscription in its place, by the end of its
+session. Shared subscriptions hold them once, for the whole group; channels of the system (`$…`)
+need none.
+
+What other nodes promised may be withdrawn later. Then the client is told, its events come as well
+as can be, and it is asked for again from time to time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
+
+from accord.core.admission.admission import Admission
+from accord.core.admission.index.filters import Filter
+from accord.core.admission.needs import Measured
+from accord.core.admission.options import Guarantee, Kind, Mode
+from accord.core.admission.request import State
+from accord.core.admission.resources import Resource, client
+from accord.core.admission.subscriptions import Outcome, Refusal
+from accord.core.monitoring.ledger import REFUSED
+from accord.core.node.rights import ADVICE
+from accord.core.node.routes import Subscription
+from accord.core.predicates.predicate import Predicate, parse
+from accord.core.qos.guarantees import guarantee_of
+from accord.core.qos.policies import Entity
+from accord.edges.mqtt.advertising import Advertising
+from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.packets import Subscribe
+from accord.edges.mqtt.refusals import TAKEN, Answer, facts_of, refusal_text, refused, taken_by
+from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.telling import tell
+
+if TYPE_CHECKING:
+    from accord.edges.mqtt.broker import Broker, Condition
+    from accord.edges.mqtt.connection import Connection
+
+LATELY: Final = 100  # refusals that are remembered
+AGAIN_US: Final = 5_000_000  # until what was withdrawn is asked for again
+SHARED: Final = "$share/"
+_WAITING: Final = 1_000  # subscriptions of one client, for other nodes
+_GROUP: Final = "\0"  # no client is called so
+_ANYTHING: Final = parse("TRUE")
+_ANYHOW: Final = Guarantee(kind=Kind.PERCENTAGE, percent=0)
+
+Which = tuple[str, Hashable]  # client and key, as admission knows a subscription
+Place = tuple[str, str]  # client and pattern, as the broker does
+
+
+class Door(Protocol):
+    """Admission at this node, or at this node and with others."""
+
+    def subscribe(
+        self,
+        client: str,
+        key: Hashable,
+        filter_: Filter,
+        /,
+        *,
+        now_us: int,
+        guarantee: Guarantee | None = None,
+        event_bytes: int | None = None,
+        measured: Measured | None = None,
+    ) -> Outcome | None: ...
+
+    def unsubscribe(self, client: str, key: Hashable, /) -> bool: ...
+
+    def client_gone(self, client: str, /) -> None: ...
+
+
+class Lately(Struct, frozen=True, kw_only=True):
+    """A subscription that was refused or withdrawn, or would have been."""
+
+    at_ms: int
+    client: str
+    filter: str
+    where: str
+    refusals: tuple[Refusal, ...]
+    is_binding: bool
+
+
+class Booked(Struct, frozen=True):
+    """How admission knows a subscription."""
+
+    which: Which
+    filter: Filter
+    where: str  # its predicate, in one of two languages
+    xpath: str
+
+
+class Waiting:
+    """A SUBSCRIBE that other nodes are asked about."""
+
+    def __init__(self, connection: Connection, session: Session, packet: Subscribe) -> None:
+        self.connection = connection
+        self.session = session
+        self.packet = packet
+        self.answers: dict[str, Answer] = {}
+        self.open: dict[str, Booked] = {}  # by pattern
+
+
+class Admitting:
+    """`door` is where is asked; `estimate` says what was measured of a channel and a predicate.
+
+    `asked` are questions that no client has, and who wants to know the answers.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        admission: Admission,
+        clock_us: Callable[[], int],
+        estimate: Callable[[str, str, str], Measured],
+    ) -> None:
+        self.broker = broker
+        self.admission = admission
+        self.door: Door = admission
+        self.advertising = Advertising(broker, admission, clock_us)
+        self.lately: deque[Lately] = deque(maxlen=LATELY)
+        self.refused: dict[str, int] = {}  # subscriptions, by resource
+        self.is_binding = admission.options.mode is Mode.ENFORCE
+        self._clock_us = clock_us
+        self._estimate = estimate
+        self.asked: dict[Which, Callable[[Outcome], None]] = {}
+        self._waiting: dict[Which, dict[Place, Waiting]] = {}
+        self._places: dict[str, dict[str, Which]] = {}  # of those that wait, by client and pattern
+        self._booked: dict[str, dict[str, Booked]] = {}  # by client and pattern
+        self._members: dict[Which, dict[Place, bool]] = {}  # of groups
+        self._withdrawn: dict[Which, int] = {}  # and when they are asked for again
+
+    # ------------------------------------------------------------------------- what clients ask for
+
+    def ask(
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Subscribe,
+        condition: Condition,
+        patterns: Iterable[str],
+    ) -> dict[str, Answer] | None:
+        """What is decided of these patterns; None: `connection.decided` is called when all are."""
+        waiting = Waiting(connection, session, packet)
+        for pattern in dict.fromkeys(patterns):
+            if not is_exempt(pattern):
+                self._cancel((session.name, pattern), "subscribed again before this was decided")
+                booked = booked_as(
+                    session.name, pattern, condition.predicate, condition.where, condition.xpath
+                )
+                self._ask(waiting, pattern, booked)
+        return None if waiting.open else waiting.answers
+
+    def unsubscribed(self, session: Session, pattern: str) -> None:
+        """The client does not want it any more."""
+        self._cancel((session.name, pattern), "unsubscribed before this was decided")
+        self._release((session.name, pattern))
+
+    def not_taken(self, session: Session, pattern: str) -> None:
+        """It was admitted, and then refused for another reason."""
+        if pattern not in session.subscriptions:
+            self._release((session.name, pattern))
+
+    def session_ended(self, session: Session) -> None:
+        name = session.name
+        for pattern, which in self._places.pop(name, {}).items():
+            self._forget(which, (name, pattern))
+        for pattern in list(self._booked.get(name, ())):
+            self._release((name, pattern))
+        self.advertising.session_ended(session)
+        self.door.client_gone(name)
+        self._forget_link(name)
+
+    def restore(self) -> None:
+        """What was subscribed to before is booked; nobody is asked, as it was promised already."""
+        for session in self.broker.sessions.values():
+            for pattern, subscription in session.subscriptions.items():
+                self._book(session, pattern, subscription)
+
+    # ------------------------------------------------------------------------------- for its driver
+
+    def settle(self) -> None:
+        """Tell clients what was decided meanwhile, and publishers that they publish too much."""
+        decisions = self.admission.decisions
+        while decisions:
+            self._decided(decisions.pop(0))
+        overruns = self.admission.overruns
+        while overruns:
+            over = overruns.pop(0)
+            told: dict[str, object] = {
+                "kind": "rate",
+                "advertisement": over.advertisement,
+                "standing": str(over.standing),
+                "rate_hz": over.rate_hz,
+                "events": over.events,
+            }
+            tell(self.broker, over.publisher, ADVICE, told)
+
+    def advance(self) -> None:
+        """Ask again for what was withdrawn."""
+        now_us = self._clock_us()
+        for which, due_us in list(self._withdrawn.items()):
+            if due_us <= now_us:
+                self._withdrawn[which] = now_us + AGAIN_US
+                self._ask_again(which)
+
+    def clients(self) -> Iterable[Session]:
+        """Those that something is promised to."""
+        for name in list(self._booked):
+            session = self.broker.sessions.get(name)
+            if session is not None and name in self._booked:
+                yield session
+
+    def look_at_link(self, session: Session) -> None:
+        """What it carries; while a client is away, what was known of it stays."""
+        line = session.line
+        if line is not None:
+            self.admission.set_capacity(client(session.name), line.link.carries_bps() or None)
+
+    def only_one(self, session: Session) -> Booked | None:
+        """The subscription that gets all that a client is sent, if there is such a one."""
+        patterns = self._booked.get(session.name, {})
+        if len(patterns) != 1 or len(session.subscriptions) != 1:
+            return None
+        (pattern,) = patterns
+        return None if pattern.startswith(SHARED) else patterns[pattern]
+
+    def guarantee_for(self, entity: Entity, channels: str) -> Guarantee:
+        """As policies say, or the configuration."""
+        default = self.admission.options.guarantee
+        chosen = guarantee_of(self.broker.router.policies, entity, channels)
+        return default if chosen is None else guarantee_from(chosen, default)
+
+    # --------------------------------------------------------------------------------------- inside
+
+    def _ask(self, waiting: Waiting, pattern: str, booked: Booked) -> None:
+        session = waiting.session
+        place = (session.name, pattern)
+        guarantee = self._guarantee(session, pattern)
+        if guarantee.kind is Kind.NONE:
+            self._release(place)
+            return
+        if len(self._places.get(session.name, ())) >= _WAITING:
+            waiting.answers[pattern] = Answer(f"{_WAITING} of yours wait for other nodes already")
+            return
+        outcome = self._subscribe(session, booked, guarantee)
+        if outcome is not None:
+            waiting.answers[pattern] = self._answer(outcome, place, booked)
+        elif self.is_binding:
+            waiting.open[pattern] = booked
+            self._waiting.setdefault(booked.which, {})[place] = waiting
+            self._places.setdefault(session.name, {})[pattern] = booked.which
+        else:
+            self._take(place, booked)  # what others would have said is heard later
+
+    def _subscribe(self, session: Session, booked: Booked, guarantee: Guarantee) -> Outcome | None:
+        self.look_at_link(session)
+        measured = self._estimate(booked.filter.channel, booked.where, booked.xpath)
+        size = measured.event_bytes
+        return self.door.subscribe(
+            *booked.which,
+            booked.filter,
+            now_us=self._clock_us(),
+            guarantee=guarantee,
+            event_bytes=None if size is None else round(size),
+            measured=measured,
+        )
+
+    def _book(self, session: Session, pattern: str, subscription: Subscription) -> None:
+        if is_exempt(pattern) or self._guarantee(session, pattern).kind is Kind.NONE:
+            return
+        where, xpath = subscription.where, subscription.xpath
+        booked = booked_as(session.name, pattern, subscription.predicate, where, xpath)
+        self._take((session.name, pattern), booked)
+        self._subscribe(session, booked, _ANYHOW)
+
+    def _guarantee(self, session: Session, pattern: str) -> Guarantee:
+        return self.guarantee_for(session.entity, channels_of(pattern))
+
+    def _answer(self, outcome: Outcome, place: Place, booked: Booked) -> Answer:
+        if outcome.state is State.ADMITTED or not outcome.is_binding:
+            self._take(place, booked)
+        if outcome.state is not State.ADMITTED:
+            self._note(outcome, place, booked)
+            if place[0] not in self._booked:
+                self._forget_link(place[0])
+            return refused(outcome.refusals[0]) if outcome.is_binding else TAKEN
+        known = self.admission.subscriptions.get(*booked.which)
+        is_share = known is not None and known.guarantee.kind is Kind.PERCENTAGE
+        return taken_by(outcome.share) if is_share or outcome.share < 1 else TAKEN
+
+    def _take(self, place: Place, booked: Booked) -> None:
+        name, pattern = place
+        before = self._booked.get(name, {}).get(pattern)
+        if before is not None and before.which != booked.which:
+            self._release(place)
+        self._booked.setdefault(name, {})[pattern] = booked
+        if pattern.startswith(SHARED):
+            self._members.setdefault(booked.which, {})[place] = True
+
+    def _release(self, place: Place) -> None:
+        name, pattern = place
+        patterns = self._booked.get(name, {})
+        booked = patterns.pop(pattern, None)
+        if booked is None:
+            return
+        if not patterns:
+            del self._booked[name]
+            self._forget_link(name)
+        members = self._members.get(booked.which)
+        if members is not None:
+            members.pop(place, None)
+            if members:
+                return
+            del self._members[booked.which]
+        self._withdrawn.pop(booked.which, None)
+        self.door.unsubscribe(*booked.which)
+
+    def _forget_link(self, name: str) -> None:
+        """Nobody looks at it any more."""
+        self.admission.set_capacity(client(name), None)
+        self.admission.set_used(client(name), 0)
+
+    def _decided(self, outcome: Outcome) -> None:
+        which = (outcome.client, outcome.key)
+        if which in self.asked:
+            self.asked[which](outcome)
+            return
+        waiting = self._waiting.pop(which, None)
+        if waiting is None:
+            self._changed(which, outcome)
+            return
+        for place, each in waiting.items():
+            self._left(place)
+            booked = each.open[place[1]]
+            self._answered(each, place, self._answer(outcome, place, booked))
+
+    def _answered(self, waiting: Waiting, place: Place, answer: Answer) -> None:
+        name, pattern = place
+        waiting.answers[pattern] = answer
+        del waiting.open[pattern]
+        if waiting.open:
+            return
+        session = waiting.session
+        if waiting.connection.session is session:
+            waiting.connection.decided(waiting.packet, waiting.answers)
+            return
+        for each in waiting.answers:  # its client went before it could be told
+            self._release((name, each))
+            if (known := session.subscriptions.get(each)) is not None:
+                self._book(session, each, known)
+
+    def _cancel(self, place: Place, why: str) -> None:
+        """What waits for a decision has its answer."""
+        which = self._left(place)
+        if which is not None:
+            waiting = self._forget(which, place)
+            self._answered(waiting, place, Answer(why, (), Reason.UNSPECIFIED_ERROR))
+
+    def _left(self, place: Place) -> Which | None:
+        """It waits no more."""
+        patterns = self._places.get(place[0], {})
+        which = patterns.pop(place[1], None)
+        if not patterns:
+            self._places.pop(place[0], None)
+        return which
+
+    def _forget(self, which: Which, place: Place) -> Waiting:
+        """Nobody waits there any more; where nothing is held by others, give it back."""
+        waiting = self._waiting[which].pop(place)
+        if not self._waiting[which]:
+            del self._waiting[which]
+            if which not in self._members and place[1] not in self._booked.get(place[0], {}):
+                self.door.unsubscribe(*which)
+        return waiting
+
+    def _changed(self, which: Which, outcome: Outcome) -> None:
+        """Something else is said of a subscription that was taken."""
+        if outcome.state is State.ADMITTED:
+            if self._withdrawn.pop(which, None) is None and outcome.share >= 1:
+                return
+        elif outcome.state is State.WITHDRAWN:
+            self._withdrawn[which] = self._clock_us() + AGAIN_US
+        elif which in self._withdrawn:
+            return  # as before
+        for place, booked in self._concerned(which):
+            if outcome.state is not State.ADMITTED:
+                self._note(outcome, place, booked)
+            if outcome.is_binding:
+                tell(self.broker, place[0], ADVICE, _told(place[1], outcome))
+
+    def _concerned(self, which: Which) -> list[tuple[Place, Booked]]:
+        members = self._members.get(which)
+        places = [(which[0], str(which[1]))] if members is None else list(members)
+        return [
+            (place, booked)
+            for place in places
+            if (booked := self._booked.get(place[0], {}).get(place[1])) is not None
+        ]
+
+    def _ask_again(self, which: Which) -> None:
+        for (name, pattern), booked in self._concerned(which)[:1]:
+            session = self.broker.sessions.get(name)
+            if session is not None:
+                guarantee = self._guarantee(session, pattern)
+                outcome = self._subscribe(session, booked, guarantee)
+                if outcome is not None:
+                    self._changed(which, outcome)
+
+    def _note(self, outcome: Outcome, place: Place, booked: Booked) -> None:
+        """For those who look: lately, counted, and in the ledger."""
+        hub = self.broker.hub
+        name, pattern = place
+        resource = str(outcome.refusals[0].resource if outcome.refusals else Resource.PATH)
+        self.refused[resource] = self.refused.get(resource, 0) + 1
+        self.lately.append(
+            Lately(
+                at_ms=hub.now_ms,
+                client=name,
+                filter=pattern,
+                where=booked.where or booked.xpath,
+                refusals=outcome.refusals,
+                is_binding=outcome.is_binding,
+            )
+        )
+        if outcome.refusals and outcome.is_binding:
+            detail = f"subscription: {refusal_text(outcome.refusals[0])}"
+            now_ms = hub.now_ms
+            hub.ledger.add(
+                0, 1, pattern, "", name, REFUSED, now_ms, now_ms, now_ms, 0, 0, "", detail, 0
+            )
+
+
+def is_exempt(pattern: str) -> bool:
+    """Channels of the system are few, and carried in any case."""
+    return channels_of(pattern).startswith("$")
+
+
+def channels_of(pattern: str) -> str:
+    """The filter, also of a shared subscription."""
+    return pattern.split("/", 2)[2] if pattern.startswith(SHARED) else pattern
+
+
+def booked_as(
+    name: str, pattern: str, predicate: Predicate | None, where: str, xpath: str
+) -> Booked:
+    filter_ = _filter(channels_of(pattern), _ANYTHING if predicate is None else predicate)
+    is_shared = pattern.startswith(SHARED)
+    which = (pattern + _GROUP, where or xpath) if is_shared else (name, pattern)
+    return Booked(which, filter_, where, xpath)
+
+
+@lru_cache(maxsize=4_096)
+def _filter(channel: str, predicate: Predicate) -> Filter:
+    """Remembered, because it takes a while to see what a predicate comes to."""
+    return Filter(channel, predicate)
+
+
+def guarantee_from(chosen: str | float, default: Guarantee) -> Guarantee:
+    """As policies and the configuration say it: "none", "full", or a share."""
+    if isinstance(chosen, str):
+        return Guarantee(kind=Kind(chosen), basis=default.basis)
+    return Guarantee(kind=Kind.PERCENTAGE, percent=100 * chosen, basis=default.basis)
+
+
+def _told(pattern: str, outcome: Outcome) -> dict[str, object]:
+    told: dict[str, object] = {
+        "kind": "admission",
+        "filter": pattern,
+        "state": str(outcome.state),
+        "admitted": outcome.share,
+    }
+    if outcome.refusals:
+        first = outcome.refusals[0]
+        told |= {"problem": refusal_text(first), **dict(facts_of(first))}
+    return told

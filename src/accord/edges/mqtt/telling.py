@@ -1,0 +1,81 @@
+"""Messages of the node itself to one client, on channels that others have too.
+
+Who has subscribed to the channel gets what concerns it and nothing else; who has not, or is away,
+gets nothing: it can ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.core.model.importance import IMPORTANCES
+from accord.core.qos.policies import Grant
+from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.properties import Properties, passed_on_block
+from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.wire import string_bytes
+
+if TYPE_CHECKING:
+    from accord.edges.mqtt.broker import Broker
+
+_JSON: Final = "application/json"
+_FORM: Final = Properties(content_type=_JSON)
+_BLOCK: Final = passed_on_block(_FORM)
+# Before everything else: it is little, and what waits may be what it is about.
+_FIRST: Final = Grant(IMPORTANCES - 1, 0, "", 0, 0, True, "")
+
+
+def tell(broker: Broker, client: str, topic: str, form: dict[str, Any]) -> bool:
+    """False where the client is not there, or does not want to hear of it."""
+    session = broker.sessions.get(client)
+    return session is not None and tell_session(broker, session, topic, form)
+
+
+def tell_session(
+    broker: Broker,
+    session: Session,
+    topic: str,
+    form: dict[str, Any],
+    properties: Properties = _FORM,
+    block: bytes = _BLOCK,
+) -> bool:
+    subscription = session.subscription_to(topic)
+    if subscription is None or session.line is None:
+        return False
+    hub = broker.hub
+    message = MqttMessage(
+        topic,
+        string_bytes(topic),
+        msgspec.json.encode(form),
+        1,
+        False,
+        "",
+        hub.now_ms,
+        properties,
+        block,
+        0,
+    )
+    hub.enter(message, broker.router.route(topic).counts)
+    identifiers = (subscription.identifier,) if subscription.identifier else ()
+    session.deliver(message, min(1, subscription.qos), False, identifiers, _FIRST)
+    return True
+
+
+def reply(broker: Broker, request: Request, form: dict[str, Any]) -> None:
+    """Answer a request, on its response topic or on the channel that it came by.
+
+    Nobody but its client hears it: anybody may ask, but not let the node speak to others.
+    """
+    session = broker.sessions.get(request.client)
+    asked = request.message.properties
+    topic = asked.response_topic
+    if session is None:
+        return
+    if topic is None:
+        tell_session(broker, session, request.message.channel, form)
+        return
+    properties = Properties(content_type=_JSON, correlation_data=asked.correlation_data)
+    tell_session(broker, session, topic, form, properties, passed_on_block(properties))

@@ -1,0 +1,184 @@
+"""Events of channels with profiles: counted and measured, and treated as a negotiation wants it.
+
+The router passes events of such channels through here, and those of no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.core.model.channels import filter_selects
+from accord.core.monitoring.ledger import SHED
+from accord.core.negotiation.measured import Measurement
+from accord.core.negotiation.negotiation import Negotiation
+from accord.core.negotiation.notices import Notice
+from accord.core.negotiation.profiles import Profile
+from accord.core.node.routes import Receiver, Special, Way
+from accord.edges.mqtt.accounts import note_untaken
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.session import Session
+from accord.edges.quality.acts import FILTERED, Acts, raised_grant
+from accord.edges.quality.holdings import Declared, Holder
+from accord.edges.quality.meters import ORDERED, ChannelMeter, RateMeter, differs
+
+if TYPE_CHECKING:
+    from accord.edges.mqtt.broker import Broker
+
+_RATE: Final = "rate"
+_AT_ONCE: Final = 100  # channels that are looked at in one go
+
+
+class Watching:
+    """`order_of` says in which order the events of a channel come at other clients."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        negotiation: Negotiation,
+        clock_us: Callable[[], int],
+        holders: dict[str, Holder],
+        take: Callable[[list[Notice]], None],
+    ) -> None:
+        self.acts = Acts()
+        self.filtered = 0
+        self.order_of: Callable[[str], str] = lambda _: ORDERED
+        self.best_reliability: float | None = None  # that could be had, if any better
+        self._broker = broker
+        self._negotiation = negotiation
+        self._clock_us = clock_us
+        self._holders = holders
+        self._take = take
+        self._channels: dict[str, ChannelMeter] = {}
+        self._rates: dict[str, dict[str, RateMeter]] = {}  # by channel and source
+
+    def watch(self, declared: Declared) -> None:
+        channel = declared.profile.channel
+        if channel not in self._channels:
+            router = self._broker.router
+            router.watched[channel] = True
+            router.invalidate(channel)
+            meter = self._channels[channel] = ChannelMeter(channel, router.channels.get(channel))
+            for measurement in meter.first(self.order_of(channel), self.best_reliability):
+                self._measure(measurement)
+        self._count_for(declared)
+
+    def unwatch(self, declared: Declared) -> None:
+        channel = declared.profile.channel
+        self._count_no_more(declared)
+        if not self._negotiation.sources.on(channel) and channel in self._channels:
+            del self._channels[channel]
+            self._broker.router.watched.pop(channel, None)
+            self._broker.router.invalidate(channel)
+
+    def change(self, declared: Declared, profile: Profile, source: str) -> None:
+        """Something else is declared."""
+        self._count_no_more(declared)
+        declared.profile, declared.source = profile, source
+        self._count_for(declared)
+
+    def publish(self, message: MqttMessage, way: Way) -> int:
+        """Pass on a message of a channel with profiles."""
+        reached = self._broker.router.publish(message, way, self._special(message, way))
+        meters = self._rates.get(message.channel)
+        meter = None if meters is None else meters.get(message.publisher)
+        if meter is not None:
+            meter.count += 1
+        return reached
+
+    def _special(self, message: MqttMessage, way: Way) -> Special | None:
+        acts = self.acts
+        place = message.channel, message.publisher
+        if place not in acts.filters and place not in acts.raised:
+            return None
+        special = Special()
+        filter_ = acts.filters.get(place)
+        if filter_ is not None and not filter_.passes(self._clock_us()):
+            for receiver in self._content(way):
+                special.skipped[receiver] = True
+                self._note_filtered(message, receiver)
+        if place in acts.raised:
+            special.lift = raised_grant
+        return special
+
+    def measure(self) -> Iterator[None]:
+        """To be gone through once a second, with pauses."""
+        for number, meter in enumerate(list(self._channels.values())):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield
+            if meter.channel not in self._channels:
+                continue
+            for measurement in meter.look(self.best_reliability):
+                self._measure(measurement)
+            for rate in list(self._rates.get(meter.channel, {}).values()):
+                rate_hz = rate.rate_hz(self._clock_us())
+                if rate_hz is not None:
+                    for declared in list(rate.users):
+                        self._correct(declared, rate_hz)
+
+    def _measure(self, measurement: Measurement) -> None:
+        self._take(self._negotiation.measure(measurement, now_us=self._clock_us()))
+
+    def _correct(self, declared: Declared, rate_hz: float) -> None:
+        """A publisher's rate is what it is, whatever it says."""
+        capabilities = list(declared.profile.capabilities)
+        for number, each in enumerate(capabilities):
+            if each.property != _RATE or isinstance(each.current, str):
+                continue
+            measured = min(max(rate_hz, float(each.lower)), float(each.upper))
+            if not differs(each.current, measured):
+                return
+            capabilities[number] = msgspec.structs.replace(each, current=measured)
+            profile = msgspec.structs.replace(declared.profile, capabilities=tuple(capabilities))
+            declared.profile = profile
+            self._take(self._negotiation.update_profile(profile, now_us=self._clock_us()))
+            return
+
+    def _count_for(self, declared: Declared) -> None:
+        meters = self._rates.setdefault(declared.profile.channel, {})
+        meter = meters.setdefault(declared.source, RateMeter(self._clock_us()))
+        meter.restart(self._clock_us())
+        meter.users[declared] = True
+
+    def _count_no_more(self, declared: Declared) -> None:
+        meters = self._rates[declared.profile.channel]
+        meter = meters[declared.source]
+        del meter.users[declared]
+        if not meter.users:
+            del meters[declared.source]
+        if not meters:
+            del self._rates[declared.profile.channel]
+
+    def _content(self, way: Way) -> list[Receiver]:
+        """Those on the way who expect something of all they get by it."""
+        found: list[Receiver] = []
+        for target in way.route.targets:
+            receiver = target.receiver
+            holder = self._holders.get(receiver.name)
+            if holder is None or not isinstance(receiver, Session):
+                continue
+            names = [
+                name
+                for name, each in receiver.subscriptions.items()
+                if filter_selects(each.pattern, way.route.channel)
+            ]
+            if all(name in holder.by_subscription for name in names):
+                found.append(receiver)
+        return found
+
+    def _note_filtered(self, message: MqttMessage, receiver: Receiver) -> None:
+        hub = self._broker.hub
+        self.filtered += 1
+        hub.counters.shed(FILTERED, receiver.name)
+        note_untaken(
+            hub,
+            message.number,
+            message.channel,
+            message.publisher,
+            SHED,
+            message.received_ms,
+            len(message.payload),
+            FILTERED,
+        )

@@ -1,0 +1,304 @@
+"""Negotiated quality of a running node: drives time, measures, answers, keeps definitions.
+
+Properties that are defined at run time are kept in the node's folder, and known to all nodes that
+are linked with it. What is done for publishers but not to their events is done here: another path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.negotiation.errors import QualityError
+from accord.core.negotiation.exchange import SERVICE, QualityExchange
+from accord.core.negotiation.mechanisms import SHIPPED
+from accord.core.negotiation.negotiation import Negotiation, Options
+from accord.core.negotiation.notices import Act, Step
+from accord.core.negotiation.properties import Property
+from accord.core.negotiation.property_files import (
+    MAX_CHARACTERS,
+    parse_properties,
+    render_properties,
+)
+from accord.core.negotiation.strategies import strategy_named
+from accord.core.overlay.registry import ChannelDefinition
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.quality import Quality
+from accord.edges.mqtt.quality_requests import answer, property_form
+from accord.edges.mqtt.quality_status import quality_status, quality_totals
+from accord.edges.mqtt.telling import reply
+from accord.edges.quality.meters import ORDERED, UNORDERED
+from accord.edges.quality.status import PropertyStatus, QualityStatus, QualityTotals
+from accord.live.logs import get_log
+from accord.live.net import Net
+from accord.live.sending import clock_us
+from accord.live.server import Server
+
+log = get_log(__name__)
+
+FOLDER: Final = "properties"
+DEFINED: Final = "defined.properties"
+FACT: Final = "property"
+_LOOK_S: Final = 1.0
+_LONGEST_S: Final = 3_600.0
+_STEPS: Final = 20  # of what is due, until others have their turn
+_MOST_PATHS: Final = 8
+_OVER_PATHS: Final = ("second-path", "hurry-over-two-paths")
+
+
+class QualityOptions(Struct, frozen=True, kw_only=True):
+    """`properties` is a folder of definitions that are read at the start."""
+
+    strategy: str = "pareto"
+    properties: Path | None = None
+    patience_ms: int = 5_000
+
+
+class QualityService:
+    """Made before what is durable is read again: that may have expectations."""
+
+    def __init__(  # noqa: PLR0913 (once per node)
+        self,
+        broker: Broker,
+        server: Server,
+        *,
+        node: str,
+        incarnation: int,
+        folder: Path | None,
+        options: QualityOptions,
+    ) -> None:
+        strategy_named(options.strategy)
+        self._broker = broker
+        self._server = server
+        self._node = node
+        self._file = None if folder is None else folder / FOLDER / DEFINED
+        self._defined: dict[str, Property] = {}  # at run time, here
+        self._net: Net | None = None
+        self._exchange: QualityExchange | None = None
+        self._paths: dict[int, tuple[str, ChannelDefinition | None]] = {}  # by reaction
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._looking: asyncio.Task[None] | None = None
+        negotiation = Negotiation(
+            node,
+            incarnation=incarnation,
+            options=Options(strategy=options.strategy, patience_us=options.patience_ms * 1_000),
+        )
+        negotiation.repository.forget("shape")  # what is to be shaped, policies say
+        for name in _OVER_PATHS:
+            negotiation.repository.forget(name)
+        self.quality = Quality(broker, negotiation, clock_us)
+        self._read_definitions(options.properties)
+        broker.quality = self.quality
+
+    def start(self) -> None:
+        self._looking = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    def join(self, net: Net) -> None:
+        """Negotiate with other nodes, too."""
+        self._net = net
+        negotiation = self.quality.negotiation
+        self._exchange = net.channels.serve(
+            SERVICE, lambda context: QualityExchange(context, negotiation)
+        )
+        self.quality.exchange = self._exchange
+        self.quality.on_act = self._add_path
+        self.quality.on_withdraw = self._withdraw_path
+        self.quality.watching.order_of = self._order_of
+        self.quality.watching.best_reliability = 100.0
+        for mechanism in SHIPPED:
+            if mechanism.name in _OVER_PATHS:
+                negotiation.repository.define(mechanism)
+        net.after.append(self._after_net)
+        net.overlay.store.watch(FACT, self._told_property)
+        for property_ in self._defined.values():
+            self._tell_property(property_)
+
+    def turn(self) -> None:
+        """Something may have happened in the last turn of the event loop."""
+        if self.quality.is_stirred:
+            self._go_on()
+
+    def answer(self, request: Request) -> None:
+        """The answer goes to the response topic, or to the client's own subscription."""
+        try:
+            body, defined = answer(self._broker, self.quality, request)
+        except Exception as error:
+            log.failure("a request about quality failed", error, client=request.client)
+            body, defined = {"ok": False, "error": "failed; the log of the node says why"}, []
+        if defined:
+            self._keep(defined)
+        reply(self._broker, request, body)
+
+    # For who looks
+
+    def status(self, pattern: str = "#") -> QualityStatus:
+        return quality_status(self.quality, self._node, pattern)
+
+    def totals(self) -> QualityTotals:
+        return quality_totals(self.quality)
+
+    def properties(self) -> list[PropertyStatus]:
+        forms = [property_form(each) for each in self.quality.negotiation.registry]
+        return msgspec.convert(
+            msgspec.json.decode(msgspec.json.encode(forms)), list[PropertyStatus]
+        )
+
+    def define(self, text: str) -> list[str]:
+        """Properties as a file has them; QualityError says what is wrong with it."""
+        found = parse_properties(text)
+        for each in found:
+            self.quality.define(each)
+        self._keep(found)
+        self._server.due()
+        return [each.name for each in found]
+
+    # Time
+
+    def _go_on(self) -> None:
+        """Do what is due, and come back when more is."""
+        quality = self.quality
+        self._broker.hub.now_ms = self._server.clock.now_ms()
+        quality.is_stirred = False
+        for _ in range(_STEPS):
+            if quality.next_due_us() > clock_us():
+                break
+            quality.advance()
+        quality.is_stirred = False
+        self._set_timer(quality.next_due_us())
+
+    def _set_timer(self, due_us: int) -> None:
+        if self._timer is not None:
+            if due_us == self._timer_us:
+                return
+            self._timer.cancel()
+        self._timer_us = due_us
+        delay_s = min(max(due_us - clock_us(), 0) / 1e6, _LONGEST_S)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._go_on()
+        self._server.due()
+
+    async def _look(self) -> None:
+        """Once a second, what was measured."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                for _ in self.quality.watching.measure():
+                    await asyncio.sleep(0)
+            except Exception as error:  # or nothing would be measured ever after
+                log.failure("measuring quality failed", error)
+            if self.quality.is_stirred:
+                self._server.due()
+
+    # Other nodes
+
+    def _after_net(self) -> None:
+        if self._exchange is not None and self._exchange.notices:
+            self.quality.take([])
+            self._server.due()
+
+    def _add_path(self, act: Act) -> None:
+        if act.step is not Step.ADD_PATH or self._net is None or act.reaction in self._paths:
+            return
+        registry = self._net.overlay.registry
+        known = registry.look_up(act.channel) or ChannelDefinition(name=act.channel)
+        if known.paths >= _MOST_PATHS:
+            return
+        more = msgspec.structs.replace(known, name=act.channel, paths=known.paths + 1)
+        before = known if known.name == act.channel and registry.look_up(act.channel) else None
+        if problem := self._net.create_channel(more, replace=True):
+            log.warning("a path can't be added", channel=act.channel, problem=problem)
+            return
+        self._paths[act.reaction] = act.channel, before
+
+    def _withdraw_path(self, reaction: int) -> None:
+        channel, before = self._paths.pop(reaction, ("", None))
+        if not channel or self._net is None:
+            return
+        if before is None:
+            self._net.delete_channel(channel)
+        else:
+            self._net.create_channel(before, replace=True)
+
+    def _order_of(self, channel: str) -> str:
+        """Events that take several paths, or none for sure, may overtake each other."""
+        definition = None if self._net is None else self._net.overlay.registry.look_up(channel)
+        if definition is None:
+            return ORDERED
+        is_loose = definition.paths > 1 or definition.options.get("datagrams") == "true"
+        return UNORDERED if is_loose else ORDERED
+
+    # Definitions
+
+    def _read_definitions(self, folder: Path | None) -> None:
+        """QualityError for a mistake in what was configured."""
+        files = [] if folder is None else sorted(folder.glob("*.properties"))
+        if folder is not None and not folder.is_dir():
+            raise QualityError(str(folder), "expected a folder of property definitions")
+        for file in files:
+            try:
+                for each in parse_properties(_read(file)):
+                    self.quality.define(each)
+            except QualityError as error:
+                raise QualityError(f"{file}, {error.place}", error.problem) from None
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            for each in parse_properties(_read(self._file)):
+                self.quality.define(each)
+                self._defined[each.name] = each
+        except QualityError as error:
+            log.warning("can't read the properties", file=str(self._file), problem=str(error))
+
+    def _keep(self, defined: list[Property]) -> None:
+        for each in defined:
+            self._defined[each.name] = each
+            self._tell_property(each)
+        if self._file is None:
+            return
+        unfinished = self._file.with_suffix(".tmp")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(render_properties(list(self._defined.values())))
+            unfinished.replace(self._file)
+        except OSError as error:
+            log.warning("can't keep the properties", file=str(self._file), problem=str(error))
+
+    def _tell_property(self, property_: Property) -> None:
+        if self._net is not None:
+            text = render_properties([property_]).encode()
+            self._net.overlay.store.put(FACT, property_.name, text)
+
+    def _told_property(self, node: str, key: str, value: bytes | None) -> None:
+        """What another node has defined; where this one means something else by it, that stays."""
+        registry = self.quality.negotiation.registry
+        if value is None or node == self._node or key in registry:
+            return
+        try:
+            for each in parse_properties(value.decode()):
+                self.quality.define(each)
+        except (QualityError, UnicodeDecodeError) as error:
+            log.warning("a property can't be taken over", node=node, problem=str(error))
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return stream.read(MAX_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise QualityError(str(file), f"can't be read: {error}") from None

@@ -1,0 +1,120 @@
+"""Admission at a node, for tests of the API and of commands: the worked example of the paper."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from accord.core.admission.admission import Admission
+from accord.core.admission.errors import AdmissionError
+from accord.core.admission.index.filters import Filter
+from accord.core.admission.resources import CPU, MEMORY, Books, client, link
+from accord.core.admission.status import (
+    AdmissionStatus,
+    FilterLine,
+    NeedStatus,
+    PublisherLine,
+    Range,
+    RefusedLine,
+    filter_lines,
+    pool_lines,
+)
+from accord.core.predicates.predicate import parse
+
+ADVERTISED = (
+    ("price > 0", 4.0),
+    ("price > 3 AND name = 'DEU'", 4.0),
+    ("price > 9", 4.0),
+    ("price > 8 AND name = 'DEU'", 11.0),
+    ("price > 5", 5.0),
+)
+
+
+def filters() -> tuple[FilterLine, ...]:
+    admission = Admission("denver", 1)
+    for number, (where, rate_hz) in enumerate(ADVERTISED):
+        admission.advertise("exchange", str(number), Filter("stock", parse(where)), rate_hz, 0)
+    return tuple(filter_lines(admission.order, 100))
+
+
+def books() -> Books:
+    books = Books()
+    for pool, capacity in ((MEMORY, 10_000_000), (link("boston"), 100_000), (CPU, None)):
+        books.set_capacity(pool, capacity)
+    books.set_capacity(client("ann"), 50_000)
+    assert books.book("one", {MEMORY: 8_192, CPU: 20_000, link("boston"): 100_000}) is None
+    assert books.book("two", {MEMORY: 8_192, client("ann"): 20_000}) is None
+    return books
+
+
+def status(mode: str = "enforce") -> AdmissionStatus:
+    return AdmissionStatus(
+        node="denver",
+        mode=mode,
+        guarantee="full",
+        basis="highest",
+        advertisements=5,
+        filters_total=5,
+        filters=filters(),
+        pools=tuple(pool_lines("denver", books())),
+        publishers=(
+            PublisherLine(
+                client="exchange",
+                name="stock",
+                channel="stock",
+                where="",
+                rate_hz=4,
+                passed=1_200,
+                limited=7,
+            ),
+        ),
+        limited=7,
+        subscriptions=2,
+        decided={"admitted": 2, "refused": 1},
+        refused={"bandwidth": 1},
+        lately=(
+            RefusedLine(
+                at_ms=1_700_000_000_000,
+                client="bob",
+                filter="stock",
+                where="price > 2",
+                problem="node denver lacks bandwidth of client bob: 160 kbit/s asked",
+                is_binding=mode == "enforce",
+            ),
+        ),
+    )
+
+
+class FakeAdmission:
+    def __init__(self, mode: str = "enforce") -> None:
+        self.mode = mode
+
+    def status(self) -> AdmissionStatus:
+        return replace(status(self.mode), filters=())
+
+    async def show(self) -> AdmissionStatus:
+        return status(self.mode)
+
+    async def need(self, channel: str, where: str, client_: str = "") -> NeedStatus:
+        if not channel:
+            raise AdmissionError("channel", "expected one")
+        parse(where or "TRUE")
+        is_refused = client_ == "bob"
+        return NeedStatus(
+            node="denver",
+            mode=self.mode,
+            guarantee="full",
+            channel=channel,
+            where=where,
+            client=client_,
+            rate_hz=Range(low=18, high=31),
+            count=Range(low=3, high=6),
+            paper_rate_hz=Range(low=18, high=None),
+            paper_count=Range(low=3, high=None),
+            is_advertised=False,
+            estimate_hz=None,
+            asked_hz=31,
+            event_bytes=1_000,
+            state="refused" if is_refused else "admitted",
+            share=0.5 if is_refused else 1.0,
+            problems=("node denver lacks memory: 1 MB asked, 2 KB free",) if is_refused else (),
+        )
