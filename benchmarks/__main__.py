@@ -33,6 +33,7 @@ NAMES: Final = (
     "five_cities",
     "negotiation",
     "negotiation_live",
+    "admission",
     "admission_live",
 )
 

@@ -52,7 +52,7 @@ class Run:
 
 
 def run(options: Options) -> list[Table]:
-    rounds = 1 if options.is_quick else options.rounds
+    rounds = 1 if options.is_quick else min(3, options.rounds)
     changes = Table(
         f"{TIGHT.name} after one change, medians of {rounds} (most)",
         ["change", "paths", "late", "violated ms", "gap ms", "longest ms", "settled ms",

@@ -47,19 +47,30 @@ class Remotes:
         self.nodes: dict[str, RemoteNode] = {}
         self.wanted: dict[str, Grant] = {}
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        # All events of a filter, by node and filter. Several keys may say so, while a node that
+        # began anew still takes back what it said before; the router has it once.
+        self._whole: dict[tuple[str, str], Subscription] = {}
+        self._sharing: dict[Subscription, int] = {}
 
     def need(self, node: str, key: str, need: Need | None) -> None:
         """What `node` says under `key`; None where it has taken that back."""
         known = self._subscriptions.pop((node, key), None)
+        if need is not None:
+            self._subscriptions[node, key] = self._add(node, need)
         if known is not None:
             self._remove(node, known)
-        if need is None:
-            return
+
+    def _add(self, node: str, need: Need) -> Subscription:
         receiver = self.nodes.get(node)
         if receiver is None:
             receiver = self.nodes[node] = RemoteNode(node, self.wanted)
         receiver.needs += 1
         predicate = _predicate(need)
+        if predicate is None:
+            known = self._whole.get((node, need.filter))
+            if known is not None:
+                self._sharing[known] += 1
+                return known
         subscription = Subscription(
             receiver,
             need.filter,
@@ -69,11 +80,19 @@ class Remotes:
             where=need.where,
             xpath=need.xpath,
         )
-        self._subscriptions[node, key] = subscription
+        if predicate is None:
+            self._whole[node, need.filter] = subscription
+            self._sharing[subscription] = 1
         self.router.add(subscription)
+        return subscription
 
     def _remove(self, node: str, subscription: Subscription) -> None:
-        self.router.remove(subscription)
+        if subscription.predicate is None:
+            self._sharing[subscription] -= 1
+        if not self._sharing.get(subscription):
+            if subscription.predicate is None:
+                del self._whole[node, subscription.pattern], self._sharing[subscription]
+            self.router.remove(subscription)
         receiver = self.nodes[node]
         receiver.needs -= 1
         if not receiver.needs:

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from tests.core.node.test_router import message
+
+from accord.core.node.remotes import Remotes
+from accord.core.node.router import Router
+from accord.core.node.routes import Way
+from accord.core.overlay.needs import Need
+from accord.core.qos.book import Book
+from accord.core.qos.policies import Entity, Policies
+
+
+def remotes() -> Remotes:
+    return Remotes(Router([], Policies(Book())))
+
+
+def wanted(of: Remotes, channel: str) -> list[str]:
+    """The nodes that an event is for."""
+    of.router.publish(message(channel), Way(Entity("p"), of.router.route(channel)))
+    found = list(of.wanted)
+    of.wanted.clear()
+    of.router.check_invariants()
+    return found
+
+
+def test_a_node_gets_what_it_needs_until_it_takes_that_back() -> None:
+    known = remotes()
+    known.need("b", "1", Need("uav/#"))
+    assert wanted(known, "uav/1") == ["b"]
+    assert wanted(known, "lab/1") == []
+    known.need("b", "1", None)
+    assert wanted(known, "uav/1") == []
+    assert known.nodes == {}
+
+
+@pytest.mark.parametrize("where", ["", "this can't be read ("])
+def test_a_node_that_began_anew_may_say_the_same_under_another_key(where: str) -> None:
+    """And takes back afterwards what it said before."""
+    known = remotes()
+    known.need("b", "2", Need("uav/#"))
+    known.need("b", "1", Need("uav/#", where))
+    known.need("b", "2", None)
+    assert wanted(known, "uav/1") == ["b"]
+    known.need("b", "1", Need("uav/1", where))
+    assert wanted(known, "uav/1") == ["b"]
+    assert wanted(known, "uav/2") == []
+    known.need("b", "1", None)
+    assert wanted(known, "uav/1") == []
+    assert known.nodes == {}
+
+
+def test_the_same_need_again_under_its_key_changes_nothing() -> None:
+    known = remotes()
+    for _ in range(2):
+        known.need("b", "1", Need("uav/#"))
+        known.need("b", "2", Need("uav/#", "altitude > 5"))
+    assert wanted(known, "uav/1") == ["b"]
+    known.need("b", "1", None)
+    known.need("b", "2", None)
+    assert known.nodes == {}
+    assert known.router.size == 0
