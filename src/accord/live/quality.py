@@ -89,7 +89,6 @@ class QualityService:
             incarnation=incarnation,
             options=Options(strategy=options.strategy, patience_us=options.patience_ms * 1_000),
         )
-        negotiation.repository.forget("shape")  # what is to be shaped, policies say
         for name in _OVER_PATHS:
             negotiation.repository.forget(name)
         self.quality = Quality(broker, negotiation, clock_us)

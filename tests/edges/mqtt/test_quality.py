@@ -11,6 +11,8 @@ from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Act, Step, Withdraw
 from accord.core.node.rights import ADVICE, CAPABILITIES, EXPECTATIONS, PROPERTIES, Rights
+from accord.core.qos.book import read_book
+from accord.core.qos.policies import Policies
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.hub import Request
@@ -27,6 +29,7 @@ from accord.edges.mqtt.quality import Quality
 from accord.edges.mqtt.quality_requests import answer
 from accord.edges.mqtt.quality_status import quality_status, quality_totals
 from accord.edges.mqtt.restoring import restore, snapshot
+from accord.edges.mqtt.shaping import ShapingOrder
 from accord.edges.quality.acts import FILTERED
 from tests.edges.mqtt.dialogue import Peer, Table
 
@@ -417,7 +420,7 @@ def test_latency_and_reliability_are_measured() -> None:
     found = {each["expectation"]: each for each in told(ada, EXPECTATIONS)}["x"]
     assert found["state"] == "satisfiable"
     assert found["reasons"] == [{"property": "latency", "now": 400}]
-    assert table.quality.watching.acts.raised == {("lab/t", "sensor"): 1}
+    assert list(table.quality.watching.acts.lifts["lab/t", "sensor"].raised.values()) == [True]
 
 
 def act(step: Step, target: float = 2.0) -> Act:
@@ -459,6 +462,24 @@ def test_what_is_raised_goes_first() -> None:
     ada.hears(b"".join(ada.connection.take(10_000)))
     payloads = [each.payload for each in ada.hear() if isinstance(each, Publish)]
     assert payloads == [b"raised", b"bulk"]
+
+
+def test_events_are_made_smaller_to_leave_in_time_where_policies_say_how() -> None:
+    table = QualityTable()
+    book = read_book('[[policies]]\nname = "p"\npreferences = { shaping = "scaling" }')
+    table.broker.switch(book, Policies(book))
+    table.hub.has_workers = True
+    sensor, ada = table.join("sensor"), table.join("ada").subscribe("lab/t", qos=1)
+    table.declare(sensor)
+    ada.connection.link.limit_bps = 800_000
+    sensor.publish("lab/t", b"x" * 100_000, qos=1)
+    assert table.hub.orders == []
+    table.quality.take([act(Step.SHAPE, 500.0)])
+    sensor.publish("lab/t", b"x" * 100_000, qos=1)
+    (order,) = table.hub.orders
+    assert isinstance(order, ShapingOrder)
+    assert 12_500 <= order.shape.max_bytes <= 40_000  # what goes in 500 ms behind the first
+    table.quality.take([Withdraw(7)])
 
 
 def test_the_state_can_be_seen() -> None:

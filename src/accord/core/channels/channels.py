@@ -12,6 +12,7 @@ from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.reliable import Reliable
 from accord.core.channels.routed import Routed
 from accord.core.channels.template import Context, Template
+from accord.core.channels.total_order import TotalOrder
 from accord.core.overlay.map import Map
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -25,6 +26,7 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
     "single_source": SingleSource,
     "unreliable": Unreliable,
     "reliable": Reliable,
+    "total_order": TotalOrder,
 }
 UNKNOWN: Final = "template not installed"
 _UNDEFINED: Final = ChannelDefinition(name="#")

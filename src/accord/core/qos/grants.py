@@ -13,7 +13,8 @@ class Grant:
     """What was decided for one delivery: 0 and "" stand for none.
 
     `policy` is the name of the one that decided the importance, or else the first that decided
-    anything; those that decided the deadline and the shaping may be others.
+    anything; those that decided the deadline and the shaping may be others. `leaves_ms` is for
+    shaping alone: an event that would take longer is made smaller, and goes all the same.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - made once, by position
@@ -27,6 +28,7 @@ class Grant:
         policy: str,
         deadline_policy: str = "",
         shaping_policy: str = "",
+        leaves_ms: int = 0,
     ) -> None:
         self.importance: Final = importance
         self.deadline_ms: Final = deadline_ms
@@ -37,6 +39,7 @@ class Grant:
         self.policy: Final = policy
         self.deadline_policy: Final = deadline_policy
         self.shaping_policy: Final = shaping_policy
+        self.leaves_ms: Final = leaves_ms
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Grant):
@@ -49,6 +52,7 @@ class Grant:
             and self.max_pixels == other.max_pixels
             and self.is_replacing == other.is_replacing
             and self.policy == other.policy
+            and self.leaves_ms == other.leaves_ms
         )
 
     def __hash__(self) -> int:

@@ -32,6 +32,8 @@ def shape_for(
     if rate_bps:
         rate_bps = flows.left_bps(delivery.importance, rate_bps, outbox.discipline, now_ms)
     left_ms = max(delivery.expires_ms - now_ms, 1) if delivery.expires_ms else 0
+    if grant.leaves_ms:
+        left_ms = min(left_ms, grant.leaves_ms) if left_ms else grant.leaves_ms
     return choose_shape(
         grant.shaping,
         grant.max_bytes,

@@ -20,7 +20,7 @@ from accord.core.node.routes import Receiver, Special, Way
 from accord.edges.mqtt.accounts import note_untaken
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.session import Session
-from accord.edges.quality.acts import FILTERED, Acts, raised_grant
+from accord.edges.quality.acts import FILTERED, Acts
 from accord.edges.quality.holdings import Declared, Holder
 from accord.edges.quality.meters import ORDERED, ChannelMeter, RateMeter, differs
 
@@ -91,16 +91,16 @@ class Watching:
     def _special(self, message: MqttMessage, way: Way) -> Special | None:
         acts = self.acts
         place = message.channel, message.publisher
-        if place not in acts.filters and place not in acts.raised:
+        filter_, lift = acts.filters.get(place), acts.lifts.get(place)
+        if filter_ is None and lift is None:
             return None
         special = Special()
-        filter_ = acts.filters.get(place)
         if filter_ is not None and not filter_.passes(self._clock_us()):
             for receiver in self._content(way):
                 special.skipped[receiver] = True
                 self._note_filtered(message, receiver)
-        if place in acts.raised:
-            special.lift = raised_grant
+        if lift is not None:
+            special.lift = lift.grant
         return special
 
     def measure(self) -> Iterator[None]:

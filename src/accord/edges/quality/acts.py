@@ -34,13 +34,42 @@ class RateFilter:
         return True
 
 
+class Lift:
+    """What the grants of some events become: by which reactions they are raised, or shaped."""
+
+    def __init__(self) -> None:
+        self.raised: dict[int, bool] = {}
+        self.leaves_ms: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.raised or self.leaves_ms)
+
+    def grant(self, grant: Grant) -> Grant:
+        """At a higher importance, and shaped (as its policies say) to leave in time."""
+        importance = grant.importance
+        if self.raised:
+            importance = min(importance + HIGHER, IMPORTANCES - 1)
+        return Grant(
+            importance,
+            grant.deadline_ms,
+            grant.shaping,
+            grant.max_bytes,
+            grant.max_pixels,
+            grant.is_replacing,
+            grant.policy,
+            grant.deadline_policy,
+            grant.shaping_policy,
+            min(self.leaves_ms.values(), default=0),
+        )
+
+
 class Acts:
     """Those in effect."""
 
     def __init__(self) -> None:
         self.filters: dict[Place, RateFilter] = {}
-        self.raised: dict[Place, int] = {}  # how many reactions want it
-        self._steps: dict[int, dict[tuple[Step, Place], Act]] = {}  # by the reaction's number
+        self.lifts: dict[Place, Lift] = {}
+        self._steps: dict[int, dict[tuple[Step, Place], bool]] = {}  # by the reaction's number
 
     def __len__(self) -> int:
         return sum(map(len, self._steps.values()))
@@ -48,17 +77,17 @@ class Acts:
     def apply(self, act: Act) -> bool:
         """False where this is nothing that can be done to events."""
         place = act.channel, act.publisher
-        steps = self._steps.setdefault(act.reaction, {})
-        is_new = (act.step, place) not in steps
-        if act.step is Step.FILTER_RATE and isinstance(act.target, (int, float)):
-            self.filters[place] = RateFilter(float(act.target))
+        target = float(act.target) if isinstance(act.target, (int, float)) else 0.0
+        if act.step is Step.FILTER_RATE and target:
+            self.filters[place] = RateFilter(target)
         elif act.step is Step.RAISE_IMPORTANCE:
-            self.raised[place] = self.raised.get(place, 0) + is_new
+            self.lifts.setdefault(place, Lift()).raised[act.reaction] = True
+        elif act.step is Step.SHAPE and target:
+            leaves_ms = max(1, round(target))
+            self.lifts.setdefault(place, Lift()).leaves_ms[act.reaction] = leaves_ms
         else:
-            if not steps:
-                del self._steps[act.reaction]
             return False
-        steps[act.step, place] = act
+        self._steps.setdefault(act.reaction, {})[act.step, place] = True
         return True
 
     def withdraw(self, reaction: int) -> None:
@@ -66,21 +95,7 @@ class Acts:
             if step is Step.FILTER_RATE:
                 self.filters.pop(place, None)
                 continue
-            self.raised[place] -= 1
-            if not self.raised[place]:
-                del self.raised[place]
-
-
-def raised_grant(grant: Grant) -> Grant:
-    """The same at a higher importance."""
-    return Grant(
-        min(grant.importance + HIGHER, IMPORTANCES - 1),
-        grant.deadline_ms,
-        grant.shaping,
-        grant.max_bytes,
-        grant.max_pixels,
-        grant.is_replacing,
-        grant.policy,
-        grant.deadline_policy,
-        grant.shaping_policy,
-    )
+            lift = self.lifts[place]
+            (lift.raised if step is Step.RAISE_IMPORTANCE else lift.leaves_ms).pop(reaction)
+            if not lift:
+                del self.lifts[place]
