@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,8 @@ import accord
 def main(file: Path) -> None:
     settings = json.loads(file.read_text())
     started_s = time.monotonic()
-    with accord.connect_sync(settings["url"], client_id=settings["client"]) as session:
+    url = os.environ.get("ACCORD_URL", settings["url"])
+    with accord.connect_sync(url, client_id=settings["client"]) as session:
         while True:
             celsius = 20 + 5 * math.sin((time.monotonic() - started_s) / 60)
             session.publish(settings["channel"], f"{celsius:.2f}", qos=0, celsius=celsius)
