@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -32,14 +33,16 @@ class Link:
         receipt = self.outgoing.next_receipt()
         kept = Unacknowledged(event(number), 1 << 60)
         self.outgoing.add(receipt.number, kept)
-        self.outgoing.sent(kept, self.now_us)
-        self._send((receipt, number))
+        self._send_all(self.outgoing.release())
+
+    def _send_all(self, events: Iterable[tuple[int, Unacknowledged]]) -> None:
+        for number, kept in events:
+            self.outgoing.sent(kept, self.now_us)
+            self._send((Receipt("b", number, self.outgoing.base), kept.carried.number))
 
     def step(self) -> None:
         self.now_us += 50_000
-        for number, kept in self.outgoing.due(self.now_us):
-            self.outgoing.sent(kept, self.now_us)
-            self._send((Receipt("b", number, self.outgoing.base), kept.carried.number))
+        self._send_all(self.outgoing.due(self.now_us))
         due = [each for each in self._under_way if each[0] <= self.now_us]
         self._under_way = [each for each in self._under_way if each[0] > self.now_us]
         for _, said in due:
@@ -78,12 +81,14 @@ def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
     kept = [Unacknowledged(event(number), 1 << 60) for number in range(4)]
     for each in kept[:3]:
         outgoing.add(outgoing.next_receipt().number, each)
+    assert [number for number, _ in outgoing.release()] == [1, 2, 3]
     outgoing.sent(kept[0], 0)
     outgoing.acknowledge(Acknowledge("a", 1, "b", 1, 1), 60_000)
     assert outgoing.round_trip_us == 60_000
     outgoing.sent(kept[1], 100_000)
     outgoing.sent(kept[2], 200_000)
     outgoing.add(outgoing.next_receipt().number, kept[3])
+    assert [number for number, _ in outgoing.release()] == [4]
     outgoing.postponed(kept[3], 230_000)
     assert list(outgoing.due(230_000)) == []
     outgoing.hurry(230_000)
@@ -123,11 +128,22 @@ def test_only_so_much_waits() -> None:
         outgoing.add(outgoing.next_receipt().number, Unacknowledged(event(0, 1_000), 1))
         kept += 1
     assert kept == 9
-    small = Outgoing("b", bytes_limit=1 << 30)
-    while small.has_room(1):
-        small.add(small.next_receipt().number, Unacknowledged(event(0, 0), 1))
-    assert len(small.waiting) == WINDOW
-    small.check_invariants()
+
+
+def test_no_more_than_a_window_is_on_its_way() -> None:
+    outgoing = Outgoing("b", bytes_limit=1 << 30)
+    for _ in range(WINDOW + 100):
+        outgoing.add(outgoing.next_receipt().number, Unacknowledged(event(0, 0), 1))
+    for number, each in outgoing.release():
+        outgoing.sent(each, number)
+    assert [number for number, _ in outgoing.release()] == []
+    outgoing.hurry(10**9)
+    assert max(number for number, _ in outgoing.due(10**10)) == WINDOW
+    assert outgoing.acknowledge(Acknowledge("a", 1, "b", 1, 1, b"\x02"), 1) == [1, 3]
+    assert [number for number, _ in outgoing.release()] == [WINDOW + 1]
+    outgoing.give_up(2)
+    assert [number for number, _ in outgoing.release()] == [WINDOW + 2, WINDOW + 3]
+    outgoing.check_invariants()
 
 
 @pytest.mark.parametrize("receipt", [Receipt("b", 1 << 62, 1), Receipt("b", -5, -9)])

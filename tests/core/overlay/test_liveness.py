@@ -69,6 +69,27 @@ def test_three_misses_in_a_row_make_dead() -> None:
     assert not pulse.is_up
 
 
+def test_who_is_heard_is_not_dead_even_if_answers_are_held_up() -> None:
+    pulse = new_pulse()
+    run(pulse, 5 * S, 80 * MS)
+    for tenth in range(51, 150):
+        pulse.heard(tenth * 100 * MS)
+        assert not pulse.advance(tenth * 100 * MS)
+    assert pulse.is_up
+    assert pulse.loss > 0.1
+    assert 15 * S < run(pulse, 30 * S, None, 15 * S) <= 19 * S
+
+
+def test_what_was_said_before_a_ping_was_sent_is_no_answer_to_it() -> None:
+    pulse = new_pulse()
+    run(pulse, 5 * S, 800 * MS)
+    died_us = run(pulse, 20 * S, None, 5 * S)
+    late = new_pulse()
+    run(late, 5 * S, 800 * MS)
+    late.heard(5 * S + 400 * MS)  # said before the ping at 5 s came
+    assert run(late, 20 * S, None, 5 * S) == died_us > 0
+
+
 def test_two_misses_do_not() -> None:
     pulse = new_pulse()
     run(pulse, 10 * S + 500 * MS, 80 * MS)

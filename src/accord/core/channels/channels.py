@@ -44,6 +44,7 @@ class Channels:
         }
         self.services: dict[str, Template] = {}
         self.missing: dict[str, int] = {}
+        self._timed = self._find_timed()
         overlay.on_said = self._said
         overlay.on_carried = self._carried
 
@@ -52,6 +53,7 @@ class Channels:
         assert name not in self.templates
         service = make(_Context(self.overlay, name))
         self.services[name] = service
+        self._timed = self._find_timed()
         return service
 
     def publish(self, event: Carried, destinations: list[str], now_us: int) -> None:
@@ -80,11 +82,11 @@ class Channels:
 
     def advance(self, now_us: int) -> None:
         self.overlay.advance(now_us)
-        for each in self._all():
+        for each in self._timed:
             each.advance(now_us)
 
     def next_due_us(self) -> int:
-        dues = [each.next_due_us() for each in self._all()]
+        dues = [each.next_due_us() for each in self._timed]
         return min([self.overlay.next_due_us(), *(due for due in dues if due is not None)])
 
     def check_invariants(self) -> None:
@@ -95,6 +97,15 @@ class Channels:
     def _all(self) -> Iterator[Template]:
         yield from self.templates.values()
         yield from self.services.values()
+
+    def _find_timed(self) -> list[Template]:
+        """Those that ever have something to do when time passes."""
+        return [
+            each
+            for each in self._all()
+            if type(each).advance is not Template.advance
+            or type(each).next_due_us is not Template.next_due_us
+        ]
 
     def _template_of(self, channel: str) -> Template | None:
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED

@@ -6,6 +6,9 @@ until it is, or too old, or there is no room for it any more. The destination te
 has: all up to one, and bits for those above. Each event says from which number on the source still
 has something to send (`base`), so neither side waits for what was given up, or what a destination
 that began anew has forgotten.
+
+No more than a window of numbers is on its way, which is what a destination can tell of; the rest
+waits at the source, in the room that there is.
 """
 
 from __future__ import annotations
@@ -49,10 +52,11 @@ class Outgoing:
         self.sent_again = 0
         self.round_trip_us = 0  # smoothed
         self._number = 0
+        self._released = 0  # up to here they have been within the window
         self._due_us = 0
 
     def has_room(self, size: int) -> bool:
-        return self.bytes + size <= self.bytes_limit and self._number + 1 < self.base + WINDOW
+        return self.bytes + size <= self.bytes_limit
 
     def next_receipt(self) -> Receipt:
         self._number += 1
@@ -61,6 +65,14 @@ class Outgoing:
     def add(self, number: int, event: Unacknowledged) -> None:
         self.waiting[number] = event
         self.bytes += event.size
+
+    def release(self) -> Iterator[tuple[int, Unacknowledged]]:
+        """Those that may be sent now, for the first time."""
+        while self._released < min(self._number, self.base + WINDOW - 1):
+            self._released += 1
+            event = self.waiting.get(self._released)
+            if event is not None:
+                yield self._released, event
 
     def postponed(self, event: Unacknowledged, now_us: int) -> None:
         """It could not be sent: there is no route."""
@@ -76,11 +88,15 @@ class Outgoing:
     def hurry(self, now_us: int) -> None:
         """There are other routes now: no more patience than what is usual."""
         usual_us = max(_LEAST_US, 2 * self.round_trip_us) if self.round_trip_us else _FIRST_US
-        for event in self.waiting.values():
+        for number, event in self.waiting.items():
+            if number > self._released:
+                break
             again_us = max(now_us, event.sent_us + usual_us) if event.tries else now_us
             self._set_due(event, min(event.again_us, again_us))
 
-    def acknowledge(self, signal: Acknowledge, now_us: int) -> None:
+    def acknowledge(self, signal: Acknowledge, now_us: int) -> list[int]:
+        """Gives the numbers that are done with by it."""
+        done: list[int] = []
         beyond = int.from_bytes(signal.beyond[: WINDOW // 8], "little")
         for number in list(self.waiting):
             above = number - signal.through - 1
@@ -89,6 +105,7 @@ class Outgoing:
                     break
                 continue
             event = self.waiting.pop(number)
+            done.append(number)
             self.bytes -= event.size
             if event.tries == 1:
                 took_us = now_us - event.sent_us
@@ -96,6 +113,7 @@ class Outgoing:
                     8 if self.round_trip_us else 1
                 )
         self._move_base()
+        return done
 
     def due(self, now_us: int) -> Iterator[tuple[int, Unacknowledged]]:
         """What is to be sent again now; who is given the event says `sent`."""
@@ -103,6 +121,8 @@ class Outgoing:
             return
         self._due_us = 0
         for number, event in list(self.waiting.items()):
+            if number > self._released:
+                break
             if event.again_us <= now_us:
                 yield number, event
             if number in self.waiting and (not self._due_us or event.again_us < self._due_us):
@@ -119,7 +139,8 @@ class Outgoing:
         assert self.bytes == sum(each.size for each in self.waiting.values()) <= self.bytes_limit
         assert list(self.waiting) == sorted(self.waiting)
         assert self.base == next(iter(self.waiting), self._number + 1)
-        assert self._number < self.base + WINDOW
+        assert self._released <= self._number
+        assert self._released < self.base + WINDOW
 
     def _set_due(self, event: Unacknowledged, again_us: int) -> None:
         event.again_us = again_us

@@ -119,6 +119,7 @@ class Pulse:
         self._ping_due_us = now_us
         self._number = 0
         self._missed = 0  # in a row
+        self._heard_us = now_us  # when anything at all came from it
         # When pings were sent that an answer is still awaited for, and those that are missed.
         self._awaited: dict[int, int] = {}
         self._late: dict[int, int] = {}
@@ -166,6 +167,13 @@ class Pulse:
         self._forget()
         return self._turn(False, now_us)
 
+    def heard(self, now_us: int) -> None:
+        """Something came from it: it lives, even if answers are held up behind what is sent there.
+
+        Whether it gets anything is for itself to notice: a link is used where both ends say so.
+        """
+        self._heard_us = now_us
+
     def receive(self, pong: Pong, now_us: int) -> bool:
         """Gives whether the neighbour comes alive by it; what was not asked says nothing."""
         sent_us = self._awaited.pop(pong.number, -1)
@@ -186,8 +194,8 @@ class Pulse:
             return False
         has_died = False
         for number in _sent_until(self._awaited, now_us - self.usual_us()):
-            self._late[number] = self._awaited.pop(number)
-            has_died = self._miss(now_us) or has_died
+            sent_us = self._late[number] = self._awaited.pop(number)
+            has_died = self._miss(sent_us, now_us) or has_died
         for number in _sent_until(self._late, now_us - _FORGET_US):
             del self._late[number]
         if now_us >= self._ping_due_us:
@@ -218,8 +226,9 @@ class Pulse:
         share = 1 - _JITTER * self._random()
         self._ping_due_us = now_us + max(round(self.options.ping_us * share), 1)
 
-    def _miss(self, now_us: int) -> bool:
-        self._missed += 1
+    def _miss(self, sent_us: int, now_us: int) -> bool:
+        # What was said before the ping was sent may have come since.
+        self._missed = 0 if self._heard_us > sent_us + self.latency_us else self._missed + 1
         if not self.is_up:
             return False  # how much a link loses that is dead is no question
         self.loss += (1 - self.loss) * _LOSS_SHARE

@@ -183,6 +183,7 @@ class Overlay:
         known = self.neighbours.get(neighbour)
         if known is None or not known.is_connected:
             return
+        known.pulse.heard(now_us)
         match message:
             case Carried():
                 self._carry(neighbour, known, message)

@@ -99,11 +99,9 @@ class Sending:
         outgoing = self.outgoing.get(signal.destination)
         if outgoing is None or signal.incarnation != self.incarnation:
             return
-        before = list(outgoing.waiting)
-        outgoing.acknowledge(signal, now_us)
-        for number in before:
-            if number not in outgoing.waiting:
-                del self._promises[signal.destination, number]
+        for number in outgoing.acknowledge(signal, now_us):
+            del self._promises[signal.destination, number]
+        self._release(signal.destination, outgoing, now_us)
 
     def advance(self, now_us: int) -> None:
         for destination, outgoing in list(self.outgoing.items()):
@@ -152,12 +150,16 @@ class Sending:
         receipt = outgoing.next_receipt()
         kept.carried = msgspec.structs.replace(event, receipts=(receipt,))
         self._promises[destination, receipt.number] = Promise(kept, requirement, now_us)
-        flow = self._flow(destination, requirement, event.channel, now_us)
         outgoing.add(receipt.number, kept)
-        self._try(outgoing, kept, kept.carried, flow, now_us)
+        self._release(destination, outgoing, now_us)
 
     def _send_due(self, destination: str, outgoing: Outgoing, now_us: int) -> None:
         for number, event in outgoing.due(now_us):
+            self._again(destination, outgoing, number, event, now_us)
+        self._release(destination, outgoing, now_us)
+
+    def _release(self, destination: str, outgoing: Outgoing, now_us: int) -> None:
+        for number, event in outgoing.release():
             self._again(destination, outgoing, number, event, now_us)
 
     def _again(
