@@ -135,13 +135,10 @@ class OverlayNode:
 
     def publish(self, publication: Publication, now_us: int) -> None:
         self._now_us = now_us
-        wanted: list[str] = []
-        is_held = self.channels.delivers_own(publication.channel)
-        if not is_held:
-            self._route(_Event(publication, now_us))
-            wanted = list(self.remotes.wanted)
-            self.remotes.wanted.clear()
-        if wanted or is_held:
+        self._route(_Event(publication, now_us))
+        wanted = list(self.remotes.wanted)
+        self.remotes.wanted.clear()
+        if wanted:
             event = Carried(
                 "",
                 0,

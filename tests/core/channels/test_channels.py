@@ -77,9 +77,9 @@ def test_channels_without_definition_are_routed() -> None:
 
 
 def test_a_template_that_is_not_installed_is_told() -> None:
-    node = a_node("a", "telepathy")
+    node = a_node("a", "total_order")
     node.publish(EVENT, ["b"], 0)
-    assert node.missing == {"telepathy": 1}
+    assert node.missing == {"total_order": 1}
     assert node.overlay.losses == [(EVENT, UNKNOWN)]
 
 
