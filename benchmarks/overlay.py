@@ -36,7 +36,7 @@ _AIM: Final = 0.99
 def run(options: Options) -> list[Table]:
     if options.is_quick:
         return [_in_time(4, 30), _endured(600, 20), _grown((20, 50))]
-    return [_in_time(30, 240), _endured(2 * 3_600, endurance.NODES), _grown((125, 250, 500, 1_000))]
+    return [_in_time(30, 240), _endured(5_400, endurance.NODES), _grown((125, 250, 500, 1_000))]
 
 
 def _in_time(channels: int, seconds: int) -> Table:

@@ -8,7 +8,7 @@ from accord.core.admission.request import State
 from tests.sim.admission_runs import run
 
 SEEDS = 60
-BATCH = 4
+BATCH = 12  # so many that there are outcomes of all kinds
 
 
 @pytest.mark.parametrize("batch", range(SEEDS // BATCH))
