@@ -10,6 +10,7 @@ from benchmarks.measure import apart
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant
 from benchmarks.simulated import endurance, growth, in_time
+from benchmarks.simulated.growth import Grown
 from benchmarks.simulated.in_time import Counts, Way
 
 ABOUT: Final = (
@@ -94,15 +95,19 @@ def _endured(seconds: int, nodes: int) -> Table:
 
 
 def _grown(sizes: Sequence[int]) -> Table:
+    found = []
+    for size in sizes:
+        progress(f"overlay: growth, {size} nodes")
+        found.append(apart(growth.measure, size))
+    return growth_table(found)
+
+
+def growth_table(found: Sequence[Grown]) -> Table:
     table = Table(
         "Growth, for each node",
         ["nodes", "links", "converged s", "CPU ms", "KB", "messages", "KB sent", "quiet CPU µs/s",
          "failure CPU µs", "CPU by size", "KB by size"],
     )  # fmt: skip
-    found = []
-    for size in sizes:
-        progress(f"overlay: growth, {size} nodes")
-        found.append(apart(growth.measure, size))
     before = [None, *found]
     for last, each in zip(before, found, strict=False):
         table.add(
