@@ -88,7 +88,8 @@ def _endured(seconds: int, nodes: int) -> Table:
         number(found.cpu_s),
     )
     table.notes = [
-        "Findings: invariants broken, or nodes that know other facts than the rest in the end.",
+        "Findings: invariants broken, nodes that know other facts than the rest in the end, and",
+        "what was missed.",
         "Missed: QoS 1 events that a subscriber who was there all the time did not get.",
     ]
     return table
