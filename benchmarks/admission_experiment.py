@@ -19,10 +19,9 @@ from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
 from accord.core.admission.request import State
 from accord.core.overlay.options import OverlayOptions
 from accord.sim.admitting import AdmittingNode, Advert, Limits, admitting_nodes
-from accord.sim.checkers import Checker
+from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
 from accord.sim.links import LinkModel
-from accord.sim.machine import Publication
 from accord.sim.run import Options as RunOptions
 from accord.sim.run import Simulation
 from accord.sim.topologies import grid
@@ -82,37 +81,6 @@ class Point:
     wanted: int
     lost: int
     discarded_by_nodes: int
-
-
-class LostChecker(Checker):
-    """Counts what subscriptions got and what not."""
-
-    name = "lost"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: dict[str, int] = {}
-        self.lost: dict[str, int] = {}
-
-    def delivered(
-        self,
-        publication: Publication,  # noqa: ARG002
-        subscriber: str,
-        node: str,  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
-        *,
-        is_first: bool,
-    ) -> None:
-        self.got[subscriber] = self.got.get(subscriber, 0) + is_first
-
-    def missed(
-        self,
-        publication: Publication,  # noqa: ARG002
-        subscriber: str,
-        node: str,  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
-    ) -> None:
-        self.lost[subscriber] = self.lost.get(subscriber, 0) + 1
 
 
 def run(options: Options) -> list[Table]:

@@ -12,15 +12,15 @@ from time import process_time
 from typing import Final
 
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import Overlay
 from accord.sim.faults import LinkDown
 from accord.sim.links import LinkModel
-from accord.sim.node import OverlayNode, overlay_nodes
+from accord.sim.node import overlay_nodes
 from accord.sim.run import Options, Simulation
 from accord.sim.topologies import waxman
 from accord.sim.topology import Topology
 from accord.sim.workloads import Subscriber, Workload
 from benchmarks.measure import no_collection, resident_bytes
+from benchmarks.simulated.endurance import overlays_of
 
 S: Final = 1_000_000
 DEGREE: Final = 5.0
@@ -61,8 +61,7 @@ def _measure(count: int) -> Grown:
     sent_bytes = sum(link.counts.bytes for link in links)
     grown = resident_bytes() - before
     quiet_cpu_s = _pass(world, _QUIET_S) / _QUIET_S
-    for fault in (LinkDown(failing.one, failing.other, is_told=True),):
-        fault.apply(world, world.clock.now_us)
+    LinkDown(failing.one, failing.other, is_told=True).apply(world, world.clock.now_us)
     failure_s = 5
     failure_cpu_s = _pass(world, failure_s) - failure_s * quiet_cpu_s
     return Grown(
@@ -105,20 +104,15 @@ def _converge(world: Simulation) -> int:
 def _is_converged(world: Simulation) -> bool:
     links = 2 * len(world.topology.spans)
     first = ""
-    for overlay in _overlays(world):
+    for overlay in overlays_of(world):
         digest = f"{overlay.store.digest} {len(overlay.store.origins())}"
         first = first or digest
         if digest != first:
             return False
     return all(
         sum(link.counts for _, _, link in overlay.map.links()) == links
-        for overlay in _overlays(world)
+        for overlay in overlays_of(world)
     )
-
-
-def _overlays(world: Simulation) -> list[Overlay]:
-    machines = world.machines().values()
-    return [machine.overlay for machine in machines if isinstance(machine, OverlayNode)]
 
 
 def _pass(world: Simulation, seconds: int) -> float:

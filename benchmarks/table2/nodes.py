@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.contenders import CONTENDERS, StartError
+from benchmarks.contenders import ACCORD, COMPILED, CONTENDERS, StartError
 from benchmarks.processes import cpu_s, free_ports, started, with_children
 from benchmarks.table2.wires import NODE_HOST
 
@@ -34,8 +34,6 @@ WEIGHTS: Final = tuple(2**importance for importance in range(8))
 
 _LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 60.0
-_COMPILED: Final = Path(__file__).parent.parent.parent / "build" / "compiled"
-_ACCORD: Final = str(Path(sys.executable).with_name("accord"))
 _CONFIG: Final = """\
 [node]
 data = ""
@@ -143,7 +141,7 @@ def running(
         command = _command(contender, folder, hosts, mqtt, http)
         environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
         if is_compiled:
-            environment["PYTHONPATH"] = str(_COMPILED)
+            environment["PYTHONPATH"] = str(COMPILED)
         log = folder / "output"
         with started([*inside, *command], environment, log) as process:
             ports = [mqtt, http] if contender.is_node else [mqtt]
@@ -158,7 +156,7 @@ def _command(
     if contender.is_node:
         places = ", ".join(f'"{host}:{mqtt}"' for host in hosts)
         settings.write_text(_CONFIG.format(mqtt=places, http=http, queue=QUEUE_BYTES))
-        return [_ACCORD, "up", "--config", str(settings), "--no-demo", "--no-pipeline"]
+        return [ACCORD, "up", "--config", str(settings), "--no-demo", "--no-pipeline"]
     listeners = "\n".join(f"listener {mqtt} {host}" for host in hosts)
     settings.write_text(_MOSQUITTO.format(listeners=listeners, queue=QUEUE_BYTES))
     # Debian puts servers where an ordinary user's path does not look.

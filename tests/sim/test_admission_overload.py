@@ -8,10 +8,9 @@ from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
 from accord.core.admission.request import State
 from accord.core.overlay.options import OverlayOptions
 from accord.sim.admitting import AdmittingNode, Advert, Limits, admitting_nodes
-from accord.sim.checkers import Checker
+from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
 from accord.sim.links import LinkModel
-from accord.sim.machine import Publication
 from accord.sim.run import Options, Simulation
 from accord.sim.topologies import line
 from accord.sim.workloads import Publisher, Subscriber, Workload
@@ -24,35 +23,6 @@ SUBSCRIBERS = 24
 NONE = Guarantee(kind=Kind.NONE)
 FULL = Guarantee(kind=Kind.FULL)
 HALF = Guarantee(kind=Kind.PERCENTAGE, percent=50)
-
-
-class Lost(Checker):
-    """By subscriber, what it got and what not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: dict[str, int] = {}
-        self.lost: dict[str, int] = {}
-
-    def delivered(
-        self,
-        publication: Publication,  # noqa: ARG002
-        subscriber: str,
-        node: str,  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
-        *,
-        is_first: bool,
-    ) -> None:
-        self.got[subscriber] = self.got.get(subscriber, 0) + is_first
-
-    def missed(
-        self,
-        publication: Publication,  # noqa: ARG002
-        subscriber: str,
-        node: str,  # noqa: ARG002
-        now_us: int,  # noqa: ARG002
-    ) -> None:
-        self.lost[subscriber] = self.lost.get(subscriber, 0) + 1
 
 
 def overload(guarantee: Guarantee, limits: Limits, link_bps: int = 0) -> tuple[int, int, float]:
@@ -78,7 +48,7 @@ def overload(guarantee: Guarantee, limits: Limits, link_bps: int = 0) -> tuple[i
         )
         for number in range(SUBSCRIBERS)
     ]
-    checker = Lost()
+    checker = LostChecker()
     simulation = Simulation(
         topology,
         admitting_nodes(

@@ -105,6 +105,37 @@ class DeliveryChecker(Checker):
                 self.find(now_us, "", f"{problem}, expected {self.least:.3%}")
 
 
+class LostChecker(Checker):
+    """Finds nothing; counts what each subscriber got, and what not."""
+
+    name = "lost"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+
+    def delivered(
+        self,
+        publication: Publication,  # noqa: ARG002
+        subscriber: str,
+        node: str,  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
+        *,
+        is_first: bool,
+    ) -> None:
+        self.got[subscriber] = self.got.get(subscriber, 0) + is_first
+
+    def missed(
+        self,
+        publication: Publication,  # noqa: ARG002
+        subscriber: str,
+        node: str,  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
+    ) -> None:
+        self.lost[subscriber] = self.lost.get(subscriber, 0) + 1
+
+
 class DuplicateChecker(Checker):
     """Nobody gets anything twice."""
 

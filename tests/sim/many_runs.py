@@ -1,0 +1,62 @@
+"""As many random simulations as one likes, for scripts: findings come with their seeds."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from multiprocessing import Pool
+from typing import Final
+
+from accord.sim.outcome import Outcome
+
+_TOLD: Final = 100  # runs between two lines
+Counts = dict[str, int]
+
+
+def many_runs(
+    what: str, checked: Callable[[int], Outcome], counted: Callable[[int], tuple[Outcome, Counts]]
+) -> int:
+    """The exit code. `checked` runs one seed with all invariants, `counted` one of many."""
+    parser = argparse.ArgumentParser(description=f"random simulations of {what}")
+    parser.add_argument("--runs", type=int, default=1_000, help="how many (default: 1,000)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--seed", type=int, help="just this one, with all invariants checked")
+    parser.add_argument("--jobs", type=int, default=2, help="at the same time (default: 2)")
+    options = parser.parse_args()
+    if options.seed is not None:
+        outcome = checked(options.seed)
+        print(_found(outcome) or "nothing was found")
+        return 1 if outcome.found else 0
+    began_s = time.monotonic()
+    failed = 0
+    totals: Counts = {}
+    seeds = range(options.first, options.first + options.runs)
+    with Pool(options.jobs) as pool:
+        results = pool.imap_unordered(_Reported(counted), seeds, chunksize=8)
+        for done, (found, counts) in enumerate(results, start=1):
+            failed += bool(found)
+            for name, count in counts.items():
+                totals[name] = totals.get(name, 0) + count
+            if found:
+                print(found, flush=True)
+            if done % _TOLD == 0 or done == options.runs:
+                seen = "".join(f", {count:,} {name}" for name, count in totals.items())
+                spent_s = time.monotonic() - began_s
+                print(f"{done} runs, {failed} failed, {spent_s:.0f} s{seen}", flush=True)
+    return 1 if failed else 0
+
+
+class _Reported:
+    """One of many, as it comes back from another process."""
+
+    def __init__(self, counted: Callable[[int], tuple[Outcome, Counts]]) -> None:
+        self._counted = counted
+
+    def __call__(self, seed: int) -> tuple[str, Counts]:
+        outcome, counts = self._counted(seed)
+        return _found(outcome), counts
+
+
+def _found(outcome: Outcome) -> str:
+    return "\n".join(outcome.report()) if outcome.found else ""
