@@ -8,9 +8,12 @@ import ssl
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
+from accord.api.policy_answers import Problem
 from accord.cli.connection import (
     CHECK,
     UnreachableError,
@@ -19,11 +22,18 @@ from accord.cli.connection import (
     refused,
 )
 from accord.cli.errors import InputError
+from accord.core.errors import AccordError
 
 PATIENCE_S: Final = 5.0
 MAX_ANSWER: Final = 16_000_000
 
 _PORTS: Final = {"http": 80, "https": 443}
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class NotTakenError(AccordError):
+    """What a node says to something that it understood and does not do."""
 
 
 class Answer(NamedTuple):
@@ -95,6 +105,18 @@ class NodeHttp:
             ) from None
         finally:
             connection.close()
+
+    def read(self, answer: Answer, type_: type[T], advice: Mapping[int, str]) -> T:
+        """What a node answered. NotTakenError where it did not do it; `advice` by status code."""
+        try:
+            if answer.code == 200:
+                return msgspec.json.decode(answer.body, type=type_)
+            problem = msgspec.json.decode(answer.body, type=Problem)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if answer.code != 200:
+                raise self.complaint(answer, advice) from None
+            raise self.strange(error) from None
+        raise NotTakenError(": ".join(filter(None, (problem.place, problem.error))))
 
     def complaint(self, answer: Answer, advice: Mapping[int, str]) -> UnreachableError:
         """What to say of an answer that is none of a node's; `advice` by status code."""
