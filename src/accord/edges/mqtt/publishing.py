@@ -266,20 +266,7 @@ class Publishing(Answering):
         except EventError as error:
             self.refuse_event(qos, packet_id, message.channel, error)
             return True
-        hub = self.hub
-        hub.counters.shed(BEYOND, message.publisher)
-        if message.counts is not None:
-            message.counts.shed += 1
-        note_untaken(
-            hub,
-            message.number,
-            message.channel,
-            message.publisher,
-            SHED if qos == 0 else REFUSED,
-            message.received_ms,
-            len(message.payload),
-            BEYOND,
-        )
+        self._note_shed(message, qos, BEYOND)
         self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, BEYOND)
         return True
 
@@ -383,8 +370,17 @@ class Publishing(Answering):
 
     def shed(self, message: MqttMessage, session: Session, qos: int, packet_id: int) -> None:
         """A message had to go because the node has more to do than it can."""
+        self._note_shed(message, qos, _OVERLOAD)
+        if qos == 2:
+            session.received.pop(packet_id, None)
+        answering = self.answering(session, qos)
+        if answering.waits_for == NOTHING:
+            answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
+
+    def _note_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
+        """Count a message that goes no further, and say why where people look."""
         hub = self.hub
-        hub.counters.shed(_OVERLOAD, session.name)
+        hub.counters.shed(cause, message.publisher)
         if message.counts is not None:
             message.counts.shed += 1
         note_untaken(
@@ -395,13 +391,8 @@ class Publishing(Answering):
             SHED if qos == 0 else REFUSED,
             message.received_ms,
             len(message.payload),
-            _OVERLOAD,
+            cause,
         )
-        if qos == 2:
-            session.received.pop(packet_id, None)
-        answering = self.answering(session, qos)
-        if answering.waits_for == NOTHING:
-            answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
 
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A message to the node itself: the driver answers it."""
