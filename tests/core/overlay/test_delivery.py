@@ -30,9 +30,7 @@ class Link:
         self._under_way: list[tuple[int, object]] = []
 
     def publish(self, number: int) -> None:
-        receipt = self.outgoing.next_receipt()
-        kept = Unacknowledged(event(number), 1 << 60)
-        self.outgoing.add(receipt.number, kept)
+        self.outgoing.add(Unacknowledged(event(number), 1 << 60))
         self._send_all(self.outgoing.release())
 
     def _send_all(self, events: Iterable[tuple[int, Unacknowledged]]) -> None:
@@ -80,14 +78,14 @@ def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
     outgoing = Outgoing("b", bytes_limit=1 << 20)
     kept = [Unacknowledged(event(number), 1 << 60) for number in range(4)]
     for each in kept[:3]:
-        outgoing.add(outgoing.next_receipt().number, each)
+        outgoing.add(each)
     assert [number for number, _ in outgoing.release()] == [1, 2, 3]
     outgoing.sent(kept[0], 0)
     outgoing.acknowledge(Acknowledge("a", 1, "b", 1, 1), 60_000)
     assert outgoing.round_trip_us == 60_000
     outgoing.sent(kept[1], 100_000)
     outgoing.sent(kept[2], 200_000)
-    outgoing.add(outgoing.next_receipt().number, kept[3])
+    outgoing.add(kept[3])
     assert [number for number, _ in outgoing.release()] == [4]
     outgoing.postponed(kept[3], 230_000)
     assert list(outgoing.due(230_000)) == []
@@ -103,14 +101,14 @@ def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
 
 def test_what_is_given_up_is_not_waited_for() -> None:
     outgoing, incoming = Outgoing("b", bytes_limit=1 << 20), Incoming()
-    receipts = [outgoing.next_receipt() for _ in range(3)]
-    for receipt in receipts:
-        outgoing.add(receipt.number, Unacknowledged(event(receipt.number), 1))
-    assert incoming.is_new(receipts[2])
+    for number in range(3):
+        outgoing.add(Unacknowledged(event(number), 1))
+    third = Receipt("b", 3, outgoing.base)
+    assert incoming.is_new(third)
     outgoing.give_up(1)
     outgoing.give_up(2)
     assert incoming.is_new(Receipt("b", 4, outgoing.base))
-    assert not incoming.is_new(receipts[2])
+    assert not incoming.is_new(third)
     assert (incoming.through, incoming.beyond) == (4, 0)
 
 
@@ -125,7 +123,7 @@ def test_only_so_much_waits() -> None:
     outgoing = Outgoing("b", bytes_limit=10_000)
     kept = 0
     while outgoing.has_room(Unacknowledged(event(0, 1_000), 1).size):
-        outgoing.add(outgoing.next_receipt().number, Unacknowledged(event(0, 1_000), 1))
+        outgoing.add(Unacknowledged(event(0, 1_000), 1))
         kept += 1
     assert kept == 9
 
@@ -133,7 +131,7 @@ def test_only_so_much_waits() -> None:
 def test_no_more_than_a_window_is_on_its_way() -> None:
     outgoing = Outgoing("b", bytes_limit=1 << 30)
     for _ in range(WINDOW + 100):
-        outgoing.add(outgoing.next_receipt().number, Unacknowledged(event(0, 0), 1))
+        outgoing.add(Unacknowledged(event(0, 0), 1))
     for number, each in outgoing.release():
         outgoing.sent(each, number)
     assert [number for number, _ in outgoing.release()] == []

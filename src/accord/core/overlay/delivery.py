@@ -58,13 +58,12 @@ class Outgoing:
     def has_room(self, size: int) -> bool:
         return self.bytes + size <= self.bytes_limit
 
-    def next_receipt(self) -> Receipt:
+    def add(self, event: Unacknowledged) -> int:
+        """Gives its number."""
         self._number += 1
-        return Receipt(self.destination, self._number, self.base)
-
-    def add(self, number: int, event: Unacknowledged) -> None:
-        self.waiting[number] = event
+        self.waiting[self._number] = event
         self.bytes += event.size
+        return self._number
 
     def release(self) -> Iterator[tuple[int, Unacknowledged]]:
         """Those that may be sent now, for the first time."""

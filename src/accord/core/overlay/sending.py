@@ -15,7 +15,7 @@ import msgspec
 from accord.core.overlay.delivery import NO_ROOM, NOT_ACKNOWLEDGED, Outgoing, Unacknowledged
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.routes import Flow, Requirement, Routes
-from accord.core.overlay.signals import Acknowledge, Carried
+from accord.core.overlay.signals import Acknowledge, Carried, Receipt
 from accord.core.overlay.transit import EXPIRED, Transits
 
 NO_ROUTE: Final = "no route"
@@ -147,10 +147,8 @@ class Sending:
         if not outgoing.has_room(kept.size):
             self.lost.append((event, destination, NO_ROOM))
             return
-        receipt = outgoing.next_receipt()
-        kept.carried = msgspec.structs.replace(event, receipts=(receipt,))
-        self._promises[destination, receipt.number] = Promise(kept, requirement, now_us)
-        outgoing.add(receipt.number, kept)
+        number = outgoing.add(kept)
+        self._promises[destination, number] = Promise(kept, requirement, now_us)
         self._release(destination, outgoing, now_us)
 
     def _send_due(self, destination: str, outgoing: Outgoing, now_us: int) -> None:
@@ -175,20 +173,15 @@ class Sending:
             outgoing.give_up(number)
             del self._promises[destination, number]
             return
-        receipt = msgspec.structs.replace(carried.receipts[0], base=outgoing.base)
-        flow = self._flow(destination, promise.requirement, carried.channel, now_us)
         outgoing.sent_again += event.tries > 0
-        aged = msgspec.structs.replace(carried, age_us=age_us, receipts=(receipt,))
-        self._try(outgoing, event, aged, flow, now_us)
-
-    def _try(
-        self, outgoing: Outgoing, event: Unacknowledged, copy: Carried, flow: Flow, now_us: int
-    ) -> None:
-        if flow.routes:
-            outgoing.sent(event, now_us)
-            self._send(copy, [flow], now_us)
-        else:
+        flow = self._flow(destination, promise.requirement, carried.channel, now_us)
+        if not flow.routes:
             outgoing.postponed(event, now_us)
+            return
+        outgoing.sent(event, now_us)
+        receipts = (Receipt(destination, number, outgoing.base),)
+        copy = msgspec.structs.replace(carried, age_us=age_us, receipts=receipts)
+        self._send(copy, [flow], now_us)
 
     def _flow(self, destination: str, requirement: Requirement, channel: str, now_us: int) -> Flow:
         flow = self.routes.flow(destination, requirement, now_us)
