@@ -87,11 +87,12 @@ class Remotes:
         return subscription
 
     def _remove(self, node: str, subscription: Subscription) -> None:
-        if subscription.predicate is None:
-            self._sharing[subscription] -= 1
-        if not self._sharing.get(subscription):
-            if subscription.predicate is None:
-                del self._whole[node, subscription.pattern], self._sharing[subscription]
+        sharing = self._sharing.get(subscription, 1) - 1
+        if sharing:
+            self._sharing[subscription] = sharing
+        else:
+            if self._sharing.pop(subscription, None):
+                del self._whole[node, subscription.pattern]
             self.router.remove(subscription)
         receiver = self.nodes[node]
         receiver.needs -= 1
