@@ -42,6 +42,7 @@ from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.outcome import Outcome, RunFailedError
 from accord.sim.results import rows, write
 from accord.sim.run import Options, Simulation
+from accord.sim.templates import check_template
 from accord.sim.topologies import (
     barabasi_albert,
     complete,
@@ -106,6 +107,7 @@ __all__ = [
     "Wish",
     "Workload",
     "barabasi_albert",
+    "check_template",
     "complete",
     "except_for",
     "from_matrices",

@@ -135,10 +135,13 @@ class OverlayNode:
 
     def publish(self, publication: Publication, now_us: int) -> None:
         self._now_us = now_us
-        self._route(_Event(publication, now_us))
-        wanted = list(self.remotes.wanted)
-        self.remotes.wanted.clear()
-        if wanted:
+        wanted: list[str] = []
+        is_held = self.channels.delivers_own(publication.channel)
+        if not is_held:
+            self._route(_Event(publication, now_us))
+            wanted = list(self.remotes.wanted)
+            self.remotes.wanted.clear()
+        if wanted or is_held:
             event = Carried(
                 "",
                 0,

@@ -77,9 +77,9 @@ def test_channels_without_definition_are_routed() -> None:
 
 
 def test_a_template_that_is_not_installed_is_told() -> None:
-    node = a_node("a", "total_order")
+    node = a_node("a", "telepathy")
     node.publish(EVENT, ["b"], 0)
-    assert node.missing == {"total_order": 1}
+    assert node.missing == {"telepathy": 1}
     assert node.overlay.losses == [(EVENT, UNKNOWN)]
 
 
@@ -109,3 +109,37 @@ def test_a_service_talks_to_its_like_and_no_channel_uses_it() -> None:
     exchange(nodes, [])
     assert list(services[1].seen) == [b"news"]
     assert "$gossip" not in nodes[0].templates
+
+
+def test_what_was_kept_goes_to_one_node_whatever_the_template() -> None:
+    node = a_node("a", "reliable")
+    node.replay(EVENT, ["b"], 0)
+    assert [flow.destination for flow in node.overlay.routes.flows.values()] == ["b"]
+    assert not any(node.templates["reliable"].left().values())
+
+
+def test_events_of_a_template_travel_as_data_and_come_to_it() -> None:
+    nodes = [a_node("a", "single_source"), a_node("b", "single_source")]
+    exchange(nodes, [("a", "b")])
+    nodes[1].overlay.need("uav/#", ("", ""), None)
+    exchange(nodes, [])
+    nodes[0].publish(EVENT, ["b"], 80_000)
+    (carried,) = nodes[0].overlay.take("b", 10_000, 80_000)
+    assert (carried.template, carried.may_be_lost) == ("single_source", True)
+    nodes[1].overlay.receive("a", carried, 81_000)
+    assert [each.payload for each in nodes[1].overlay.deliveries] == [b"pixels"]
+
+
+def test_events_of_a_template_that_is_not_installed_end() -> None:
+    nodes = [a_node("a"), a_node("b")]
+    exchange(nodes, [("a", "b")])
+    foreign = Carried("a", 1, 1, (), "uav/imagery", b"", template="telepathy")
+    nodes[1].overlay.receive("a", foreign, 50_000)
+    assert [cause for _, cause in nodes[1].overlay.losses] == [UNKNOWN]
+
+
+def test_which_templates_hand_out_a_nodes_own_events() -> None:
+    assert a_node("a", "total_order").delivers_own("uav/imagery")
+    assert not a_node("a", "reliable").delivers_own("uav/imagery")
+    assert not a_node("a", "telepathy").delivers_own("uav/imagery")
+    assert a_node("a", "reliable").has_room("uav/imagery")

@@ -10,18 +10,26 @@ argument, and the simulator runs the same objects as a live node.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import ClassVar, Final, Protocol
 
 from accord.core.overlay.map import Map
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.routes import Requirement
 from accord.core.overlay.signals import Carried
 
+# What a template can promise; `accord.sim.check_template` looks whether it is kept.
+ONCE: Final = "once"  # nobody gets anything twice
+BEST_EFFORT: Final = "best effort"  # nothing is lost but what links lose
+ALL: Final = "all"  # every member that stays gets everything
+IN_ORDER: Final = "in order"  # what one source publishes comes in that order
+SAME_ORDER: Final = "same order"  # all members get what they get in the same order
+
 
 class Context(Protocol):
     """What a template may use of its node."""
 
     name: str  # of the node
+    incarnation: int  # larger each time the node is started
     map: Map  # all nodes and links, kept up to date
 
     def neighbours(self) -> list[str]:
@@ -30,11 +38,20 @@ class Context(Protocol):
     def say(self, neighbour: str, channel: str, body: bytes) -> None:
         """A message of the template's own, to the same template at a neighbour."""
 
+    def pass_on(self, neighbour: str, event: Carried) -> None:
+        """Send an event to the same template at a neighbour, with what it says in `note`."""
+
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         """Send an event over routes that meet `requirement`, several to each if it says so."""
 
     def deliver(self, event: Carried) -> None:
         """Hand an event to the local clients that want it."""
+
+    def lose(self, event: Carried, cause: str) -> None:
+        """A copy of an event ends here; people can look up why."""
+
+    def definition(self, channel: str) -> ChannelDefinition | None:
+        """How a channel is defined."""
 
     def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
         """Be told when any node changes what it says of that kind: links, needs, channels."""
@@ -42,6 +59,11 @@ class Context(Protocol):
 
 class Template:
     """One per node and kind. A template overrides what it needs; all it does not is nothing."""
+
+    promises: ClassVar[tuple[str, ...]] = ()
+    # Whether it also hands events to clients of the node where they were published. Otherwise
+    # they have them already when the template hears of it.
+    delivers_own: ClassVar[bool] = False
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -54,6 +76,9 @@ class Template:
     def feedback(self, event: Carried, definition: ChannelDefinition, now_us: int) -> None:
         """A local client answers the source of an event it got."""
 
+    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+        """The same template at a neighbour has passed an event on."""
+
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         """The same template at a neighbour has a message."""
 
@@ -62,6 +87,14 @@ class Template:
 
     def next_due_us(self) -> int | None:
         return None
+
+    def has_room(self, channel: str) -> bool:  # noqa: ARG002
+        """Whether local clients may publish more to it now."""
+        return True
+
+    def left(self) -> dict[str, int]:
+        """How much it keeps, by kind; nothing some time after all members have left."""
+        return {}
 
     def check_invariants(self) -> None:
         """AssertionError where something is as it must never be."""

@@ -1,0 +1,1 @@
+"""One order for the events of all sources of a channel."""

@@ -1,0 +1,99 @@
+"""Places in the order of a channel.
+
+An epoch is the time of one sequencer, from when it took over; later ones count higher. Within it
+places are counted from 1. An event has one stamp for ever: its own source asked for it and wrote it
+on the event. So whatever becomes of sequencers, two nodes that have both of two events agree which
+comes first, if only each hands them over by growing stamps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+Epoch = tuple[int, str, int]  # a count, the sequencer, and its incarnation
+Stamp = tuple[int, str, int, int]  # an epoch, and the place in it
+
+NO_EPOCH: Final[Epoch] = (0, "", 0)
+MOST_PLACES: Final = 64  # given at once
+
+
+def epoch_of(stamp: Stamp) -> Epoch:
+    return stamp[:3]
+
+
+def stamp_of(epoch: Epoch, place: int) -> Stamp:
+    return (*epoch, place)
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """Places that a source was given, or says that it has."""
+
+    epoch: Epoch
+    first: int
+    last: int
+    source: str
+    incarnation: int
+
+    def stamps(self) -> list[Stamp]:
+        return [stamp_of(self.epoch, place) for place in range(self.first, self.last + 1)]
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+    """A source wants places; the same `request` again is the same wish."""
+
+    incarnation: int
+    request: int
+    count: int
+    latest: Epoch  # that it knows of
+
+
+class Grant(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
+    request: int
+    held: Held
+
+
+class Collect(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
+    """A new epoch begins: who answers takes no more places of earlier ones."""
+
+    epoch: Epoch
+
+
+class Collected(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
+    """What a node has of earlier epochs, and the latest it has seen."""
+
+    epoch: Epoch
+    latest: Epoch
+    held: tuple[Held, ...]
+
+
+class Between(msgspec.Struct, frozen=True, array_like=True, tag="between"):
+    """A member asks who has the places between two stamps, or where `low` is None before one."""
+
+    low: Stamp | None
+    high: Stamp
+
+
+class Holders(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
+    low: Stamp | None
+    high: Stamp
+    held: tuple[Held, ...]
+
+
+class Yours(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
+    """A member asks a source whether what it has at these places will come."""
+
+    held: Held
+
+
+class Void(msgspec.Struct, frozen=True, array_like=True, tag="void"):
+    """It will not."""
+
+    held: Held
+
+
+Body = Ask | Grant | Collect | Collected | Between | Holders | Yours | Void
+
+encode: Final = msgspec.msgpack.Encoder().encode
+bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)

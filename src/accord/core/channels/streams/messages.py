@@ -1,0 +1,84 @@
+"""What nodes next to each other on a tree say about the streams that pass them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.trees.tree import Digest, Tree
+
+Stamp = tuple[int, str, int, int]  # as in `ordering.stamps`
+
+
+class Key(msgspec.Struct, frozen=True, array_like=True):
+    """A stream of a source; of two that differ the later has the larger numbers."""
+
+    source: str
+    incarnation: int
+    serial: int
+
+    def is_after(self, other: Key) -> bool:
+        return (self.incarnation, self.serial) > (other.incarnation, other.serial)
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What the sender knows of a stream: all below `base` is done with, `top` is the last.
+
+    `turn` counts the trees that the source has chosen for it, of which this is the latest.
+    """
+
+    key: Key
+    base: int
+    top: int
+    turn: int
+    digest: Digest
+    tree: Tree | None = None
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True):
+    """What travels with an event; its place in the stream is its number."""
+
+    state: State
+    deadline_us: int = 0
+    stamp: Stamp | None = None
+
+
+class Sync(msgspec.Struct, frozen=True, array_like=True, tag="sync"):
+    """Down the tree: this much there is. Whoever hears it answers with an `Ack`."""
+
+    state: State
+
+
+class Nack(msgspec.Struct, frozen=True, array_like=True, tag="nack"):
+    """One hop towards the source: these are missing here, from the first to the last of each."""
+
+    key: Key
+    ranges: tuple[tuple[int, int], ...]
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
+    """One hop towards the source: through which number nodes have everything.
+
+    They are the sender and all beyond it. `base` is the sender's.
+    """
+
+    key: Key
+    base: int
+    through: dict[str, int]
+
+
+class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
+    """A tree has come, and need not come again; or `is_missing`, and is wanted."""
+
+    digest: Digest
+    is_missing: bool = False
+
+
+Message = Sync | Nack | Ack | Have
+
+NOTHING: Final = State(Key("", 0, 0), 1, 0, 0, b"")  # until it is sent
+
+encode: Final = msgspec.msgpack.Encoder().encode
+notes: Final = msgspec.msgpack.Decoder(Note)
+messages: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

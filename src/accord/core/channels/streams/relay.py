@@ -1,0 +1,173 @@
+"""What a node does for the streams that pass it, hop by hop.
+
+It passes on what is new, says again how much there is to a neighbour that has not said that it and
+all beyond it have everything, asks the neighbour towards the source for what is missing here, and
+tells that one who has what. Who hears nothing from there any more is not on the tree now, and cares
+for nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.streams.messages import Ack, Have, Message, Nack, State, Sync, encode
+from accord.core.channels.streams.stream import NEVER, Kept, Pace, Stream
+from accord.core.channels.template import Context
+from accord.core.channels.trees.known import Trees
+from accord.core.channels.trees.tree import problem_with_tree
+
+_QUIET_US: Final = 10_000_000
+_ACK_US: Final = 40_000
+_MERGE_US: Final = 15_000
+_MANY: Final = 64  # events, after which an acknowledgement does not wait
+_LEAST_SYNC_US: Final = 80_000
+
+
+class Relay:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.trees = Trees(context.name)
+
+    def follow(self, neighbour: str, stream: Stream, state: State, now_us: int) -> None:
+        """Take to the tree that the source has chosen last."""
+        if state.tree is not None:
+            if problem_with_tree(state.tree) or state.tree.digest() != state.digest:
+                return
+            self.trees.learn(state.tree, state.digest, now_us)
+            self.trees.confirm(neighbour, state.digest, now_us)
+            self._say(neighbour, stream.channel, Have(state.digest))
+        is_known = self.trees.next_to(state.digest, now_us) is not None
+        if not is_known:
+            self._say(neighbour, stream.channel, Have(state.digest, is_missing=True))
+        is_other = state.turn > stream.turn or not stream.parent
+        if is_other:
+            stream.turn = state.turn
+            stream.parent = neighbour  # until the tree is known
+            stream.digest = state.digest
+            stream.paces.clear()
+            stream.nack_us = min(stream.nack_us, now_us) if stream.lacks() else NEVER
+        if is_known and state.turn == stream.turn:
+            stream.parent = self.trees.towards(stream.digest, stream.key.source) or neighbour
+        if is_other or neighbour == stream.parent:
+            stream.heard_us = now_us
+        if is_known:
+            self.watch_over(stream, now_us, is_other=is_other)
+
+    def watch_over(self, stream: Stream, now_us: int, *, is_other: bool) -> None:
+        """See to it that all beyond hear of the stream, at once if they are on another tree."""
+        for each in self.trees.next_to(stream.digest, now_us) or ():
+            is_watched = each == stream.parent or each in stream.paces
+            if not is_watched and not self._is_complete(stream, each):
+                pause_us = self._sync_us(each)
+                stream.paces[each] = Pace(now_us if is_other else now_us + pause_us, pause_us)
+
+    def spread(self, stream: Stream, number: int, kept: Kept, origin: str, now_us: int) -> None:
+        """Pass an event on to all that are farther from its source."""
+        for each in self.trees.next_to(stream.digest, now_us) or ():
+            if each not in (origin, stream.parent):
+                self._pass_on(each, stream, number, kept, now_us)
+
+    def came(self, stream: Stream, now_us: int) -> None:
+        """An event came, and is to be acknowledged soon."""
+        stream.unacked += 1
+        due_us = now_us if stream.unacked >= _MANY else now_us + _ACK_US
+        stream.ack_us = min(stream.ack_us, due_us)
+        stream.seek(now_us)
+
+    def asked(self, neighbour: str, stream: Stream, message: Nack, now_us: int) -> None:
+        """Send again what a neighbour lacks."""
+        for first, last in message.ranges:
+            for number in range(max(first, stream.base), min(last, stream.top) + 1):
+                kept = stream.events.get(number)
+                if kept is not None:
+                    self._pass_on(neighbour, stream, number, kept, now_us)
+
+    def acknowledged(self, neighbour: str, stream: Stream, message: Ack, now_us: int) -> None:
+        """Take in who has what, to tell it on."""
+        is_news = stream.report(message.through)
+        if message.base > stream.bases.get(neighbour, 0):
+            stream.bases[neighbour] = message.base
+        if self._is_complete(stream, neighbour):
+            stream.paces.pop(neighbour, None)
+        elif is_news:
+            pause_us = self._sync_us(neighbour)
+            stream.paces[neighbour] = Pace(now_us + pause_us, pause_us)
+        if is_news and stream.parent:
+            stream.ack_us = min(stream.ack_us, now_us + _MERGE_US)
+
+    def tend(self, stream: Stream, now_us: int) -> None:
+        """Do what is due."""
+        if stream.nack_us <= now_us:
+            self._nack(stream, now_us)
+        if stream.ack_us <= now_us:
+            self._ack(stream, now_us)
+        if stream.parent and now_us - stream.heard_us >= _QUIET_US:
+            stream.paces.clear()
+        for neighbour, pace in list(stream.paces.items()):
+            if pace.due_us > now_us:
+                continue
+            if self._is_complete(stream, neighbour):
+                del stream.paces[neighbour]
+                continue
+            pace.slow_down(now_us)
+            state = self._state_for(neighbour, stream, now_us)
+            self._say(neighbour, stream.channel, Sync(state))
+
+    def _pass_on(
+        self, neighbour: str, stream: Stream, number: int, kept: Kept, now_us: int
+    ) -> None:
+        state = self._state_for(neighbour, stream, now_us)
+        event = msgspec.structs.replace(
+            kept.event,
+            number=number,
+            deadline_us=0,  # whoever delivers it looks: a stream has no holes
+            age_us=kept.event.age_us + now_us - kept.at_us,
+            note=encode(msgspec.structs.replace(kept.note, state=state)),
+        )
+        self.context.pass_on(neighbour, event)
+        pause_us = self._sync_us(neighbour)
+        stream.paces[neighbour] = Pace(now_us + pause_us, pause_us)
+
+    def _state_for(self, neighbour: str, stream: Stream, now_us: int) -> State:
+        tree = self.trees.to_attach(neighbour, stream.digest, now_us)
+        return State(stream.key, stream.base, stream.top, stream.turn, stream.digest, tree)
+
+    def _is_complete(self, stream: Stream, neighbour: str) -> bool:
+        """Whether a neighbour and all beyond it have everything."""
+        if stream.bases.get(neighbour, 0) < stream.base:
+            return False
+        reports = stream.reports
+        return all(
+            reports.get(each, -1) >= stream.top
+            for each in self.trees.beyond(stream.digest, neighbour)
+        )
+
+    def _nack(self, stream: Stream, now_us: int) -> None:
+        ranges = stream.missing()
+        if ranges:
+            self._say(stream.parent, stream.channel, Nack(stream.key, ranges))
+            stream.sought(self._latency_us(stream.parent), now_us)
+        else:
+            stream.nack_us = NEVER
+
+    def _ack(self, stream: Stream, now_us: int) -> None:
+        stream.ack_us = NEVER
+        stream.unacked = 0
+        through = {self.context.name: stream.through}
+        for each in self.trees.next_to(stream.digest, now_us) or ():
+            if each != stream.parent:
+                for node in self.trees.beyond(stream.digest, each):
+                    if node in stream.reports:
+                        through[node] = stream.reports[node]
+        self._say(stream.parent, stream.channel, Ack(stream.key, stream.base, through))
+
+    def _sync_us(self, neighbour: str) -> int:
+        return max(_LEAST_SYNC_US, 3 * self._latency_us(neighbour) + _ACK_US)
+
+    def _latency_us(self, neighbour: str) -> int:
+        return self.context.map.latency_us(self.context.name, neighbour) or 0
+
+    def _say(self, neighbour: str, channel: str, message: Message) -> None:
+        self.context.say(neighbour, channel, encode(message))

@@ -1,0 +1,163 @@
+"""A stream at its source: which members it waits for, and what has to wait itself.
+
+The window of a stream has a fixed size, and moves on with the slowest member. What does not fit
+waits in a backlog of a fixed size, too. A member that has something to get and does not advance for
+`patience_us` is not waited for any more, until it has caught up; where the channel's option
+`laggards` is `wait`, only if it can't be reached either. When the backlog is full, `drop` gives the
+slowest up at once, and `wait` has no room for more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from accord.core.channels.streams.messages import Key, Note
+from accord.core.channels.streams.stream import WINDOW, Kept, Stream
+from accord.core.overlay.signals import Carried
+
+IDLE_US: Final = 60_000_000
+PATIENCE_US: Final = 60_000_000
+_BYTES: Final = 4 << 20
+_BACKLOG: Final = 1_024
+_OVERHEAD: Final = 200
+
+
+class Progress:
+    """Of a member: since when it has not advanced, and whether it was given up."""
+
+    __slots__ = ("acked", "is_dropped", "since_us")
+
+    def __init__(self, acked: int, now_us: int) -> None:
+        self.acked = acked
+        self.since_us = now_us
+        self.is_dropped = False
+
+
+class Sender:
+    def __init__(
+        self, channel: str, key: Key, *, patience_us: int, waits: bool, now_us: int
+    ) -> None:
+        self.stream = Stream(channel, key, 1, now_us)
+        self.members: dict[str, Progress] = {}
+        self.backlog: deque[tuple[Carried, Note, int]] = deque()
+        self.used_us = now_us
+        self.dropped = 0  # how often a member was
+        self.patience_us = patience_us
+        self.waits = waits
+        self._bytes = 0  # in the window
+        self._backlog_bytes = 0
+
+    def has_room(self) -> bool:
+        return len(self.backlog) < _BACKLOG and self._backlog_bytes < _BYTES
+
+    def put(self, event: Carried, note: Note, now_us: int) -> bool:
+        """Take an event to be sent; False where there is no room."""
+        self.used_us = now_us
+        if not self.has_room() and not self.waits:
+            self._drop_slowest()
+        if not self.has_room():
+            return False
+        self.backlog.append((event, note, now_us))
+        self._backlog_bytes += _size(event)
+        return True
+
+    def take(self, now_us: int) -> list[int]:
+        """Move what fits from the backlog to the window; gives the numbers."""
+        stream = self.stream
+        numbers = []
+        while self.backlog and self._fits():
+            event, note, came_us = self.backlog.popleft()
+            self._backlog_bytes -= _size(event)
+            self._bytes += _size(event)
+            for progress in self.members.values():
+                if progress.acked >= stream.top:
+                    progress.since_us = now_us
+            number = stream.top + 1
+            stream.put(number, Kept(event, note, came_us))
+            stream.ready()
+            numbers.append(number)
+        return numbers
+
+    def set_members(self, members: tuple[str, ...], now_us: int) -> None:
+        base = self.stream.base
+        wanted = dict.fromkeys(members, True)
+        for gone in [each for each in self.members if each not in wanted]:
+            del self.members[gone]
+        for member in members:
+            if member not in self.members:
+                self.members[member] = Progress(base - 1, now_us)
+        self.advance(now_us)
+
+    def advance(self, now_us: int) -> None:
+        """Move on as far as all members have come."""
+        stream = self.stream
+        for member, progress in self.members.items():
+            acked = stream.reports.get(member, -1)
+            if acked > progress.acked:
+                progress.acked = acked
+                progress.since_us = now_us
+                progress.is_dropped = progress.is_dropped and acked < stream.base - 1
+        waited_for = [each.acked for each in self.members.values() if not each.is_dropped]
+        base = min(waited_for, default=stream.top) + 1
+        for number in range(stream.base, base):
+            self._bytes -= _size(stream.events[number].event)
+        stream.advance_base(base)
+
+    def laggards(self, now_us: int) -> list[str]:
+        """Members that have not advanced for too long."""
+        return [
+            member
+            for member, progress in self.members.items()
+            if not progress.is_dropped
+            and progress.acked < self.stream.top
+            and now_us - progress.since_us >= self.patience_us
+        ]
+
+    def drop(self, member: str, now_us: int) -> list[Carried]:
+        """Wait for it no more; gives what it may never get."""
+        progress = self.members[member]
+        progress.is_dropped = True
+        self.dropped += 1
+        before = dict(self.stream.events)
+        self.advance(now_us)
+        return [kept.event for number, kept in before.items() if number < self.stream.base]
+
+    def notes_after(self, number: int) -> list[Note]:
+        """Of all events that are to follow on that number."""
+        events = self.stream.events.items()
+        window = [kept.note for each, kept in events if each > number]
+        return window + [note for _, note, _ in self.backlog]
+
+    def is_done(self) -> bool:
+        """Whether everybody has everything."""
+        return not self.stream.events and not self.backlog
+
+    def is_idle(self, now_us: int) -> bool:
+        return self.is_done() and now_us - self.used_us >= IDLE_US
+
+    def check_invariants(self) -> None:
+        self.stream.check_invariants()
+        stream = self.stream
+        assert stream.through == stream.top
+        assert len(self.backlog) <= _BACKLOG
+        assert len(stream.events) == stream.top - stream.base + 1
+        assert self._bytes == sum(_size(kept.event) for kept in stream.events.values())
+        assert self._backlog_bytes == sum(_size(event) for event, _, _ in self.backlog)
+
+    def _fits(self) -> bool:
+        return len(self.stream.events) < WINDOW and (not self._bytes or self._bytes < _BYTES)
+
+    def _drop_slowest(self) -> None:
+        slowest = min(
+            (each.acked for each in self.members.values() if not each.is_dropped), default=None
+        )
+        if slowest is not None and slowest < self.stream.top:
+            for progress in self.members.values():
+                if progress.acked == slowest:
+                    progress.is_dropped = True
+                    self.dropped += 1
+
+
+def _size(event: Carried) -> int:
+    return len(event.payload) + len(event.block) + _OVERHEAD

@@ -1,0 +1,162 @@
+"""A stream at one node of its tree: what it has of it, what it lacks, and who else has what.
+
+All nodes of the tree keep the events from `base` on, so that each can ask the one before it for
+what it lacks: the source lets `base` follow only when every member has an event. A node that hears
+of a base beyond what it has was given up by the source; it has missed something, and knows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.channels.streams.messages import Key, Note
+from accord.core.channels.trees.tree import Digest
+from accord.core.overlay.signals import Carried
+
+WINDOW: Final = 1_024  # events from the base on
+_RANGES: Final = 16
+_ASKED: Final = 64  # in one message
+_FIRST_NACK_US: Final = 5_000
+_LEAST_NACK_US: Final = 60_000
+_MOST_SYNC_US: Final = 600_000
+NEVER: Final = 1 << 62
+
+
+class Kept:
+    """An event as it came, and when."""
+
+    __slots__ = ("at_us", "event", "note")
+
+    def __init__(self, event: Carried, note: Note, at_us: int) -> None:
+        self.event = event
+        self.note = note
+        self.at_us = at_us
+
+
+class Pace:
+    """When a neighbour is to hear again how much there is: less often the longer it is silent."""
+
+    __slots__ = ("due_us", "pause_us")
+
+    def __init__(self, due_us: int, pause_us: int) -> None:
+        self.due_us = due_us
+        self.pause_us = pause_us
+
+    def slow_down(self, now_us: int) -> None:
+        self.due_us = now_us + self.pause_us
+        self.pause_us = min(self.pause_us * 3 // 2, _MOST_SYNC_US)
+
+
+class Stream:
+    """`through`: all up to it has come. `parent` is the neighbour towards the source."""
+
+    def __init__(self, channel: str, key: Key, base: int, now_us: int) -> None:
+        self.channel = channel
+        self.key = key
+        self.base = base
+        self._kept_from = base
+        self.top = base - 1
+        self.through = base - 1
+        self.parent = ""
+        self.turn = 0
+        self.digest: Digest = b""
+        self.events: dict[int, Kept] = {}
+        self.reports: dict[str, int] = {}  # of nodes beyond this one
+        self.bases: dict[str, int] = {}  # of neighbours
+        self.paces: dict[str, Pace] = {}  # of neighbours that may lack something
+        self.heard_us = now_us
+        self.skipped = 0  # numbers that will never come
+        self.ack_us = NEVER
+        self.unacked = 0  # events since the last acknowledgement
+        self.nack_us = NEVER
+
+    def hear(self, base: int, top: int) -> None:
+        """What the node before this one says of it; what is `ready` may change."""
+        self.base = max(self.base, base)
+        self.top = max(self.top, self.base - 1, min(top, self.base + WINDOW - 1))
+
+    def put(self, number: int, kept: Kept) -> bool:
+        """Keep an event; False where it is known, or not to be kept."""
+        if number <= self.through or number in self.events or number >= self.base + WINDOW:
+            return False
+        self.events[number] = kept
+        self.top = max(self.top, number)
+        return True
+
+    def ready(self) -> list[Kept]:
+        """Events whose turn it is: not waiting for what will never come."""
+        found = []
+        while True:
+            kept = self.events.get(self.through + 1)
+            if kept is not None:
+                found.append(kept)
+            elif self.through + 1 < self.base:
+                self.skipped += 1
+            else:
+                break
+            self.through += 1
+        self._forget()
+        return found
+
+    def advance_base(self, base: int) -> None:
+        """All below is done with, at the source."""
+        self.base = max(self.base, base)
+        self._forget()
+
+    def lacks(self) -> bool:
+        return self.through < self.top
+
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        """Ranges of numbers to ask for."""
+        ranges: list[tuple[int, int]] = []
+        asked = 0
+        for number in range(self.through + 1, self.top + 1):
+            if number in self.events:
+                continue
+            if asked >= _ASKED:
+                break
+            asked += 1
+            if ranges and ranges[-1][1] == number - 1:
+                ranges[-1] = (ranges[-1][0], number)
+            elif len(ranges) < _RANGES:
+                ranges.append((number, number))
+            else:
+                break
+        return tuple(ranges)
+
+    def seek(self, now_us: int) -> None:
+        """Ask soon for what is missing, if anything is."""
+        if not self.lacks():
+            self.nack_us = NEVER
+        elif self.nack_us == NEVER:
+            self.nack_us = now_us + _FIRST_NACK_US
+
+    def sought(self, latency_us: int, now_us: int) -> None:
+        self.nack_us = now_us + max(_LEAST_NACK_US, 3 * latency_us)
+
+    def report(self, through: dict[str, int]) -> bool:
+        """What nodes beyond have; False where that is known."""
+        is_news = False
+        for node, number in through.items():
+            if number > self.reports.get(node, -1):
+                self.reports[node] = number
+                is_news = True
+        return is_news
+
+    def next_due_us(self) -> int:
+        due_us = min(self.ack_us, self.nack_us)
+        for pace in self.paces.values():
+            due_us = min(due_us, pace.due_us)
+        return due_us
+
+    def check_invariants(self) -> None:
+        assert self.base - 1 <= self.through <= self.top
+        assert len(self.events) <= WINDOW
+        assert all(self.base <= number <= self.top for number in self.events)
+        assert self.through + 1 not in self.events
+
+    def _forget(self) -> None:
+        if self._kept_from < self.base:
+            self._kept_from = self.base
+            for number in [each for each in self.events if each < self.base]:
+                del self.events[number]

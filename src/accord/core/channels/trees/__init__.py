@@ -1,0 +1,1 @@
+"""Trees of nodes along which the events of channels travel."""

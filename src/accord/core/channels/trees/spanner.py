@@ -1,0 +1,97 @@
+"""Spanner graphs: few links, and yet no way much longer than it must be.
+
+The minimum spanning tree is cheapest, but two neighbours may be far apart on it. Links are taken
+from the shortest to the longest, and one is left out only where those taken already lead from one
+of its ends to the other within `factor` times its length. What remains has the minimum spanning
+tree in it, and no two nodes are farther apart than `factor` times their distance on all links. With
+a factor of 1 all links remain that are any use, with a very large one only the tree.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Final
+
+from accord.core.overlay.map import Map
+
+FACTOR: Final = 1.5
+DOWN: Final = 1 << 44
+
+Graph = dict[str, dict[str, int]]  # lengths, both ways
+
+
+def graph_of(net: Map) -> Graph:
+    """All links; the length of one that counts is the round trip over it.
+
+    The others are longer than any way, so they are taken only where nothing else leads: a link may
+    work again, or work after all, before that is known.
+    """
+    graph: Graph = {}
+    for source, target, link in net.links():
+        length = max(1, 2 * link.latency_us)
+        back = net.link(target, source)
+        if link.counts and back is not None:
+            length = max(1, link.latency_us + back.latency_us)
+        else:
+            length += DOWN
+        known = graph.setdefault(source, {}).get(target, length)
+        graph[source][target] = min(length, known)
+        graph.setdefault(target, {})[source] = graph[source][target]
+    return graph
+
+
+def spanner(graph: Graph, factor: float = FACTOR) -> Graph:
+    if factor < 1:
+        raise ValueError(f"factor: expected at least 1, got {factor}")
+    chosen: Graph = {}
+    links = [
+        (length, source, target)
+        for source, ends in graph.items()
+        for target, length in ends.items()
+        if source < target
+    ]
+    for length, source, target in sorted(links):
+        if not _is_within(chosen, source, target, factor * length):
+            chosen.setdefault(source, {})[target] = length
+            chosen.setdefault(target, {})[source] = length
+    return chosen
+
+
+def distances(graph: Graph, root: str) -> tuple[dict[str, int], dict[str, str]]:
+    """How far everything is from `root`, and over which node the shortest way comes there."""
+    far = {root: 0}
+    before: dict[str, str] = {}
+    done: dict[str, bool] = {}
+    heap = [(0, root)]
+    while heap:
+        reached, node = heappop(heap)
+        if node in done:
+            continue
+        done[node] = True
+        for target, length in graph.get(node, {}).items():
+            total = reached + length
+            known = far.get(target)
+            if known is None or total < known:
+                far[target] = total
+                before[target] = node
+                heappush(heap, (total, target))
+            elif total == known and target not in done and node < before[target]:
+                before[target] = node
+    return far, before
+
+
+def _is_within(graph: Graph, source: str, target: str, limit: float) -> bool:
+    far = {source: 0}
+    heap = [(0, source)]
+    while heap:
+        reached, node = heappop(heap)
+        if node == target:
+            return True
+        if reached > far[node]:
+            continue
+        for end, length in graph.get(node, {}).items():
+            total = reached + length
+            if total <= limit and total < far.get(end, total + 1):
+                far[end] = total
+                heappush(heap, (total, end))
+    return False

@@ -1,0 +1,244 @@
+"""What templates promise, as checkers.
+
+A node that was started again does not know what it had: what it gets twice is no finding, and what
+it gets in which order is looked at anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+from accord.core.channels.template import Template
+from accord.sim.checkers import Checker, World
+from accord.sim.machine import Machine, Publication
+from accord.sim.topology import Topology
+
+_DEVIATIONS: Final = 5.0
+_SAMPLES: Final = 1_000
+_DETOUR: Final = 1.5  # hops that trees take more than the shortest ways
+
+
+class Places(Protocol):
+    def has_run_since(self, node: str, since_us: int) -> bool: ...
+
+
+class LivesChecker(Checker):
+    """One that asks whether nodes were started again in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: Places | None = None
+
+    def has_run_since(self, node: str, since_us: int) -> bool:
+        return self.places is None or self.places.has_run_since(node, since_us)
+
+
+class OnceChecker(LivesChecker):
+    """Nobody gets anything twice."""
+
+    name = "once"
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        if not is_first and self.has_run_since(node, publication.published_us):
+            self.find(now_us, node, f"{subscriber} got {_what(publication)} again")
+
+
+class AllChecker(Checker):
+    """Every member that stays gets everything.
+
+    With `excuses_parted` it need not get what was published shortly before its node was cut off
+    from the source's, nor while it was: who keeps to one order can't let it in later.
+    """
+
+    name = "all"
+
+    def __init__(self, *, excuses_parted: bool = False) -> None:
+        super().__init__()
+        self._excuses_parted = excuses_parted
+        self._parts: deque[tuple[int, dict[str, int]]] = deque(maxlen=_SAMPLES)
+
+    def sampled(self, world: World, now_us: int) -> None:
+        if self._excuses_parted:
+            network = world.network
+            self._parts.append((now_us, {each: network.part(each) for each in network.by_source}))
+
+    def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
+        if not self._was_parted(publication, node):
+            self.find(now_us, node, f"{subscriber} did not get {_what(publication)}")
+
+    def _was_parted(self, publication: Publication, node: str) -> bool:
+        return any(
+            at_us >= publication.published_us and parts[node] != parts[publication.node]
+            for at_us, parts in self._parts
+        )
+
+
+class InOrderChecker(LivesChecker):
+    """What one source publishes comes in that order."""
+
+    name = "in order"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str, str], tuple[int, int]] = {}  # number, and when it came
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        if not is_first:
+            return
+        key = (subscriber, publication.publisher, publication.channel)
+        last, came_us = self._last.get(key, (0, 0))
+        if publication.sequence < last and self.has_run_since(node, came_us):
+            self.find(now_us, node, f"{subscriber} got {_what(publication)} after {last}")
+        self._last[key] = (publication.sequence, now_us)
+
+
+class SameOrderChecker(LivesChecker):
+    """All members get what they get in the same order.
+
+    Each got something right after something else; all these pairs together must not lead round in
+    a circle, or else there is no order that all of them kept to.
+    """
+
+    name = "same order"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, str], tuple[int, int]] = {}
+        self._after: dict[int, dict[int, str]] = {}
+        self._what: dict[int, str] = {}
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        if not is_first:
+            return
+        number = publication.number
+        self._what[number] = _what(publication)
+        self._after.setdefault(number, {})
+        key = (subscriber, publication.channel)
+        last, came_us = self._last.get(key, (0, 0))
+        if last and self.has_run_since(node, came_us):
+            self._after[last][number] = f"{subscriber} at {node}"
+        self._last[key] = (number, now_us)
+
+    def ended(self, world: World, now_us: int) -> None:  # noqa: ARG002
+        before = dict.fromkeys(self._after, 0)
+        for ends in self._after.values():
+            for each in ends:
+                before[each] += 1
+        free = [each for each, count in before.items() if not count]
+        for each in free:  # grows while it is walked over
+            for end in self._after[each]:
+                before[end] -= 1
+                if not before[end]:
+                    free.append(end)
+        if len(free) < len(before):
+            done = dict.fromkeys(free, True)
+            circle = [
+                f"{self._what[one]}, then {self._what[other]} ({who})"
+                for one, ends in self._after.items()
+                for other, who in ends.items()
+                if one not in done and other not in done
+            ]
+            self.find(now_us, "", f"no order fits all: {'; '.join(circle[:6])}")
+
+
+class ShareChecker(Checker):
+    """No more is lost than links lose, on ways that are not much longer than they must be."""
+
+    name = "best effort"
+
+    def __init__(self, loss: float, topology: Topology) -> None:
+        super().__init__()
+        self._loss = loss
+        self._topology = topology
+        self._hops: dict[str, dict[str, int]] = {}
+        self._got = 0
+        self._expected = 0.0
+        self._variance = 0.0
+        self._missed: dict[int, list[float]] = {}
+
+    def delivered(
+        self,
+        publication: Publication,
+        subscriber: str,  # noqa: ARG002
+        node: str,
+        now_us: int,  # noqa: ARG002
+        *,
+        is_first: bool,
+    ) -> None:
+        self._got += is_first and node != publication.node
+        self._count(publication, node)
+
+    def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
+        self._count(publication, node)
+        if not self._loss:
+            self.find(now_us, node, f"{subscriber} did not get {_what(publication)}")
+
+    def ended(self, world: World, now_us: int) -> None:  # noqa: ARG002
+        # Copies of one event are lost together: it counts as one throw for all its members.
+        variance = sum(sum(shares) ** 2 for shares in self._missed.values()) * self._loss
+        least = self._expected - _DEVIATIONS * variance**0.5
+        if self._got < least:
+            self.find(now_us, "", f"{self._got} delivered, expected {self._expected:.0f}")
+
+    def _count(self, publication: Publication, node: str) -> None:
+        if node != publication.node:
+            share = (1 - self._loss) ** (_DETOUR * self._hops_to(publication.node, node))
+            self._expected += share
+            self._missed.setdefault(publication.number, []).append(share)
+
+    def _hops_to(self, source: str, target: str) -> int:
+        """On the way that takes the least time."""
+        found = self._hops.get(source)
+        if found is None:
+            found = self._hops[source] = _hops(self._topology, source)
+        return found.get(target, len(self._topology.nodes))
+
+
+class LeftChecker(Checker):
+    """In the end, if the run goes on for so long, templates have kept nothing."""
+
+    name = "left"
+
+    def __init__(self, template_of: Callable[[Machine], Template | None], after_us: int) -> None:
+        super().__init__()
+        self._template_of = template_of
+        self._after_us = after_us
+
+    def ended(self, world: World, now_us: int) -> None:
+        if now_us < self._after_us:
+            return
+        for name, machine in world.machines().items():
+            template = self._template_of(machine)
+            for what, count in (template.left() if template is not None else {}).items():
+                if count:
+                    self.find(now_us, name, f"{count} {what} left")
+
+
+def _hops(topology: Topology, source: str) -> dict[str, int]:
+    neighbours = topology.neighbours()
+    hops: dict[str, int] = {}
+    heap = [(0, 0, source)]
+    while heap:
+        delay_us, count, node = heappop(heap)
+        if node in hops:
+            continue
+        hops[node] = count
+        for each in neighbours[node]:
+            span = topology.span(node, each)
+            assert span is not None
+            heappush(heap, (delay_us + (span.delay_us or 0), count + 1, each))
+    return hops
+
+
+def _what(publication: Publication) -> str:
+    at_s = publication.published_us / 1_000_000
+    return f"{publication.publisher} {publication.sequence} of {at_s:.1f} s"

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from tests.channel_nets import event
+
+from accord.core.channels.streams.messages import NOTHING, Key, Note
+from accord.core.channels.streams.sender import IDLE_US, Sender
+from accord.core.channels.streams.stream import WINDOW
+
+KEY = Key("a", 1, 1)
+PATIENCE_US = 1_000
+
+
+def a_sender(*members: str, waits: bool = False) -> Sender:
+    sender = Sender("chat", KEY, patience_us=PATIENCE_US, waits=waits, now_us=0)
+    sender.set_members(members, 0)
+    return sender
+
+
+def send(sender: Sender, count: int, now_us: int = 0) -> list[int]:
+    for number in range(count):
+        sender.put(event(str(number)), Note(NOTHING), now_us)
+    numbers = sender.take(now_us)
+    sender.check_invariants()
+    return numbers
+
+
+def acknowledge(sender: Sender, now_us: int = 0, **through: int) -> None:
+    sender.stream.report(through)
+    sender.advance(now_us)
+    sender.check_invariants()
+
+
+def test_it_moves_on_with_the_slowest_member() -> None:
+    sender = a_sender("b", "c")
+    assert send(sender, 3) == [1, 2, 3]
+    acknowledge(sender, b=3)
+    assert sender.stream.base == 1
+    acknowledge(sender, c=2)
+    assert sender.stream.base == 3
+    acknowledge(sender, c=3)
+    assert sender.is_done()
+
+
+def test_a_member_that_does_not_advance_is_given_up_and_comes_back() -> None:
+    sender = a_sender("b", "c")
+    send(sender, 3)
+    acknowledge(sender, 500, b=3, c=1)
+    assert sender.laggards(500 + PATIENCE_US - 1) == []
+    assert sender.laggards(500 + PATIENCE_US) == ["c"]
+    missed = sender.drop("c", 2_000)
+    assert [each.payload for each in missed] == [b"1", b"2"]
+    assert sender.stream.base == 4
+    assert sender.laggards(9_000) == []
+    send(sender, 1, 9_000)
+    acknowledge(sender, 9_000, b=4)
+    assert sender.is_done()
+    acknowledge(sender, 9_100, c=4)  # it has heard where the stream is now
+    send(sender, 1, 9_200)
+    acknowledge(sender, 9_300, b=5)
+    assert not sender.is_done()
+
+
+def test_who_has_everything_is_no_laggard() -> None:
+    sender = a_sender("b")
+    send(sender, 1)
+    acknowledge(sender, b=1)
+    assert sender.laggards(99_000) == []
+    send(sender, 1, 99_000)
+    assert sender.laggards(99_000 + PATIENCE_US - 1) == []
+
+
+def test_who_leaves_is_not_waited_for_and_who_comes_is() -> None:
+    sender = a_sender("b", "c")
+    send(sender, 2)
+    acknowledge(sender, b=2)
+    sender.set_members(("b",), 0)
+    assert sender.is_done()
+    sender.set_members(("b", "d"), 0)
+    assert sender.is_done()
+    send(sender, 1)
+    acknowledge(sender, b=3)
+    assert not sender.is_done()
+
+
+def test_without_members_nothing_is_kept() -> None:
+    sender = a_sender()
+    send(sender, 3)
+    sender.advance(0)
+    assert sender.is_done()
+    assert not sender.is_idle(IDLE_US - 1)
+    assert sender.is_idle(IDLE_US)
+
+
+def test_a_full_backlog_gives_the_slowest_up() -> None:
+    sender = a_sender("b", "c")
+    send(sender, WINDOW)
+    acknowledge(sender, b=WINDOW)
+    send(sender, WINDOW)
+    assert not sender.has_room()
+    assert sender.put(event("more"), Note(NOTHING), 0) is False  # what waits must be taken first
+    assert sender.members["c"].is_dropped
+    sender.advance(0)
+    assert sender.take(0)
+    assert sender.has_room()
+
+
+def test_or_has_no_room_where_the_channel_waits() -> None:
+    sender = a_sender("b", "c", waits=True)
+    send(sender, WINDOW)
+    acknowledge(sender, b=WINDOW)
+    send(sender, WINDOW)
+    assert sender.put(event("more"), Note(NOTHING), 0) is False
+    assert sender.dropped == 0
+    acknowledge(sender, c=WINDOW)
+    sender.take(0)
+    assert sender.put(event("more"), Note(NOTHING), 0)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from tests.channel_nets import CHANNEL, Net
+
+from accord.core.channels.letters import Got, Letter, Letters
+from accord.core.channels.template import Context, Template
+
+S = 1_000_000
+
+
+class Mail(Template):
+    """Sends letters and notes what comes."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.got: list[tuple[str, bytes]] = []
+        self.letters = Letters(
+            context.name, context.incarnation, context.map, self._say, self._letter
+        )
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+        message = msgspec.msgpack.decode(body, type=Letter | Got)
+        if isinstance(message, Letter):
+            self.letters.came(neighbour, channel, message, now_us)
+        else:
+            self.letters.got(message)
+
+    def advance(self, now_us: int) -> None:
+        self.letters.advance(now_us)
+
+    def next_due_us(self) -> int | None:
+        return self.letters.next_due_us()
+
+    def check_invariants(self) -> None:
+        self.letters.check_invariants()
+
+    def _say(self, neighbour: str, channel: str, message: Letter | Got) -> None:
+        self.context.say(neighbour, channel, msgspec.msgpack.encode(message))
+
+    def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+        self.got.append((origin, body))
+
+
+def mail(net: Net, name: str) -> Mail:
+    node = net.nodes[name]
+    assert isinstance(node, Mail)
+    return node
+
+
+def test_a_letter_goes_over_many_hops_that_lose_half() -> None:
+    net = Net(Mail, "ab bc cd de")
+    random = Random(1)  # noqa: S311
+    net.loses = lambda *_: random.random() < 0.5
+    for number in range(10):
+        mail(net, "a").letters.post("e", CHANNEL, bytes([number]), net.now_us)
+    net.run(3 * S)
+    assert sorted(mail(net, "e").got) == [("a", bytes([number])) for number in range(10)]
+    assert all(len(mail(net, name).letters) == 0 for name in net.names)
+
+
+def test_another_way_where_a_link_fails() -> None:
+    net = Net(Mail, "ab bd ac cd")
+    mail(net, "a").letters.post("d", CHANNEL, b"1", 0)
+    way = net.sent[0][1]
+    net.loses = lambda source, target, _: way in (source, target)
+    net.run(S)
+    assert mail(net, "d").got == []
+    net.break_link("a", way)
+    net.run(S)
+    assert mail(net, "d").got == [("a", b"1")]
+
+
+def test_what_gets_nowhere_is_dropped() -> None:
+    net = Net(Mail, "ab")
+    mail(net, "a").letters.post("nowhere", CHANNEL, b"1", 0)
+    assert len(mail(net, "a").letters) == 1
+    net.run(20 * S)
+    assert len(mail(net, "a").letters) == 0
+    assert net.sent == []
+
+
+def test_to_oneself() -> None:
+    net = Net(Mail, "ab")
+    mail(net, "a").letters.post("a", CHANNEL, b"1", 0)
+    assert mail(net, "a").got == [("a", b"1")]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from accord.core.channels.trees.known import IDLE_US, Trees
+from accord.core.channels.trees.tree import Tree, problem_with_tree
+
+TREE = Tree(("a", "b", "c", "d"), (0, 1, 1))  # a - b, and b - c and d
+DIGEST = TREE.digest()
+
+
+def known() -> Trees:
+    trees = Trees("b")
+    trees.learn(TREE, DIGEST, 0)
+    return trees
+
+
+def test_next_to_and_beyond() -> None:
+    trees = known()
+    assert trees.next_to(DIGEST, 0) == ("a", "c", "d")
+    assert trees.beyond(DIGEST, "a") == ["a"]
+    assert Trees("a").next_to(DIGEST, 0) is None
+    other = Trees("a")
+    other.learn(TREE, DIGEST, 0)
+    assert other.beyond(DIGEST, "b") == ["b", "c", "d"]
+    assert other.towards(DIGEST, "d") == "b"
+    assert trees.towards(DIGEST, "d") == "d"
+    assert trees.towards(DIGEST, "nobody") == ""
+    assert trees.towards(b"nothing", "d") == ""
+
+
+def test_a_tree_is_attached_until_it_is_confirmed() -> None:
+    trees = known()
+    assert trees.to_attach("c", DIGEST, 0) == TREE
+    trees.confirm("c", DIGEST, 1)
+    assert trees.to_attach("c", DIGEST, 2) is None
+    assert trees.to_attach("d", DIGEST, 2) == TREE
+    trees.lack("c", DIGEST)
+    assert trees.to_attach("c", DIGEST, 3) == TREE
+
+
+def test_a_neighbour_is_not_believed_to_know_what_was_not_used_for_long() -> None:
+    trees = known()
+    trees.confirm("c", DIGEST, 0)
+    assert trees.to_attach("c", DIGEST, IDLE_US - 1) == TREE
+
+
+def test_what_is_not_used_is_forgotten() -> None:
+    trees = known()
+    trees.confirm("c", DIGEST, 0)
+    trees.forget(IDLE_US - 1)
+    assert trees.next_to(DIGEST, IDLE_US - 1) is not None
+    trees.forget(2 * IDLE_US)
+    assert len(trees) == 0
+    trees.confirm("c", DIGEST, 2 * IDLE_US)  # of a tree nobody knows
+    assert len(trees) == 0
+    trees.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("tree", "problem"),
+    [
+        (TREE, None),
+        (Tree(("a",), ()), None),
+        (Tree((), ()), "expected 1 to 4096 nodes, got 0"),
+        (Tree(("a", "a"), (0,)), "expected each node once"),
+        (Tree(("a", "b"), ()), "expected a parent for each node but the first"),
+        (Tree(("a", "b"), (1,)), "expected parents before their children"),
+        (Tree(("a", "b"), (-1,)), "expected parents before their children"),
+    ],
+)
+def test_what_is_a_tree(tree: Tree, problem: str | None) -> None:
+    assert problem_with_tree(tree) == problem
