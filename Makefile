@@ -19,8 +19,8 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
-	@echo "four parts, two at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j2 --output-sync=target test-plain test-pipeline test-overlay test-compiled
+	@echo "four parts, three at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target test-plain test-pipeline test-overlay test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link

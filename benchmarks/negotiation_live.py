@@ -185,7 +185,7 @@ def run(options: Options) -> list[Table]:
 
 
 def _row(times: list[float]) -> list[str]:
-    cuts = quantiles(times, n=100)
+    cuts = quantiles(times, n=100, method="inclusive")
     found = (median(times), cuts[94], cuts[98], max(times))
     return [number(len(times)), *(significant(each * 1_000) for each in found)]
 
