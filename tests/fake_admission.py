@@ -33,7 +33,7 @@ def filters() -> tuple[FilterLine, ...]:
     admission = Admission("denver", 1)
     for number, (where, rate_hz) in enumerate(ADVERTISED):
         admission.advertise("exchange", str(number), Filter("stock", parse(where)), rate_hz, 0)
-    return tuple(filter_lines(admission.order, 100))
+    return tuple(filter_lines(admission.order, 100))[::-1]
 
 
 def books() -> Books:

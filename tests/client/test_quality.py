@@ -22,6 +22,7 @@ from accord.client.quality import (
 from accord.client.quality_files import Kept, Profile, load, store
 from accord.client.session import Session
 from accord.core.negotiation.errors import QualityError
+from accord.core.negotiation.properties import Better, Property
 from accord.core.node.rights import EVERYTHING
 from accord.live.addresses import Address
 from accord.live.node import Listener, Node, Settings
@@ -95,9 +96,12 @@ def test_a_life() -> None:
             (often,) = events.expectations
             assert often.id == "lab/t#1"
             await often.wait_for("satisfied")
+            heard: list[str] = []
+            events.on_state(lambda state: heard.append(state.state))
             await often.suspend()
             assert often.state is not None
             assert often.state.state == "suspended"
+            assert heard == ["suspended"], "once"
             await often.resume()
             await often.wait_for("satisfied")
             await often.update(Expectation(rate_hz=(100, 200)))
@@ -158,6 +162,37 @@ def test_a_profile_is_registered_again_after_a_break() -> None:
                     protocol.abort()
             await often.wait_for("unsatisfied")
             await often.wait_for("satisfied")
+
+    asyncio.run(test())
+
+
+def test_a_profile_that_is_not_taken_again_is_told_and_tried_with_the_next_connection() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Queue[object] = asyncio.Queue()
+        loop.set_exception_handler(lambda _, context: told.put_nowait(context.get("exception")))
+        colour = Property(name="colour", better=Better.HIGHER, levels=("grey", "full"))
+        offered = Capability("colour", "grey", "full", current="grey")
+        async with (
+            asyncio.timeout(60),
+            a_node() as node,
+            accord.connect(url(node), session_expiry_s=0) as publishing,
+        ):
+            assert node.quality is not None
+            negotiation = node.quality.quality.negotiation
+            negotiation.registry.define(colour)
+            async with publishing.publisher("lab/t", capabilities=[offered]):
+                negotiation.registry.forget("colour")
+                for error in (QualityRefusedError, None):
+                    line = node.broker.sessions[publishing.client_id].line
+                    for connection, protocol in node.server.connections.items():
+                        if connection is line:
+                            protocol.abort()
+                    if error is not None:
+                        assert isinstance(await told.get(), error)
+                        negotiation.registry.define(colour)
+                while not len(negotiation.sources):
+                    await asyncio.sleep(0.01)
 
     asyncio.run(test())
 
@@ -227,9 +262,19 @@ def test_expectations_and_profiles_are_kept_in_files(tmp_path: Path, suffix: str
     assert load(file, properties=[colour]).expectations["a"][0].bounds == {"colour": ("full", None)}
 
 
+def test_single_values_are_kept_as_the_worst_that_will_do(tmp_path: Path) -> None:
+    file = tmp_path / "desk.xml"
+    store(file, Kept({"a": [Expectation(rate_hz=5, latency_ms=20, trust="low")]}))
+    assert load(file).expectations["a"][0].bounds == {
+        "rate": (5, None),
+        "latency": (None, 20),
+        "trust": ("low", None),
+    }
+
+
 def test_files_that_can_not_be_written(tmp_path: Path) -> None:
-    with pytest.raises(QualityError, match="expected a pair of bounds"):
-        store(tmp_path / "a.xml", Kept({"a": [Expectation(rate_hz=5)]}))
+    with pytest.raises(QualityError, match="no such property"):
+        store(tmp_path / "a.xml", Kept({"a": [Expectation(colour="full")]}))
     with pytest.raises(QualityError, match=r"ends with \.xml or \.json"):
         store(tmp_path / "a.yaml", Kept())
 
@@ -237,6 +282,6 @@ def test_files_that_can_not_be_written(tmp_path: Path) -> None:
 def test_expectations_are_read_from_text() -> None:
     read = read_expectation_form('{"rate": [5, null], "utility": 2, "publishers": 3, "id": "x"}')
     assert read.form() == {"rate": [5, None], "utility": 2, "publishers": 3, "id": "x"}
-    for wrong in ("", "[]", "{}", '{"utility": 3}'):
+    for wrong in ("", "[]", "{}", '{"utility": 3}', '{"rate": 1, "id": {}}', "[" * 100_000):
         with pytest.raises(ValueError, match="expected"):
             read_expectation_form(wrong)

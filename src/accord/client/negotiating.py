@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from accord.client.driver import Driver
-from accord.client.errors import ClientError, ConnectionFailedError
+from accord.client.errors import ClientError, ConnectionFailedError, QualityRefusedError
 from accord.client.messages import Outcome, ReceivedEvent
 from accord.client.quality import (
     Advice,
@@ -147,7 +147,6 @@ class Expected:
 
     async def suspend(self) -> None:
         await self._ask("suspend")
-        self.hear(ExpectationState(self.id, "suspended"))
 
     async def resume(self) -> None:
         await self._ask("resume")
@@ -312,6 +311,9 @@ class Publisher:
                 await self._register()
             except (ConnectionFailedError, TimeoutError):
                 continue  # with the next one
+            except QualityRefusedError as error:  # such as a property that is not defined any more
+                context = {"message": "a profile was not taken again", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
     async def _follow(self) -> None:
         while True:

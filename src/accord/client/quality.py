@@ -220,11 +220,15 @@ def read_expectation_form(text: str) -> Expectation:
     """From JSON, as nodes read it; what it means is theirs to say. ValueError where it is none."""
     try:
         form = msgspec.json.decode(text)
+    except RecursionError:
+        raise ValueError("expected fewer brackets in one another") from None
     except msgspec.DecodeError as error:
         raise ValueError(f"expected JSON: {error}") from None
     if not isinstance(form, dict):
         raise ValueError(f"expected an object, got {text[:40]}")
     utility, publishers, id_ = (form.pop(name, None) for name in ("utility", "publishers", "id"))
+    if id_ is not None and not isinstance(id_, str):
+        raise ValueError(f"id: expected a text, got {str(id_)[:40]}")
     made = Expectation.of(form)
     made.utility = 1.0 if utility is None else utility
     made.publishers = 1 if publishers is None else publishers

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accord.client.quality import Capability, Cost, Coupling, Expectation, Line, Value
+from accord.client.quality import Bounds, Capability, Cost, Coupling, Expectation, Line, Value
 from accord.core.negotiation import costs, profiles
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.expectations import Expectation as CoreExpectation
 from accord.core.negotiation.expectations import Requirement
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import Better, Registry
 from accord.core.negotiation.property_files import parse_properties
 from accord.core.negotiation.storing import Stored, read_json, read_xml, write_json, write_xml
 
@@ -43,12 +43,9 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> Kept:
 
     QualityError says in which line, or at which path, something is wrong.
     """
-    registry = Registry()
-    for each in properties:
-        for property_ in parse_properties(each.read_text()):
-            registry.define(property_)
-    text = file.read_text()
     _check_name(file)
+    registry = _registry(properties)
+    text = file.read_text()
     read = read_xml(text.encode(), registry) if file.suffix == ".xml" else read_json(text, registry)
     kept = Kept()
     for expectation in read.expectations:
@@ -72,12 +69,13 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> Kept:
     return kept
 
 
-def store(file: Path, kept: Kept) -> None:
-    """What `load` reads again."""
+def store(file: Path, kept: Kept, *, properties: Sequence[Path] = ()) -> None:
+    """What `load` reads again; `properties` as there."""
     _check_name(file)
+    registry = _registry(properties)
     stored = Stored(
         tuple(
-            _expectation(each, channel, number)
+            _expectation(each, channel, number, registry)
             for channel, expectations in kept.expectations.items()
             for number, each in enumerate(expectations, start=1)
         ),
@@ -106,12 +104,20 @@ def from_core(capability: profiles.Capability) -> Capability:
     )
 
 
-def _expectation(expectation: Expectation, channel: str, number: int) -> CoreExpectation:
-    requirements = []
-    for name, bounds in expectation.bounds.items():
-        if not isinstance(bounds, tuple):
-            raise QualityError(name, "expected a pair of bounds, (lower, upper)")
-        requirements.append(Requirement(name, _value(bounds[0]), _value(bounds[1])))
+def _registry(properties: Sequence[Path]) -> Registry:
+    registry = Registry()
+    for each in properties:
+        for property_ in parse_properties(each.read_text()):
+            registry.define(property_)
+    return registry
+
+
+def _expectation(
+    expectation: Expectation, channel: str, number: int, registry: Registry
+) -> CoreExpectation:
+    requirements = [
+        _requirement(name, bounds, registry) for name, bounds in expectation.bounds.items()
+    ]
     return CoreExpectation(
         id=expectation.id or f"{channel}#{number}",
         subscription=channel,
@@ -120,6 +126,15 @@ def _expectation(expectation: Expectation, channel: str, number: int) -> CoreExp
         utility=expectation.utility,
         publishers=expectation.publishers,
     )
+
+
+def _requirement(name: str, bounds: Bounds, registry: Registry) -> Requirement:
+    """A single value is the worst that will do, as everywhere."""
+    if isinstance(bounds, tuple):
+        return Requirement(name, _value(bounds[0]), _value(bounds[1]))
+    if registry.get(name).better is Better.HIGHER:
+        return Requirement(name, _exact(bounds), None)
+    return Requirement(name, None, _exact(bounds))
 
 
 def _profile(profile: Profile) -> profiles.Profile:

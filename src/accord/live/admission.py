@@ -162,12 +162,12 @@ class AdmissionService:
     # ------------------------------------------------------------------------------- for who looks
 
     async def show(self) -> AdmissionStatus:
-        """With filters, of which the first are enough: each takes a while, so others get turns."""
+        """With filters, of which some are enough: each takes a while, so others get turns."""
         filters: list[FilterLine] = []
         for each in filter_lines(self.admission.order, MOST_FILTERS):
             filters.append(each)
             await asyncio.sleep(0)
-        return msgspec.structs.replace(self.status(), filters=tuple(filters))
+        return msgspec.structs.replace(self.status(), filters=tuple(reversed(filters)))
 
     def status(self) -> AdmissionStatus:
         admission = self.admission
@@ -258,7 +258,12 @@ class AdmissionService:
             left = 0 if taken is None else max(taken.promised, taken.used)
             admission.set_capacity(client(name), max(bps - left, 0) if bps else None)
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self.admitting.asked[name, key] = decided.set_result
+
+        def hear(outcome: Outcome) -> None:
+            if not decided.done():  # it may change its mind before this task goes on
+                decided.set_result(outcome)
+
+        self.admitting.asked[name, key] = hear
         try:
             outcome = door.subscribe(
                 name,

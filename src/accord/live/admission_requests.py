@@ -7,6 +7,7 @@ because a node that does not admit takes advertisements, too, and holds nobody t
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -15,11 +16,13 @@ from msgspec import Struct
 from accord.core.admission.errors import AdmissionError
 from accord.core.errors import AccordError, PolicyError
 from accord.edges.mqtt.admitting import Admitting
+from accord.edges.mqtt.advertising import MAX_NAME
 from accord.edges.mqtt.hub import Request
 from accord.live.policy_requests import mistake
 
 MAX_BYTES: Final = 65_536
 MAX_WHERE: Final = 10_000
+_BEGINNING: Final = 200
 
 
 class _Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
@@ -98,4 +101,10 @@ def _act(admitting: Admitting | None, request: Request, asked: Asked) -> dict[st
 
 
 def _name(asked: Advertise) -> str:
-    return f"{asked.channel} WHERE {asked.where}" if asked.where else asked.channel
+    """The channel and predicate; where that is too long, how it begins and a digest."""
+    name = f"{asked.channel} WHERE {asked.where}" if asked.where else asked.channel
+    if len(name) <= MAX_NAME and name.isprintable():
+        return name
+    digest = blake2b(name.encode(), digest_size=8).hexdigest()
+    plain = "".join(each if each.isprintable() else " " for each in name[:_BEGINNING])
+    return f"{plain}… {digest}"

@@ -78,7 +78,24 @@ def test_programs_that_can_not_run(tmp_path: Path) -> None:
         assert await program.ended == 5
         (tmp_path / "out").unlink()
         (tmp_path / "out").mkdir()
-        with pytest.raises(AgentError, match="out: can't be written"):
-            await program.adapt("rate", 3.0)
+        assert not await program.adapt("rate", 3.0)
+        assert await program.ended == 5
+
+    asyncio.run(test())
+
+
+def test_a_program_that_can_not_be_started_anew_is_over(tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = read_settings(write(tmp_path, GOOD.replace("SIGHUP", "restart")))
+        command = tmp_path / "program"
+        command.symlink_to(sys.executable)
+        program = Program(settings, [str(command), "-c", PROGRAM, str(tmp_path)])
+        await program.start()
+        await until_said(tmp_path, "2 low")
+        command.unlink()
+        assert not await program.adapt("rate", 3.0)
+        with pytest.raises(AgentError, match="can't be started"):
+            await program.ended
+        await program.stop()
 
     asyncio.run(test())

@@ -69,6 +69,29 @@ def test_advertisements_come_and_go() -> None:
     enforcement.check_invariants()
 
 
+def test_who_advertises_the_same_again_may_publish_no_more() -> None:
+    enforcement = Enforcement()
+    enforcement.advertise("ann", "trades", filter_of("TRUE", "m"), 4, 0)
+    for _ in range(4):
+        assert offer(enforcement, 0) is Standing.WITHIN
+    for rate_hz in (4, 0, 4, 400, 4):
+        enforcement.advertise("ann", "trades", filter_of("TRUE", "m"), rate_hz, 0)
+        assert offer(enforcement, 0) is Standing.OVER
+    assert enforcement.usage("ann") == [Usage("ann", "trades", 4, 4, 5)]
+    assert len(enforcement.told) == 1, "once a second, however often it is advertised"
+    assert offer(enforcement, S // 4) is Standing.WITHIN
+
+
+def test_another_rate_begins_as_full_as_the_one_before() -> None:
+    enforcement = Enforcement()
+    enforcement.advertise("ann", "trades", filter_of("TRUE", "m"), 4, 0)
+    assert [offer(enforcement, 0) for _ in range(2)] == [Standing.WITHIN] * 2
+    enforcement.advertise("ann", "trades", filter_of("TRUE", "m"), 10, 0)
+    standings = [offer(enforcement, 0) for _ in range(6)]
+    assert standings == [Standing.WITHIN] * 5 + [Standing.OVER]
+    enforcement.check_invariants()
+
+
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_OF_ONE", 1)
     monkeypatch.setattr(module, "MOST_PUBLISHERS", 1)
@@ -106,3 +129,16 @@ def test_the_whole_rate_can_be_had() -> None:
     assert bucket.take(0)
     passed = sum(bucket.take(now_us) for now_us in range(0, 1_000 * S, S // 10))
     assert passed == 332  # of 333 in 1,000 s the last would be due with their end
+
+
+def test_filters_that_are_costly_to_compare_are_few() -> None:
+    enforcement = Enforcement()
+    for number in range(module.MOST_ODD_OF_ONE):
+        odd = filter_of(f"x = {number} OR y = {number}")
+        enforcement.advertise("p", str(number), odd, 1.0, 0)
+    another = filter_of("x = 99 OR y = 99")
+    with pytest.raises(AdmissionError, match="conjunction"):
+        enforcement.advertise("p", "more", another, 1.0, 0)
+    enforcement.advertise("p", "0", another, 1.0, 0)
+    enforcement.advertise("p", "more", filter_of("x IN (1, 2)"), 1.0, 0)
+    enforcement.advertise("q", "more", another, 1.0, 0)

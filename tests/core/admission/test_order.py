@@ -226,6 +226,10 @@ def test_bad_advertisements_change_nothing() -> None:
         order.advertise(3, filter_of("x = 1"), 1)
     with pytest.raises(AdmissionError, match="conjunction of conditions"):
         order.advertise(1, filter_of("x > 1 OR z > 1"), 1)
+    with pytest.raises(AdmissionError, match="at most 4 alternatives, got 8"):
+        order.advertise(
+            1, filter_of("(a = 1 OR b = 1) AND (c = 1 OR d = 1) AND (e = 1 OR f = 1)"), 1
+        )
     with pytest.raises(AdmissionError, match="channel: expected a wildcard"):
         filter_of("x = 1", "a/b+")
     order.check_invariants()

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
+from tests.core.admission.advertised import filter_of
 from tests.fake_admission import books, filters
 
+from accord.core.admission import status as module
+from accord.core.admission.index.filters import Filter, covers
 from accord.core.admission.needs import Between
-from accord.core.admission.status import Range, pool_lines, range_of
+from accord.core.admission.order import Order
+from accord.core.admission.status import Range, filter_lines, pool_lines, range_of
 
 
 def test_the_order_is_drawn_with_rates_and_counts() -> None:
@@ -22,6 +27,24 @@ def test_the_order_is_drawn_with_rates_and_counts() -> None:
     assert below["price > 0"] == ["price > 5", "name = 'DEU' AND price > 3"]
     assert below["price > 5"] == ["name = 'DEU' AND price > 8", "price > 9"]
     assert below["price > 9"] == []
+
+
+def test_only_what_is_shown_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Order()
+    order.advertise("all", filter_of("TRUE", "#"), 1)
+    for number in range(100):
+        order.advertise(number, filter_of(f"price = {number}", f"m/{number}"), 1)
+    compared: list[tuple[Filter, Filter]] = []
+
+    def counting(wide: Filter, narrow: Filter) -> bool | None:
+        compared.append((wide, narrow))
+        return covers(wide, narrow)
+
+    monkeypatch.setattr(module, "covers", counting)
+    lines = list(filter_lines(order, 10))[::-1]
+    assert len(lines) == 10
+    assert (lines[0].channel, lines[0].count, lines[0].below) == ("#", 101, tuple(range(1, 10)))
+    assert len(compared) == 45
 
 
 def test_resources_are_in_units_of_people() -> None:

@@ -69,6 +69,7 @@ def test_what_is_not_in_the_domain(property_: Property, value: Value, problem: s
     [
         ({"name": "a b"}, "expected a letter"),
         ({"name": "x" * 65}, "65 characters, at most 64"),
+        ({"name": "utility"}, "utility: is no property's name"),
         ({"lowest": 5.0, "highest": 5.0}, r"range: expected the lower number first, got 5\.\.5"),
         ({"highest": math.nan}, "range: expected numbers"),
         ({"highest": 1e16}, "range: expected numbers"),

@@ -4,6 +4,7 @@ import json
 import math
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +66,15 @@ STORED = Stored(
 def test_xml_is_read_and_written() -> None:
     assert read_xml(XML, REGISTRY) == STORED
     assert read_xml(write_xml(STORED), REGISTRY) == STORED
+
+
+def test_what_json_can_hold_xml_can_hold() -> None:
+    (first, *_) = STORED.expectations
+    many = Stored(
+        tuple(msgspec.structs.replace(first, id=f"{number}") for number in range(2_500)), ()
+    )
+    assert len(write_xml(many)) > 400_000
+    assert read_xml(write_xml(many), REGISTRY) == read_json(write_json(many), REGISTRY) == many
 
 
 def test_json_says_the_same() -> None:
@@ -195,7 +205,7 @@ def test_what_is_written_is_read_again(found: Stored) -> None:
             b'<!DOCTYPE quality [<!ENTITY e "x">]><quality>&e;</quality>',
             "a document type declaration",
         ),
-        (b"<quality>" + b" " * 300_000 + b"</quality>", "bytes of XML, at most"),
+        (b"<quality>" + b" " * MAX_CHARACTERS + b"</quality>", "bytes of XML, at most"),
     ],
 )
 def test_mistakes_in_xml_name_their_line_and_what_was_expected(xml: bytes, problem: str) -> None:

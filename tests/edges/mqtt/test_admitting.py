@@ -281,6 +281,49 @@ def test_groups_hold_once() -> None:
     assert table.promised() == 0
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_group_with_another_condition_is_given_back_before_it_is_decided(leaves: bool) -> None:
+    table = Gate()
+    ann = table.join("ann")
+    pattern = "$share/team/far/a"
+    for packet_id, where in ((1, "level > 3"), (2, "level > 4")):
+        wish = Properties(user=(("where", where),))
+        ann.send(Subscribe(packet_id, (Filter(pattern, 0),), wish))
+        if packet_id == 1:
+            table.talk()
+    assert table.promised() == 2, "the one it has, and the one it asks for"
+    if leaves:
+        ann.drop()
+    else:
+        ann.send(Unsubscribe(3, (pattern,)))
+    table.talk()
+    assert table.promised() == 0
+    assert not list(table.there.books)
+
+
+def test_what_is_withdrawn_just_before_it_is_given_back_is_forgotten() -> None:
+    table = Gate()
+    ann = table.join("ann")
+    suback(ann, "far/a")
+    table.talk()
+    table.there.set_capacity(link("here"), 1)
+    for each in (table.here, table.there):
+        Gate.advertise(each, "far/a", 20)
+    while not table.here.decisions:
+        table.now_us += 100_000
+        for one, other in ((table.here, table.there), (table.there, table.here)):
+            one.advance(table.now_us)
+            for _, message in one.sends:
+                other.receive(one.name, message, table.now_us)
+            one.sends.clear()
+    ann.send(Unsubscribe(2, ("far/a",)))
+    table.settle()
+    table.now_us += AGAIN_US
+    table.admitting.advance()
+    assert not table.admitting._withdrawn
+    assert table.promised() == 0
+
+
 def test_what_is_withdrawn_is_told_and_asked_for_again() -> None:
     table = Gate()
     ann = table.join("ann").subscribe("$accord/advice", qos=1)

@@ -31,6 +31,7 @@ from accord.edges.mqtt.quality_status import quality_status, quality_totals
 from accord.edges.mqtt.restoring import restore, snapshot
 from accord.edges.mqtt.shaping import ShapingOrder
 from accord.edges.quality.acts import FILTERED
+from accord.edges.quality.meters import UNORDERED
 from tests.edges.mqtt.dialogue import Peer, Table
 
 RATE = {"rate": {"range": [1, 50], "current": 2}}
@@ -323,8 +324,13 @@ def test_properties_can_be_defined_and_used() -> None:
     named = [each["name"] for each in table.ask(ada, PROPERTIES, do="list")["properties"]]
     assert named[-1] == "colour"
     assert table.ask(ada, EXPECTATIONS, do="register", channel="a", expect={"colour": "few"})["ok"]
-    other = table.ask(ada, PROPERTIES, do="define", text=text.replace("higher", "lower"))
+    changed = f"name = new\nrange = 0..1\nbetter = higher\n{text.replace('higher', 'lower')}"
+    other = table.ask(ada, PROPERTIES, do="define", text=changed)
     assert "is in use" in other["error"]
+    assert "new" not in table.quality.negotiation.registry, "all of a text, or nothing"
+    many = "".join(f"name = p{n}\nrange = 0..1\nbetter = lower\n" for n in range(995))
+    other = table.ask(ada, PROPERTIES, do="define", text=many)
+    assert "1000 are accepted" in other["error"]
 
 
 def test_profiles_are_listed_changed_and_taken_back() -> None:
@@ -402,6 +408,50 @@ def test_a_rate_is_what_it_is_whatever_is_declared() -> None:
         table.wait(125)
     measure(table)
     assert states(ada)[-1] == ("x", "satisfied")
+
+
+def test_who_declares_something_else_again_and_again_is_measured_all_the_same() -> None:
+    table = QualityTable()
+    sensor = table.join("sensor")
+    confidence = {"range": [0, 100], "current": 1}
+    table.declare(sensor, current=8, confidence=confidence)
+    for number in range(10):
+        sensor.publish("lab/t", b"x")
+        table.wait(1_000)
+        table.ask(
+            sensor, CAPABILITIES, do="update", channel="lab/t", current={"confidence": number}
+        )
+        measure(table)
+    offers = table.quality.negotiation.sources.find("sensor", "lab/t").offers
+    assert (offers["rate"].current, offers["confidence"].current) == (1, 9)
+
+
+def test_what_is_done_is_done_to_the_events_of_who_publishes() -> None:
+    table = QualityTable()
+    agent = table.join("agent").subscribe(ADVICE, qos=1)
+    table.join("sensor")
+    rate = {"rate": {"range": [1, 50], "current": 2}}
+    said = table.ask(
+        agent, CAPABILITIES, do="register", channel="lab/t", capabilities=rate, source="sensor"
+    )
+    assert said == {"ok": True}
+    acts = table.quality.watching.acts
+    table.quality.take([Act(7, Step.RAISE_IMPORTANCE, "agent", "lab/t", "latency", 1.0)])
+    assert list(acts.lifts) == [("lab/t", "sensor")]
+    table.quality.take([Withdraw(7)])
+    assert not acts.lifts
+
+
+def test_an_order_is_what_the_channel_gives_now() -> None:
+    table = QualityTable()
+    sensor = table.join("sensor")
+    ada = table.join("ada").subscribe(EXPECTATIONS, qos=1)
+    expect(ada, "lab/t", {"order": "publisher", "id": "x"})
+    table.declare(sensor)
+    assert states(ada)[-1] == ("x", "satisfied")
+    table.quality.watching.order_of = lambda _: UNORDERED
+    measure(table)
+    assert states(ada)[-1] == ("x", "unsatisfied")
 
 
 def test_latency_and_reliability_are_measured() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.edges.quality.acts import RateFilter
-from accord.edges.quality.meters import ORDERED, ChannelMeter, RateMeter, differs
+from accord.edges.quality.meters import ORDERED, UNORDERED, ChannelMeter, RateMeter, differs
 
 S = 1_000_000
 
@@ -36,16 +36,24 @@ def test_what_becomes_of_events_is_smoothed() -> None:
     meter = ChannelMeter("c", counts)
     first = {each.property: (each.value, each.best) for each in meter.first(ORDERED, None)}
     assert first == {"latency": (0, 0), "reliability": (100, None), "order": (ORDERED, None)}
-    assert meter.look(None) == []
+    assert meter.look(ORDERED, None) == []
     counts.is_delivered(3, 10, 100)
     counts.is_lost(1, is_expired=False)
-    latency, reliability = meter.look(100.0)
+    latency, reliability = meter.look(ORDERED, 100.0)
     assert (latency.value, latency.best) == (100, 1)
     assert (reliability.value, reliability.best) == (75, 100)
     counts.is_delivered(1, 10, 0)
-    assert [each.value for each in meter.look(None)] == [50, 87.5]
+    assert [each.value for each in meter.look(ORDERED, None)] == [50, 87.5]
     counts.is_lost(1, is_expired=True)
-    assert [each.value for each in meter.look(None)] == [50, 43.75]
+    assert [each.value for each in meter.look(ORDERED, None)] == [50, 43.75]
+
+
+def test_an_order_that_changes_is_measured_again() -> None:
+    meter = ChannelMeter("c", ChannelCounts("c"))
+    meter.first(ORDERED, None)
+    (order,) = meter.look(UNORDERED, None)
+    assert (order.property, order.value) == ("order", UNORDERED)
+    assert meter.look(UNORDERED, None) == []
 
 
 def test_a_filter_keeps_its_rate() -> None:

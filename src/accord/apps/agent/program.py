@@ -12,7 +12,7 @@ from accord.core.negotiation.properties import Value
 
 
 class Program:
-    """`ended` has its exit code once it ends by itself."""
+    """`ended` has its exit code once it ends by itself, or why it can't run any more."""
 
     def __init__(self, settings: AgentSettings, command: Sequence[str]) -> None:
         self.values: dict[str, Value] = {
@@ -33,8 +33,17 @@ class Program:
         self._write()
         await self._spawn()
 
-    async def adapt(self, name: str, value: Value) -> None:
-        """Let it run with another value."""
+    async def adapt(self, name: str, value: Value) -> bool:
+        """Let it run with another value; False where that can't be, and it is over."""
+        try:
+            await self._adapt(name, value)
+        except AgentError as error:
+            if not self.ended.done():
+                self.ended.set_exception(error)
+            return False
+        return True
+
+    async def _adapt(self, name: str, value: Value) -> None:
         self.values[name] = value
         self._write()
         if self._settings.apply and self._process is not None:

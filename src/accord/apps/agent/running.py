@@ -33,7 +33,8 @@ async def run_agent(
             async def follow(advice: Advice) -> Value | None:
                 if advice.property not in program.values:
                     return None
-                await program.adapt(advice.property, advice.target)
+                if not await program.adapt(advice.property, advice.target):
+                    return None
                 less = " (less is enough)" if advice.is_release else ""
                 tell(f"advised: {_words({advice.property: advice.target})}{less}")
                 return advice.target

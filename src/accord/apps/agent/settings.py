@@ -60,13 +60,17 @@ def read_settings(file: Path) -> AgentSettings:
         capabilities = read_capabilities(expect_object(table.get("capabilities"), "capabilities"))
         if not capabilities:
             raise QualityError("capabilities", "expected at least one")
-        template = _read(file.parent / _text(program, "template", "program."))
+        source = file.parent / _text(program, "template", "program.")
+        config = file.parent / _text(program, "config", "program.")
+        if source.resolve() == config.resolve():
+            raise QualityError("program.config", "expected another file than the template")
+        template = _read(source)
         _check_blanks(template, [each.property for each in capabilities])
         return AgentSettings(
             channel=channel,
             source=_text(table, "source") if "source" in table else None,
             template=template,
-            config=file.parent / _text(program, "config", "program."),
+            config=config,
             apply=_apply(program.get("apply", RESTART)),
             stop_s=_seconds(program.get("stop_s", 5)),
             capabilities=capabilities,
@@ -105,6 +109,8 @@ def _check_blanks(template: str, names: list[str]) -> None:
 def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_read(file))
+    except RecursionError:
+        raise AgentError(str(file), "expected fewer brackets in one another") from None
     except tomllib.TOMLDecodeError as error:
         raise AgentError(str(file), f"not TOML: {error}") from None
 

@@ -73,13 +73,9 @@ class Admission:
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
     ) -> None:
         """A local publisher's promise; the same name again replaces it."""
-        key = (self.name, publisher, name)
-        self.order.advertise(key, filter_, rate_hz, self.name)
-        try:
-            self.enforcement.advertise(publisher, name, filter_, rate_hz, now_us)
-        except AdmissionError:
-            self.order.unadvertise(key)
-            raise
+        self.enforcement.check(publisher, name, filter_)
+        self.order.advertise((self.name, publisher, name), filter_, rate_hz, self.name)
+        self.enforcement.advertise(publisher, name, filter_, rate_hz, now_us)
         self._changed()
 
     def unadvertise(self, publisher: str, name: str) -> bool:

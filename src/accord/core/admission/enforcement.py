@@ -25,6 +25,7 @@ from accord.core.model.values import Value
 
 MOST_PUBLISHERS: Final = 1_000_000
 MOST_OF_ONE: Final = 1_000
+MOST_ODD_OF_ONE: Final = 8  # that are no boxes: to compare them costs everybody
 _EVENT: Final = 1_000_000_000  # a thousandth of a hertz earns as much in microseconds
 _BURST_S: Final = 1.0
 _TELL_US: Final = 1_000_000
@@ -58,21 +59,29 @@ class Bucket:
     def __init__(self, rate: int, burst_s: float, now_us: int) -> None:
         self.rate = rate
         self.most = max(int(rate * burst_s * 1_000_000), 2 * _EVENT)
-        self._credit = self.most if rate else 0
+        self._credit = self.most
         self._now_us = now_us
+
+    def follow(self, before: Bucket) -> None:
+        """Begin as full as another was: to promise the same anew earns nothing."""
+        before._earn(self._now_us)
+        self._credit = before._credit * self.most // before.most
 
     def take(self, now_us: int) -> bool:
         """Whether one more event may go now."""
-        if now_us > self._now_us:
-            self._credit = min(self.most, self._credit + (now_us - self._now_us) * self.rate)
-            self._now_us = now_us
-        if self._credit < _EVENT:
+        self._earn(now_us)
+        if not self.rate or self._credit < _EVENT:
             return False
         self._credit -= _EVENT
         return True
 
     def check_invariants(self) -> None:
         assert 0 <= self._credit <= self.most
+
+    def _earn(self, now_us: int) -> None:
+        if now_us > self._now_us:
+            self._credit = min(self.most, self._credit + (now_us - self._now_us) * self.rate)
+            self._now_us = now_us
 
 
 class _Advertised:
@@ -88,6 +97,12 @@ class _Advertised:
         self.untold = 0
         self.tell_us = 0
 
+    def follow(self, before: _Advertised) -> None:
+        """It is the same with another rate or filter."""
+        self.bucket.follow(before.bucket)
+        self.passed, self.limited = before.passed, before.limited
+        self.untold, self.tell_us = before.untold, before.tell_us
+
 
 class _Publisher:
     __slots__ = ("advertised", "tell_us", "unadvertised", "untold")
@@ -97,6 +112,12 @@ class _Publisher:
         self.unadvertised = 0
         self.untold = 0
         self.tell_us = 0
+
+    def odd(self, besides: str) -> int:
+        """How many of its filters are no boxes, besides that of one advertisement."""
+        return sum(
+            name != besides and each.filter.box is None for name, each in self.advertised.items()
+        )
 
 
 class Usage(Struct, frozen=True):
@@ -123,18 +144,32 @@ class Enforcement:
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
     ) -> None:
-        """The same name again replaces it."""
+        """The same name again replaces it, and goes on with what was left of it."""
         rate = to_units(rate_hz)
+        self.check(publisher, name, filter_)
+        known = self._publishers.setdefault(publisher, _Publisher())
+        advertised = _Advertised(name, filter_, Bucket(rate, self._burst_s, now_us))
+        if (before := known.advertised.get(name)) is not None:
+            advertised.follow(before)
+        known.advertised[name] = advertised
+
+    def check(self, publisher: str, name: str, filter_: Filter) -> None:
+        """AdmissionError where a publisher may not advertise that as well."""
         known = self._publishers.get(publisher)
         if known is None:
             if len(self._publishers) >= MOST_PUBLISHERS:
                 raise AdmissionError("publisher", f"expected at most {MOST_PUBLISHERS:,}")
-            known = self._publishers[publisher] = _Publisher()
+            return
         if name not in known.advertised and len(known.advertised) >= MOST_OF_ONE:
             raise AdmissionError(
                 "advertisement", f"expected at most {MOST_OF_ONE:,} of one publisher"
             )
-        known.advertised[name] = _Advertised(name, filter_, Bucket(rate, self._burst_s, now_us))
+        if filter_.box is None and known.odd(name) >= MOST_ODD_OF_ONE:
+            raise AdmissionError(
+                "predicate",
+                "expected a conjunction of conditions on single attributes: "
+                f"{MOST_ODD_OF_ONE} others are yours already",
+            )
 
     def unadvertise(self, publisher: str, name: str) -> bool:
         known = self._publishers.get(publisher)

@@ -47,5 +47,5 @@ class AdmissionOptions(Struct, frozen=True, kw_only=True):
     tell_us: int = 1_000_000  # between two complaints to a publisher
     settle_us: int = 1_000_000  # until subscriptions follow what was advertised since
     advertisements: int = 4_000_000
-    odd_filters: int = 1_000  # that are no conjunctions of conditions on single attributes
+    odd_filters: int = 64  # that are no conjunctions of conditions on single attributes
     timing: Timing = Timing()

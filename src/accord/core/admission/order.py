@@ -28,7 +28,8 @@ from accord.core.predicates.predicate import parse
 PER_HZ: Final = 1_000
 MOST_HZ: Final = 1e9
 MOST_ADVERTISEMENTS: Final = 4_000_000  # so that no sum overflows
-MOST_ODD: Final = 1_000
+MOST_ODD: Final = 64
+MOST_TERMS: Final = 4
 
 
 class _Entry:
@@ -243,6 +244,12 @@ class Order:
         if key not in self._advertised and self.advertisements >= self._advertisements_limit:
             limit = f"{self._advertisements_limit:,}"
             raise AdmissionError("advertisement", f"expected at most {limit} at a time")
+        if len(filter_.terms) > MOST_TERMS:
+            raise AdmissionError(
+                "predicate",
+                f"expected at most {MOST_TERMS} alternatives, got {len(filter_.terms)} when "
+                "multiplied out",
+            )
         is_full = self.odd >= self._odd_limit and self._relating.is_odd(filter_)
         if is_full and self._find(filter_) is None:
             raise AdmissionError(

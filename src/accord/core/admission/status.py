@@ -12,6 +12,7 @@ from math import isfinite
 
 from msgspec import Struct
 
+from accord.core.admission.index.filters import covers
 from accord.core.admission.needs import Between
 from accord.core.admission.order import PER_HZ, Advertised, Order, to_hz
 from accord.core.admission.resources import Books, Pool, PoolState, Resource
@@ -122,17 +123,23 @@ def range_of(between: Between) -> Range:
 
 
 def filter_lines(order: Order, most: int) -> Iterator[FilterLine]:
-    """Of the first `most`, the widest first. Each takes a while, as the order is not drawn."""
+    """Of the first `most`, the last line first: what is narrow comes before what covers it.
+
+    They are compared with each other only: a filter may cover any number of others.
+    """
     found = sorted(
         islice(order, most), key=lambda each: (-each.count, -each.rate_hz, str(each.filter))
     )
-    places = {each.filter.identity: place for place, each in enumerate(found)}
-    for each in found:
-        yield _filter_line(order, each, places)
+    covered: dict[int, set[int]] = {}  # by place, the places of those that it covers
+    for place in reversed(range(len(found))):
+        filter_ = found[place].filter
+        inside = {other for other in covered if covers(filter_, found[other].filter)}
+        covered[place] = inside
+        between = set[int]().union(*(covered[other] for other in inside))
+        yield _filter_line(found[place], inside - between)
 
 
-def _filter_line(order: Order, each: Advertised, places: dict[bytes, int]) -> FilterLine:
-    below = (places.get(other.filter.identity) for other in order.successors(each.filter))
+def _filter_line(each: Advertised, below: set[int]) -> FilterLine:
     where = str(each.filter.predicate)
     return FilterLine(
         channel=each.filter.channel,
@@ -141,7 +148,7 @@ def _filter_line(order: Order, each: Advertised, places: dict[bytes, int]) -> Fi
         count=each.count,
         own_rate_hz=to_hz(each.own.rate),
         own_count=each.own.count,
-        below=tuple(sorted(place for place in below if place is not None)),
+        below=tuple(sorted(below)),
     )
 
 

@@ -125,10 +125,10 @@ class Document:
         return f"Document({self.source!r})"
 
 
-def parse_xml(source: bytes) -> etree._Element:
+def parse_xml(source: bytes, most: int = MAX_BYTES) -> etree._Element:
     """The root of `source`; raises EventError where it is not acceptable XML."""
-    if len(source) > MAX_BYTES:
-        raise EventError("metadata", f"{len(source)} bytes of XML, at most {MAX_BYTES} accepted")
+    if len(source) > most:
+        raise EventError("metadata", f"{len(source)} bytes of XML, at most {most} accepted")
     # Entities, external files and oversized trees are refused by the parser itself; any DTD is
     # refused below, because it can define entities and default values.
     parser = etree.XMLParser(

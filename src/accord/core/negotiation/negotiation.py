@@ -25,7 +25,7 @@ from accord.core.negotiation.messages import QualityMessage
 from accord.core.negotiation.notices import Decision, Notice, Tell
 from accord.core.negotiation.parties import Party, expecting
 from accord.core.negotiation.profiles import Profile
-from accord.core.negotiation.properties import Property, Registry, shown
+from accord.core.negotiation.properties import MAX_PROPERTIES, Property, Registry, shown
 from accord.core.negotiation.reactions import PATIENCE_US, Coordinator
 from accord.core.negotiation.sources import Local, Sources
 from accord.core.negotiation.strategies import Strategy, strategy_named
@@ -91,12 +91,19 @@ class Negotiation:
 
     # Properties and strategy
 
-    def define(self, property_: Property, *, now_us: int) -> list[Notice]:
-        """A property; one that is in use keeps its meaning."""
-        if property_.name in self.registry and self.registry.get(property_.name) != property_:
-            self._check_unused(property_.name)
-        self.registry.define(property_)
-        self.supersets.property_defined(property_.name)
+    def define(self, *properties: Property, now_us: int) -> list[Notice]:
+        """All of them, or none: one that is in use keeps its meaning."""
+        known = {each.name: each for each in self.registry}
+        for each in properties:
+            if known.get(each.name, each) != each:
+                self._check_unused(each.name)
+            known[each.name] = each
+        if len(known) > MAX_PROPERTIES:
+            problem = f"{MAX_PROPERTIES} are accepted, {len(known)} would be defined"
+            raise QualityError("properties", problem)
+        for each in properties:
+            self.registry.define(each)
+            self.supersets.property_defined(each.name)
         return self._finish(now_us)
 
     def use(self, strategy: Strategy, *, now_us: int) -> list[Notice]:

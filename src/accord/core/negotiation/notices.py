@@ -16,7 +16,7 @@ class Decision(enum.Enum):
 
     NONE = ""
     ADAPTING = "adapting"
-    TOO_COSTLY = "declined: satisfying it would cost more than it is worth"
+    TOO_COSTLY = "declined: satisfying it would cost too much"
     OUTRANKED = "declined: a better alternative of the subscription is satisfied"
     CONFLICT = "declined: satisfying it would break what matters more"
     FAILED = "what was tried did not help"

@@ -29,6 +29,8 @@ MAX_NUMBER: Final = 1e15  # sums of such numbers are exact enough, and finite
 
 Value = float | str
 
+# What expectations have besides properties; `suspended` is for those that are stored.
+RESERVED: Final = ("id", "publishers", "suspended", "utility")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
@@ -64,6 +66,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if problem := problem_with_name(self.name):
             raise QualityError("a property's name", problem)
+        if self.name in RESERVED:
+            raise QualityError(self.name, "is no property's name: expectations have it already")
         is_plain = self.unit.isprintable() and self.unit == self.unit.strip()
         if len(self.unit) > MAX_UNIT or not is_plain:
             problem = f"unit: expected at most {MAX_UNIT} characters, got {shown(self.unit)}"

@@ -101,7 +101,7 @@ class _Counter:
 
 def from_xml(source: bytes) -> Record:
     try:
-        root = parse_xml(source)
+        root = parse_xml(source, MAX_CHARACTERS)
     except EventError as error:
         raise QualityError("the XML", error.problem) from None
     if root.tag != ROOT:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accord.core.model.values import Kind
 from accord.core.predicates.predicate import Predicate
-from accord.core.predicates.relations import covers_terms, intersects_terms
+from accord.core.predicates.relations import MAX_SIDES, covers_terms, intersects_terms
 from accord.core.predicates.sets import Bound, ValueSet
 from accord.core.predicates.terms import Term, to_terms
 
@@ -101,7 +101,8 @@ class _Vector:
 class Relations:
     """Predicates under keys of the caller's choice, to be compared with another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_sides: int = MAX_SIDES) -> None:
+        self._most_sides = most_sides
         self._clear()
 
     def _clear(self) -> None:
@@ -150,7 +151,9 @@ class Relations:
         candidates = satisfied == self._limit_counts.all
         if not asked.terms:
             candidates[:] = True
-        return self._answer(asked, candidates, lambda row: covers_terms(row.terms, asked.terms))
+        return self._answer(
+            asked, candidates, lambda row: covers_terms(row.terms, asked.terms, self._most_sides)
+        )
 
     def covered_by(self, predicate: Predicate) -> Related:
         """Those that match nothing but what `predicate` matches."""
@@ -164,7 +167,9 @@ class Relations:
                 inside[column.rows.all[within]] = True
             candidates &= inside
         candidates |= self._is_void.all
-        return self._answer(asked, candidates, lambda row: covers_terms(asked.terms, row.terms))
+        return self._answer(
+            asked, candidates, lambda row: covers_terms(asked.terms, row.terms, self._most_sides)
+        )
 
     def intersecting(self, predicate: Predicate) -> Related:
         """Those that can match an event together with `predicate`."""

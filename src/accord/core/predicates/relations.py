@@ -37,8 +37,9 @@ def intersects(p: Predicate, q: Predicate) -> bool | None:
     return intersects_terms(to_terms(p.tree), to_terms(q.tree))
 
 
-def covers_terms(p: list[Term], q: list[Term]) -> bool | None:
-    answers = {_covers_term(p, term) for term in q}
+def covers_terms(p: list[Term], q: list[Term], most_sides: int = MAX_SIDES) -> bool | None:
+    """`most_sides` bounds the work: where it does not suffice, the answer is unknown."""
+    answers = {_covers_term(p, term, most_sides) for term in q}
     if False in answers:
         return False
     return None if None in answers else True
@@ -57,15 +58,31 @@ def intersects_terms(p: list[Term], q: list[Term]) -> bool | None:
     return answer
 
 
-def _covers_term(p: list[Term], q: Term) -> bool | None:
+def _covers_term(p: list[Term], q: Term, most_sides: int) -> bool | None:
+    if q.is_exact and _escapes(q.sets, [term.sets for term in p]):
+        return False
     sure = [term.sets for term in p if _implies_extras(q, term)]
-    left = _subtract_all(q.sets, sure)
+    left = _subtract_all(q.sets, sure, most_sides)
     if left is None or not left:
         return None if left is None else True
     if not q.is_exact:
         return None
-    left = _subtract_all(q.sets, [term.sets for term in p])
+    left = _subtract_all(q.sets, [term.sets for term in p], most_sides)
     return False if left else None
+
+
+def _escapes(box: Box, others: Iterable[Box]) -> bool:
+    """Whether some of `box` is outside of all others; False also where that is not easily seen."""
+    left = dict(box)
+    for other in others:
+        for name, allowed in other.items():
+            outside = left.get(name, ANYTHING) - allowed
+            if not outside.is_empty:
+                left[name] = outside
+                break
+        else:
+            return False
+    return True
 
 
 def _implies_extras(q: Term, p: Term) -> bool:
@@ -104,20 +121,23 @@ def _path_values(test: PathTest) -> ValueSet:
     )
 
 
-def _subtract_all(box: Box, others: Iterable[Box]) -> list[Box] | None:
+def _subtract_all(box: Box, others: Iterable[Box], most_sides: int) -> list[Box] | None:
     """What is left of `box` without `others`, as boxes; None where they become too many."""
     left = [box]
     for other in others:
         pieces: list[Box] = []
+        sides = 0
         for each in left:
-            pieces += _subtract(each, other)
-            if sum(map(len, pieces)) > MAX_SIDES:
+            parts = _subtract(each, other, most_sides)
+            pieces += parts
+            sides += sum(map(len, parts))
+            if sides > most_sides:
                 return None
         left = pieces
     return left
 
 
-def _subtract(box: Box, other: Box) -> list[Box]:
+def _subtract(box: Box, other: Box, most_sides: int) -> list[Box]:
     pieces: list[Box] = []
     rest = dict(box)
     for name, allowed in other.items():
@@ -125,7 +145,7 @@ def _subtract(box: Box, other: Box) -> list[Box]:
         outside = own - allowed
         if not outside.is_empty:
             pieces.append({**rest, name: outside})
-            if len(pieces) * len(rest) > MAX_SIDES:
+            if len(pieces) * len(rest) > most_sides:
                 return pieces
         inside = own & allowed
         if inside.is_empty:

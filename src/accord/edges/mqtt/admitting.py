@@ -376,12 +376,16 @@ class Admitting:
         waiting = self._waiting[which].pop(place)
         if not self._waiting[which]:
             del self._waiting[which]
-            if which not in self._members and place[1] not in self._booked.get(place[0], {}):
+            booked = self._booked.get(place[0], {}).get(place[1])
+            if which not in self._members and (booked is None or booked.which != which):
                 self.door.unsubscribe(*which)
         return waiting
 
     def _changed(self, which: Which, outcome: Outcome) -> None:
         """Something else is said of a subscription that was taken."""
+        concerned = self._concerned(which)
+        if not concerned:
+            return  # given back before it was heard
         if outcome.state is State.ADMITTED:
             if self._withdrawn.pop(which, None) is None and outcome.share >= 1:
                 return
@@ -389,7 +393,7 @@ class Admitting:
             self._withdrawn[which] = self._clock_us() + AGAIN_US
         elif which in self._withdrawn:
             return  # as before
-        for place, booked in self._concerned(which):
+        for place, booked in concerned:
             if outcome.state is not State.ADMITTED:
                 self._note(outcome, place, booked)
             if outcome.is_binding:

@@ -1,7 +1,7 @@
 """Quality between a node's clients: what they expect and offer, and what they hear of it.
 
 A SUBSCRIBE may have user properties `expect`, each an expectation of all its filters; several are
-alternatives. Everything else comes as requests (`edges/quality/requests`). How expectations stand
+alternatives. Everything else comes as requests (`quality_requests`). How expectations stand
 is sent to their client, advice and usage to that of a profile: each on a channel of the node's own,
 to those of them who have subscribed to it, and only what concerns them.
 """
@@ -272,9 +272,9 @@ class Quality:
         self._revoke(expected.holder, expected)
         self._forget(expected.holder)
 
-    def define(self, property_: Property) -> None:
-        """QualityError where it is in use with another meaning."""
-        self.take(self.negotiation.define(property_, now_us=self._clock_us()))
+    def define(self, *properties: Property) -> None:
+        """QualityError where one is in use with another meaning: then none is defined."""
+        self.take(self.negotiation.define(*properties, now_us=self._clock_us()))
 
     # Profiles
 
@@ -351,8 +351,9 @@ class Quality:
                 tell(self._broker, notice.publisher, ADVICE, usage_form(notice))
             elif isinstance(notice, Act):
                 self.counts.acts += 1
-                if not self.watching.acts.apply(notice) and self.on_act is not None:
-                    self.on_act(notice)
+                act = self._of_source(notice)
+                if not self.watching.acts.apply(act) and self.on_act is not None:
+                    self.on_act(act)
             elif isinstance(notice, Withdraw):
                 self.watching.acts.withdraw(notice.reaction)
                 if self.on_withdraw is not None:
@@ -433,6 +434,14 @@ class Quality:
                 self.watching.unwatch(matter)
         elif isinstance(matter, Expected) and matter.life is Life.REVOKED:
             self._held.pop(matter.expectation.id, None)
+
+    def _of_source(self, act: Act) -> Act:
+        """Events are those of the client that publishes, which need not be who declared them."""
+        holder = self.holders.get(act.publisher)
+        declared = None if holder is None else holder.declared.get(act.channel)
+        if declared is None or declared.source == act.publisher:
+            return act
+        return msgspec.structs.replace(act, publisher=declared.source)
 
     def _update(self, declared: Declared, profile: Profile, source: str) -> None:
         if not declared.is_known:

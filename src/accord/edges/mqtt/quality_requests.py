@@ -231,9 +231,8 @@ class _Answering:
         found = parse_properties(asked.text)
         if not found:
             raise QualityError("text", "expected at least one property")
-        for each in found:
-            self._quality.define(each)
-            defined.append(each)
+        self._quality.define(*found)
+        defined += found
         return {"properties": [each.name for each in found]}
 
     def _register(self, asked: Register) -> Json:

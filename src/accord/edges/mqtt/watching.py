@@ -74,7 +74,15 @@ class Watching:
             self._broker.router.invalidate(channel)
 
     def change(self, declared: Declared, profile: Profile, source: str) -> None:
-        """Something else is declared."""
+        """Something else is declared; while the rate is about the same, it goes on being counted.
+
+        Else who declares often would never be held to what comes.
+        """
+        before, after = _rate_of(declared.profile), _rate_of(profile)
+        is_known = before is not None and after is not None and not differs(before, after)
+        if is_known and source == declared.source:
+            declared.profile = profile
+            return
         self._count_no_more(declared)
         declared.profile, declared.source = profile, source
         self._count_for(declared)
@@ -110,7 +118,8 @@ class Watching:
                 yield
             if meter.channel not in self._channels:
                 continue
-            for measurement in meter.look(self.best_reliability):
+            order = self.order_of(meter.channel)
+            for measurement in meter.look(order, self.best_reliability):
                 self._measure(measurement)
             for rate in list(self._rates.get(meter.channel, {}).values()):
                 rate_hz = rate.rate_hz(self._clock_us())
@@ -182,3 +191,11 @@ class Watching:
             len(message.payload),
             FILTERED,
         )
+
+
+def _rate_of(profile: Profile) -> float | None:
+    """Where it is declared to be now."""
+    for each in profile.capabilities:
+        if each.property == _RATE and not isinstance(each.current, str):
+            return each.current
+    return None

@@ -1,1 +1,1 @@
-"""Negotiated quality as clients say and hear it: JSON forms, requests, what a node measures."""
+"""Negotiated quality as clients say and hear it: JSON forms, holdings, what a node measures."""

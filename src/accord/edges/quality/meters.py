@@ -18,6 +18,7 @@ RATE_EVENTS: Final = 4  # so many events, or
 RATE_LONG_US: Final = 30_000_000  # this long
 IDLE_MS: Final = 0.0
 ORDERED: Final = "publisher"  # each publisher's events come in their order
+SAME_FOR_ALL: Final = "total"
 UNORDERED: Final = "none"  # where they take several ways
 _SMOOTHED: Final = 0.5
 _OFF: Final = 0.2  # of what is declared
@@ -55,13 +56,14 @@ def differs(declared: float, measured: float) -> bool:
 
 
 class ChannelMeter:
-    """Latency and reliability of one channel, towards the clients of this node."""
+    """Latency, reliability and order of one channel, towards the clients of this node."""
 
     def __init__(self, channel: str, counts: ChannelCounts) -> None:
         self.channel = channel
         self.counts = counts
         self.latency_ms = IDLE_MS
         self.reliability = 100.0
+        self.order = ORDERED
         self._has_measured = False
         self._delivered = counts.delivered
         self._waited_ms = counts.waited_ms
@@ -69,10 +71,18 @@ class ChannelMeter:
 
     def first(self, order: str, best_reliability: float | None) -> list[Measurement]:
         """What there is before anything was published."""
+        self.order = order
         return [*self._measurements(best_reliability), self._of("order", order)]
 
-    def look(self, best_reliability: float | None) -> list[Measurement]:
+    def look(self, order: str, best_reliability: float | None) -> list[Measurement]:
         """What was found out since the last look; nothing where nothing happened."""
+        found = self._look_at_events(best_reliability)
+        if order != self.order:  # its channel is defined otherwise
+            self.order = order
+            found.append(self._of("order", order))
+        return found
+
+    def _look_at_events(self, best_reliability: float | None) -> list[Measurement]:
         counts = self.counts
         delivered = counts.delivered - self._delivered
         lost = _lost(counts) - self._lost

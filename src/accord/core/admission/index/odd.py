@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accord.core.admission.index.filters import Filter, covers, intersects
+from accord.core.admission.index.filters import MOST_SIDES, Filter, covers, intersects
 from accord.core.admission.index.patterns import Relation
 from accord.core.admission.index.tables import Sums
 from accord.core.predicates.relation_index import Relations
@@ -39,7 +39,7 @@ NONE_RELATED = OddRelated([], [])
 
 class Odd:
     def __init__(self) -> None:
-        self._relations = Relations()
+        self._relations = Relations(MOST_SIDES)
         self._filters: dict[int, OddFilter] = {}
 
     def __len__(self) -> int:
