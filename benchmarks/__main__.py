@@ -31,6 +31,7 @@ NAMES: Final = (
     "overlay",
     "forwarding",
     "five_cities",
+    "channels",
     "negotiation",
     "negotiation_live",
     "admission",

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -32,17 +33,34 @@ _BURST_S: Final = 1.0
 _QUICK_BURST_S: Final = 0.2
 _WARM_UPS: Final = 3
 _JOIN_S: Final = 30.0
+_ALL_BY_TCP: Final = '[[net.carry]]\nchannels = "#"\ntransport = "tcp"\n'
 _KNOWN_S: Final = 1.0  # by then the first node knows of a subscription at the last
+
+
+@dataclass(frozen=True)
+class Paced(Mqtt):
+    """With no more messages on their way than `window`."""
+
+    window: int = 0
+
+    def enter(self, connection: socket.socket, name: str) -> int:
+        return min(super().enter(connection, name), self.window)
 
 
 class Line:
     """Nodes of which each is linked with the next."""
 
-    def __init__(self, process_ids: Sequence[int], ports: Sequence[int]) -> None:
+    def __init__(
+        self, process_ids: Sequence[int], ports: Sequence[int], http_port: int, links: Sequence[int]
+    ) -> None:
         self.process_ids = process_ids
+        self.ports = ports
+        self.http_port = http_port  # of the first
+        self.links = links  # where each listens for the next
         self._ends = [ports[-1], ports[0]]  # a load connects its subscriber first
 
-    def load(self, qos: int, size: int) -> Load:
+    def load(self, qos: int, size: int, window: int = 0) -> Load:
+        """`window`: how many messages are on their way at most, if not as many as fit."""
         ends = iter(self._ends)
 
         def connect() -> socket.socket:
@@ -50,38 +68,44 @@ class Line:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
 
-        return Load(connect, Mqtt(4, qos), Shape("1→1"), size)
+        dialect = Paced(4, qos, window) if window else Mqtt(4, qos)
+        return Load(connect, dialect, Shape("1→1"), size)
 
 
 @contextmanager
-def _line(nodes: int) -> Iterator[Line]:
+def line_of(nodes: int, dialled: Sequence[int] = ()) -> Iterator[Line]:
+    """`dialled`: where each node dials the one before it, if not there; then all goes by TCP."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True)))
-        ports, links = free_ports(nodes), free_ports(nodes)
+        ports, links, (http_port,) = free_ports(nodes), free_ports(nodes), free_ports(1)
         environment = {**os.environ, "PYTHONPATH": str(COMPILED)}
         process_ids: list[int] = []
         for number in range(nodes):
             file = folder / f"{number}.toml"
-            file.write_text(_configuration(number, ports, links))
+            file.write_text(_configuration(number, ports, links, dialled or links, http_port))
             log = folder / f"{number}.log"
             command = [ACCORD, "up", "--no-demo", "--no-pipeline", "--config", str(file)]
             process = stack.enter_context(started(command, environment, log))
             wait_for(process, ports[number], log)
             process_ids += with_children(process.pid)
-        yield Line(process_ids, ports)
+        yield Line(process_ids, ports, http_port, links)
 
 
-def _configuration(number: int, ports: Sequence[int], links: Sequence[int]) -> str:
-    neighbours = f'"127.0.0.1:{links[number - 1]}"' if number else ""
+def _configuration(
+    number: int, ports: Sequence[int], links: Sequence[int], dialled: Sequence[int], http_port: int
+) -> str:
+    neighbours = f'"127.0.0.1:{dialled[number - 1]}"' if number else ""
+    http = "" if number else f"127.0.0.1:{http_port}"
     net = f'[net]\nlisten = "127.0.0.1:{links[number]}"\nneighbours = [{neighbours}]\n'
     return (
         f'[node]\nname = "n{number}"\ndata = ""\n'
-        f'[listen]\nmqtt = "127.0.0.1:{ports[number]}"\nwebsocket = ""\nhttp = ""\n'
+        f'[listen]\nmqtt = "127.0.0.1:{ports[number]}"\nwebsocket = ""\nhttp = "{http}"\n'
         f"{net if len(ports) > 1 else ''}"
+        f"{_ALL_BY_TCP if dialled is not links else ''}"
     )
 
 
-def _join(line: Line) -> None:
+def join(line: Line) -> None:
     """Wait until what is published at one end arrives at the other."""
     deadline = time.monotonic() + _JOIN_S
     while time.monotonic() < deadline:
@@ -92,7 +116,7 @@ def _join(line: Line) -> None:
     raise StartError("nothing arrives at the other end")
 
 
-def _warm_up(load: Load) -> float:
+def warm_up(load: Load) -> float:
     """How fast it is, in events per second."""
     for _ in range(_WARM_UPS):
         burst = complete(load.run(3 * load.window))
@@ -107,9 +131,9 @@ def run(options: Options) -> list[Table]:
          "first hop", "each further", "further by 1 node"],
     )  # fmt: skip
     with ExitStack() as stack:
-        lines = {nodes: stack.enter_context(_line(nodes)) for nodes in _NODES}
+        lines = {nodes: stack.enter_context(line_of(nodes)) for nodes in _NODES}
         for line in lines.values():
-            _join(line)
+            join(line)
         for qos, size in _CASES:
             progress(f"forwarding: QoS {qos}, {size} B")
             costs = _costs(lines, qos, size, options.rounds, burst_s)
@@ -136,7 +160,7 @@ def _costs(
     with ExitStack() as stack:
         loads = {n: stack.enter_context(closing(line.load(qos, size))) for n, line in lines.items()}
         time.sleep(_KNOWN_S)
-        rates_hz = {nodes: _warm_up(load) for nodes, load in loads.items()}
+        rates_hz = {nodes: warm_up(load) for nodes, load in loads.items()}
         for _ in range(rounds):
             for nodes, load in loads.items():
                 before_s = cpu_s(lines[nodes].process_ids)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from typer.testing import CliRunner, Result
 
+from accord.cli.connection import UnreachableError
 from accord.cli.main import app
 from accord.cli.overlay.node import NetNode
 from accord.core.overlay.status import IN_USE, NetStatus
@@ -45,30 +46,41 @@ class RunningNode(NamedTuple):
 
 @contextmanager
 def start_nodes(
-    neighbours: Mapping[str, Sequence[str]], channels: str = "", *, killed: Sequence[str] = ()
+    neighbours: Mapping[str, Sequence[str]],
+    channels: str = "",
+    *,
+    killed: Sequence[str] = (),
+    secondary: Sequence[str] = (),
 ) -> Iterator[dict[str, RunningNode]]:
-    """Each links with those of its `neighbours` that are started before it."""
+    """Each links with those of its `neighbours` that are started before it.
+
+    For those that are `secondary` they are the parents.
+    """
     nodes: dict[str, RunningNode] = {}
     with ExitStack() as stack:
         for name, others in neighbours.items():
             http, link = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
             dialled = ", ".join(f'"{nodes[other].link}"' for other in others)
+            is_backbone = name not in secondary
+            place = f'listen = "{link}"' if is_backbone else 'tier = "secondary"'
             config = f"""
 [node]
 name = "{name}"
 [net]
-listen = "{link}"
+{place}
 neighbours = [{dialled}]
 ping_ms = {PING_MS}
-{channels}
+{channels if is_backbone else ""}
 """
             broker = stack.enter_context(
                 start_accord(config=config, extra=["--http", http], is_killed=name in killed)
             )
             url = f"mqtt://{HOST}:{broker.port}"
             nodes[name] = RunningNode(name, url, f"http://{http}", link, broker)
+        backbone = [name for name in nodes if name not in secondary]
         for node in nodes.values():
-            wait_until(lambda node=node: _knows_all(node, nodes))  # type: ignore[misc]
+            wanted = neighbours[node.name] if node.name in secondary else backbone
+            wait_until(lambda node=node, wanted=wanted: _knows(node, wanted))  # type: ignore[misc]
         yield nodes
 
 
@@ -79,6 +91,12 @@ def wait_until(is_so: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def _knows_all(node: RunningNode, nodes: Mapping[str, RunningNode]) -> bool:
-    reachable = [each.name for each in node.status().nodes if each.is_reachable]
-    return reachable == sorted(nodes)
+def _knows(node: RunningNode, wanted: Sequence[str]) -> bool:
+    """All nodes of the backbone, or its parents."""
+    try:
+        status = node.status()
+    except UnreachableError:
+        return False  # its HTTP comes up last
+    parents = [] if status.tier is None else status.tier.parents
+    found = [each.name for each in status.nodes if each.is_reachable]
+    return sorted([*found, *(each.name for each in parents if each.is_linked)]) == sorted(wanted)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accord.client.errors import (
         AdmissionRefused,
+        ChannelRefusedError,
         ClientError,
         ConnectionFailedError,
         ExpiredError,
@@ -30,6 +31,7 @@ __all__ = [
     "AdmissionRefused",
     "Advice",
     "Capability",
+    "ChannelRefusedError",
     "ClientError",
     "ConnectionFailedError",
     "Coupling",
@@ -53,6 +55,7 @@ _PLACES = {
     "Expectation": "accord.client.quality",
     "Line": "accord.client.quality",
     "QualityRefusedError": "accord.client.errors",
+    "ChannelRefusedError": "accord.client.errors",
     "ClientError": "accord.client.errors",
     "ConnectionFailedError": "accord.client.errors",
     "ExpiredError": "accord.client.errors",

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from secrets import token_bytes
 from typing import Final
 
 from accord.client.address import Address
 from accord.client.transport import Stream
 from accord.core.admission.options import Mode
+from accord.core.feedback.receipts import SECRET_BYTES
 from accord.core.monitoring.statistics import Statistics
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.node.limits import Limits
 from accord.core.node.rights import ADVERTISEMENTS, CAPABILITIES, EXPECTATIONS, PROPERTIES
 from accord.edges.mqtt.broker import Broker, make_message
 from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.quality import Quality
 from accord.edges.mqtt.quality_requests import answer as answer_quality
@@ -48,6 +51,7 @@ class MemoryNode:
         )
         self.quality = Quality(self.broker, Negotiation("memory"), self._now_us)
         self.broker.quality = self.quality
+        self.broker.feedback = Feedback(self.broker, token_bytes(SECRET_BYTES))
         self._streams: dict[Connection, _MemoryStream] = {}
         self._ticking: asyncio.Task[None] | None = None
 

@@ -15,9 +15,10 @@ from tests.fake_node import FakeNode
 
 from accord.api import net as net_module
 from accord.api.app import create_app
-from accord.api.net_answers import Channel, ChannelList, Deleted
+from accord.api.net_answers import Deleted
 from accord.api.policy_answers import Problem
 from accord.core.node.rights import NOTHING, Rights
+from accord.core.overlay.channel_answers import Channel, ChannelList
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import NetStatus
 from accord.live.users import User, Users

@@ -9,8 +9,8 @@ import argon2
 import msgspec
 import pytest
 
-from accord.api.net_answers import ChannelList
 from accord.core.node.rights import Rights
+from accord.core.overlay.channel_answers import ChannelList
 from accord.core.overlay.registry import ChannelDefinition
 from accord.live.users import User, Users
 from tests.cli.net_server import lines, run, serving

@@ -26,7 +26,7 @@ from accord.cli.overlay.tracing import traces
 from accord.cli.overlay.words import required_text, share_text, time_text
 from accord.core.node.rights import Rights
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.status import CarriedStatus, NetStatus
+from accord.core.overlay.status import CarriedStatus, CarryStatus, NetStatus
 from accord.live.users import User, Users
 from tests.cli.net_server import lines, run, serving
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
@@ -61,6 +61,17 @@ def part(text: list[str], title: str) -> list[str]:
 
 
 class TestScreen:
+    def test_what_channels_go_by(self) -> None:
+        rules = (
+            CarryStatus(channels=("video/#", "audio"), transport="multicast", events=1_200, kept=3),
+            CarryStatus(channels=("log/#",), transport="tcp"),
+        )
+        heard = shown(replace(five_cities(), carry=rules))
+        assert part(heard, "channels carried by events kept on tcp")[:2] == [
+            "video/#, audio multicast 1,200 3, which must not be lost",
+            "log/# tcp 0 –",
+        ]
+
     def test_what_it_says(self, url: str) -> None:
         heard = lines(run(url, "net", width=140))
         assert heard[:2] == [

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from accord.config import ConfigError, parse
 from accord.config.net import net_options
-from accord.config.settings import ChannelSettings, NetSettings
+from accord.config.settings import CarrySettings, ChannelSettings, MulticastSettings, NetSettings
+from accord.core.overlay.carriage import CarryRule
+from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.live.addresses import Address
+from accord.live.group_links import MulticastOptions
+from accord.live.link_transports import TransportOptions
 from accord.live.net import NetOptions
 
 WHOLE = """
 [net]
-listen = "127.0.0.1:7400"
-neighbours = ["127.0.0.1:7401", "[::1]:7402"]
+listen = ["127.0.0.1:7400", "ws://127.0.0.1:7480/links"]
+neighbours = ["tcp://127.0.0.1:7401", "[::1]:7402"]
+proxy = "http://127.0.0.1:3128"
+hello_bytes_per_s = 5000
+discover = true
+discover_links = 3
+announce = "ws://far.example.org:80/links"
 ping_ms = 200
+
+[[net.carry]]
+channels = "video/#"
+transport = "udp"
+
+[[net.carry]]
+channels = ["a", "b/+"]
+transport = "tcp"
+
+[net.multicast]
+group = "239.17.4.1:7410"
+interface = "127.0.0.1"
 
 [channels."uav/#"]
 max_delay_ms = 200
@@ -41,9 +63,21 @@ def mistakes(text: str) -> list[str]:
 def test_a_whole_file() -> None:
     config = parse(WHOLE)
     assert config.net == NetSettings(
-        listen=(Address("127.0.0.1", 7400),),
+        listen=(Address("127.0.0.1", 7400), Address("127.0.0.1", 7480, "ws", "/links")),
         neighbours=(Address("127.0.0.1", 7401), Address("::1", 7402)),
+        proxy="http://127.0.0.1:3128",
+        hello_bytes_per_s=5_000,
+        discover=True,
+        discover_links=3,
+        announce=(Address("far.example.org", 80, "ws", "/links"),),
         ping_ms=200,
+        carry=(
+            CarrySettings(channels=("video/#",), transport="udp"),
+            CarrySettings(channels=("a", "b/+"), transport="tcp"),
+        ),
+        multicast=MulticastSettings(
+            group=(Address("239.17.4.1", 7410),), interface="127.0.0.1", hops=1
+        ),
     )
     assert config.net.is_used
     assert config.channels == (
@@ -54,9 +88,12 @@ def test_a_whole_file() -> None:
 
 def test_what_a_node_takes_of_it() -> None:
     assert net_options(parse(WHOLE)) == NetOptions(
-        listen=(Address("127.0.0.1", 7400),),
+        listen=(Address("127.0.0.1", 7400), Address("127.0.0.1", 7480, "ws", "/links")),
         neighbours=(Address("127.0.0.1", 7401), Address("::1", 7402)),
-        overlay=OverlayOptions(ping_us=200_000),
+        transports=TransportOptions(proxy=urlsplit("http://127.0.0.1:3128")),
+        overlay=OverlayOptions(ping_us=200_000, hello_bytes_per_s=5_000),
+        discover=DiscoveryOptions(most_links=3),
+        announce=(Address("far.example.org", 80, "ws", "/links"),),
         channels=(
             ChannelDefinition(
                 "uav/#",
@@ -67,17 +104,27 @@ def test_what_a_node_takes_of_it() -> None:
             ),
             ChannelDefinition("log", template="local", resiliency=1.0),
         ),
+        multicast=MulticastOptions(group=Address("239.17.4.1", 7410), interface="127.0.0.1"),
+        carry=(CarryRule(("video/#",), "udp"), CarryRule(("a", "b/+"), "tcp")),
     )
 
 
 def test_a_node_by_itself() -> None:
     assert not parse("[net]\nping_ms = 100").net.is_used
+    assert not parse("[net]\ndiscover = true").net.is_used, "it can find nobody"
+    group = "[net.multicast]\ngroup = '239.1.1.1:7'\ninterface = '127.0.0.1'"
+    assert parse(f"[net]\ndiscover = true\n{group}").net.is_used
 
 
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
         ("net.listen = 'x'", "1: net.listen: expected HOST:PORT"),
+        ("net.listen = 'http://a:1'", "1: net.listen: expected HOST:PORT, ws://HOST:PORT/PATH"),
+        ("net.proxy = 'ann:secret@proxy'", "1: net.proxy: expected the URL of a proxy, such as"),
+        ("net.listen = 'wss://127.0.0.1:1'", "1: net.listen: expected a certificate and its key"),
+        ("net.neighbours = 'wss://far/'", "1: net.neighbours: expected HOST:PORT, ws://HOST"),
+        ("net.neighbours = 'wss://far:443/'", "1: net.neighbours: wss://far:443 is another"),
         ("net.ping_ms = 9", "1: net.ping_ms: expected 10 to 60000, got 9"),
         ("net.encrypted = true", "1: net.encrypted: expected a certificate and its key under"),
         (
@@ -85,6 +132,28 @@ def test_a_node_by_itself() -> None:
             "2: net.listen: 0.0.0.0:7400 is another machine: expected a secret that all nodes",
         ),
         ("net.neighbours = 'far:7400'", "1: net.neighbours: far:7400 is another machine"),
+        (
+            "[[net.carry]]\nchannels = 'a'\ntransport = 'pigeon'",
+            '3: net.carry[1].transport: expected one of "multicast", "tcp", "udp", got',
+        ),
+        ("[[net.carry]]\nchannels = 'a'", "net.carry[1].transport: expected, but missing"),
+        (
+            "[[net.carry]]\nchannels = 'a'\ntransport = 'multicast'",
+            "3: net.carry[1].transport: expected a group under [net.multicast]",
+        ),
+        (
+            "[net.multicast]\ngroup = '10.0.0.1:7'",
+            "2: net.multicast.group: expected an IPv4 multicast address and a port",
+        ),
+        (
+            "[net.multicast]\ngroup = '239.1.1.1:7'",
+            "2: net.multicast.group: other machines are in the group: expected a secret",
+        ),
+        (
+            "[net.multicast]\ninterface = 'eth0'",
+            "2: net.multicast.interface: expected an IPv4 address of this machine, got 'eth0'",
+        ),
+        ("net.carry = 3", "1: net.carry: expected tables with two brackets, [[carry]]"),
         ("[channels]\nx = 3", "2: channels.x: expected a table, got 3"),
         ("channels = 3", "1: channels: expected tables, such as [channels.NAME], got 3"),
         ("[channels.'a#']", "1: channels.'a#': expected a wildcard to fill its whole level"),
@@ -111,6 +180,9 @@ def test_other_machines_need_a_secret_or_certificates() -> None:
     tls = "[tls]\ncertificate = 'node.pem'\nkey = 'node.key'\nclient_ca = 'nodes.pem'\n"
     assert parse(f"{far}encrypted = true\n{tls}").net.encrypted
     assert "is another machine" in mistakes(f"{far}{tls}")[0]
+    web = "[net]\nencrypted = true\nneighbours = 'ws://far:80'\n"
+    assert "is another machine" in mistakes(f"{web}{tls}")[0], "that one is not encrypted"
+    assert parse(f"{web.replace('ws:', 'wss:')}{tls}").net.neighbours[0].scheme == "wss"
 
 
 def test_the_secret(tmp_path: Path) -> None:

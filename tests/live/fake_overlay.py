@@ -102,7 +102,7 @@ class Node:
             self.overlay,
             Local(node=name, incarnation=incarnation, key=SharedKey(key)),
             CODEC,
-            transport,
+            lambda _: transport,
             options=options,
             endpoint=endpoint,
             most_links=most_links,

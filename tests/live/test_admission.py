@@ -260,6 +260,18 @@ def test_bad_advertisements_are_explained() -> None:
     at_a_node(scene)
 
 
+def test_a_long_predicate_gets_a_short_name() -> None:
+    async def scene(one: Node, source: Session, reader: Session) -> None:
+        for where in (f"level = '{'x' * 300}'", "level > 3\n AND level < 5"):
+            one_, other = [await source.advertise("a", where=where, rate_hz=1) for _ in range(2)]
+            assert one_.name == other.name
+            assert one_.name.startswith("a WHERE level")
+            assert len(one_.name) <= 256
+        assert len((await source.advertise("a", where="level > 3", rate_hz=1)).name) == 17
+
+    at_a_node(scene)
+
+
 def test_nobody_advertises_what_it_may_not_publish() -> None:
     async def main() -> None:
         users = Users(anonymous=Rights(publish=("a/#",), subscribe=("#",)))

@@ -412,3 +412,21 @@ def test_tls_links(tmp_path: Path) -> None:
         await close_all((plain, athens, berlin))
 
     run(test)
+
+
+def test_only_the_expected_node_will_do() -> None:
+    async def test() -> None:
+        network = MemoryNetwork()
+        athens, berlin = Node("athens", network), Node("berlin", network)
+        address = await link(athens, berlin)
+        same = await berlin.neighbours.listen(LOOPBACK)
+        athens.neighbours.dial(same, "chania")
+        await until(lambda: athens.neighbours.status().dials[1].attempts >= 2)
+        assert "expected node chania" in athens.neighbours.status().dials[1].problem
+        assert athens.overlay.events == ["up berlin"], "the link that is there has stayed"
+        athens.neighbours.undial(same)
+        assert athens.neighbours.dial_status(same) is None
+        assert athens.neighbours.dial_status(address) is not None
+        await close_all((athens, berlin))
+
+    run(test)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tests.brokers import HOST, free_port
 
+from accord.core.channels.channels import SHIPPED
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import NetStatus
 from accord.live.addresses import Address
@@ -53,7 +54,7 @@ def test_two_nodes_see_each_other() -> None:
                 net = net_of(b)
                 status = await until(net, lambda now: sum(each.is_used for each in now.links) == 2)
                 assert status.unlinked == ()
-                assert net.templates == ["local", "routed"]
+                assert net.templates == sorted(SHIPPED)
                 wanted = ChannelDefinition("uav/#", max_delay_us=200_000)
                 assert net.create_channel(wanted, replace=False) is None
                 await until(net_of(a), lambda now: now.channels)

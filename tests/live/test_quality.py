@@ -292,6 +292,54 @@ def test_a_path_is_added_and_withdrawn() -> None:
     asyncio.run(test())
 
 
+def test_paths_that_reactions_add_are_not_kept_and_all_go_again(tmp_path: Path) -> None:
+    net = NetOptions(listen=(Address("127.0.0.1", 0),))
+
+    def paths_of(node: Node, channel: str) -> int:
+        assert node.net is not None
+        found = node.net.overlay.registry.get(channel)
+        return 0 if found is None else found.paths
+
+    async def test() -> None:
+        async with a_node(tmp_path, net=net) as node:
+            assert node.quality is not None
+            assert node.net is not None
+            quality = node.quality.quality
+            node.net.create_channel(ChannelDefinition(name="kept", paths=2), replace=False)
+            for number, channel in enumerate(("lab/t", "lab/t", "kept"), start=1):
+                quality.take([Act(number, Step.ADD_PATH, "p", channel, "reliability", 99.0)])
+            assert (paths_of(node, "lab/t"), paths_of(node, "kept")) == (3, 3)
+            quality.take([Withdraw(1)])
+            assert paths_of(node, "lab/t") == 2
+            node.net.create_channel(ChannelDefinition(name="other"), replace=False)
+        async with a_node(tmp_path, net=net) as node:
+            assert (paths_of(node, "lab/t"), paths_of(node, "kept")) == (0, 2)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("definition", "order"),
+    [
+        (ChannelDefinition(name="lab/t"), "publisher"),
+        (ChannelDefinition(name="lab/t", paths=2), "none"),
+        (ChannelDefinition(name="lab/t", template="unreliable"), "none"),
+        (ChannelDefinition(name="lab/t", template="reliable"), "publisher"),
+        (ChannelDefinition(name="lab/t", template="total_order"), "total"),
+    ],
+)
+def test_the_order_of_events_is_what_the_template_makes_of_it(
+    definition: ChannelDefinition, order: str
+) -> None:
+    async def test() -> None:
+        net = NetOptions(listen=(Address("127.0.0.1", 0),), channels=(definition,))
+        async with a_node(net=net) as node:
+            assert node.quality is not None
+            assert node.quality.quality.watching.order_of("lab/t") == order
+
+    asyncio.run(test())
+
+
 def test_a_node_offers_only_what_it_can_do() -> None:
     async def test(net: NetOptions | None) -> list[str]:
         async with a_node(net=net) as node:

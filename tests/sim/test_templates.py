@@ -19,7 +19,8 @@ from accord.core.overlay.signals import Carried
 from accord.sim import RunFailedError, check_template
 from accord.sim.faults import NodeDown, NodeUp, Timed
 from accord.sim.outcome import Outcome
-from accord.sim.templates import END_US, LEAVE_US, S, World, template_run
+from accord.sim.template_worlds import S, World
+from accord.sim.templates import END_US, LEAVE_US, template_run
 
 PROMISING = ("reliable", "single_source", "total_order", "unreliable")
 
@@ -56,8 +57,8 @@ def test_total_order_survives_its_sequencers(seed: int) -> None:
         timed
         for place, name in enumerate(names)
         for timed in (
-            Timed((16 + 5 * place) * S, NodeDown(name, is_silent=bool(place % 2))),
-            Timed((19 + 5 * place) * S, NodeUp(name)),
+            Timed((14 + 4 * place) * S, NodeDown(name, is_silent=bool(place % 2))),
+            Timed((17 + 4 * place) * S, NodeUp(name)),
         )
     ]
     world = World(loss=0.2, nodes=6)

@@ -12,7 +12,7 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
-    from accord.api.net_answers import Channel
+    from accord.core.overlay.channel_answers import Channel
 
 Name = Annotated[
     str,
@@ -31,7 +31,12 @@ def create(  # noqa: PLR0913 (a parameter per option)
     name: Name,
     *,
     template: Annotated[
-        str, typer.Option(metavar="NAME", help="routed; or local: not to other nodes at all.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The guarantee: routed, single_source, unreliable, reliable, total_order, local "
+            "(not to other nodes at all), or one that is installed.",
+        ),
     ] = "routed",
     max_delay: Annotated[
         str | None,
@@ -50,6 +55,14 @@ def create(  # noqa: PLR0913 (a parameter per option)
         bool,
         typer.Option("--datagrams", help="QoS 0 events may go by UDP, and be lost on the way."),
     ] = False,
+    keeps_all: Annotated[
+        bool,
+        typer.Option(
+            "--persistent",
+            help="Keep all events: new subscribers get them first. With --option persistent=7d "
+            "they look back so far.",
+        ),
+    ] = False,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="For the template; may be repeated."),
@@ -63,17 +76,23 @@ def create(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Define a channel, or all that a filter selects, for all nodes."""
-    from accord.api.net_answers import WantedChannel
+    from accord.cli.errors import InputError
     from accord.cli.overlay.node import NetNode
     from accord.cli.policies.edits import read_pairs
     from accord.cli.quantities import read_duration_s
     from accord.cli.text import check_filter
+    from accord.core.channels.persistent.options import PERSISTENT, problem_with
+    from accord.core.overlay.channel_answers import WantedChannel
 
     check_filter(name, "NAME")
     delay_s = 0.0 if max_delay is None else read_duration_s(max_delay, "--max-delay")
     options = dict(read_pairs(option or (), "--option"))
     if has_datagrams:
         options["datagrams"] = "true"
+    if keeps_all:
+        options.setdefault(PERSISTENT, "true")
+    if problem := problem_with(options.get(PERSISTENT, "")):
+        raise InputError("--option", f"{PERSISTENT}: {problem}")
     wanted = WantedChannel(
         template=template,
         max_delay_ms=round(delay_s * 1_000, 3),
@@ -96,10 +115,10 @@ def ls(
     """List the channels that are defined at any node, and whether they get what they require."""
     import msgspec
 
-    from accord.api.net_answers import ChannelList
     from accord.cli.overlay.channel_screen import draw_channels
     from accord.cli.overlay.node import NetNode
     from accord.cli.screen import open_console, say
+    from accord.core.overlay.channel_answers import ChannelList
 
     found = NetNode(url, user, authority).channels()
     if is_json:

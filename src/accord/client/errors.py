@@ -76,8 +76,8 @@ class QueryError(ClientError):
         super().__init__(f"{place}: {problem}" if place else problem)
 
 
-class QualityRefusedError(ClientError):
-    """An expectation or a profile that the server does not accept: `place` names what is wrong."""
+class NotTakenError(ClientError):
+    """A request that the server does not fulfil: `place` names what is wrong with it."""
 
     def __init__(self, problem: str, place: str = "") -> None:
         self.problem = problem
@@ -85,13 +85,16 @@ class QualityRefusedError(ClientError):
         super().__init__(f"{place}: {problem}" if place else problem)
 
 
-class AdvertisementError(ClientError):
-    """An advertisement that the server does not accept: `place` names what is wrong."""
+class QualityRefusedError(NotTakenError):
+    """An expectation or a profile that the server does not accept."""
 
-    def __init__(self, problem: str, place: str = "") -> None:
-        self.problem = problem
-        self.place = place
-        super().__init__(f"{place}: {problem}" if place else problem)
+
+class AdvertisementError(NotTakenError):
+    """An advertisement that the server does not accept."""
+
+
+class ChannelRefusedError(NotTakenError):
+    """A channel that the server does not define or delete, or not for this client."""
 
 
 class AlreadySubscribedError(ClientError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 import msgspec
@@ -12,6 +12,7 @@ from accord.core.errors import EventError
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
+from accord.core.node.rights import ANSWERS
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
 from accord.edges.mqtt.names import CHANNEL, OWN, PUBLISHER, RECEIVED
@@ -39,11 +40,40 @@ class ReceivedEvent(Event):
     retain: bool = False
     properties: Properties = NO_PROPERTIES
     problem: str | None = None
+    # How the session that has received it answers.
+    respond: Callable[..., Awaitable[Outcome]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def text(self) -> str:
         """The payload as text; raises UnicodeDecodeError where it is none."""
         return self.payload.decode()
+
+    @property
+    def wants_feedback(self) -> bool:
+        """Whether its source wants to be answered."""
+        return (self.properties.response_topic or "").startswith(ANSWERS)
+
+    async def feedback(
+        self,
+        payload: bytes | str = b"",
+        /,
+        *,
+        qos: int = 1,
+        attributes: Mapping[str, Value] | None = None,
+        **more: Value,
+    ) -> Outcome:
+        """Answer its source, which hears it from `Session.feedback`, and can answer back.
+
+        Raises EventError where the source wants no answers, RefusedError where the node says why
+        it does not get this one.
+        """
+        if not self.wants_feedback:
+            raise EventError("feedback", "the source of the event wants no answers")
+        if self.respond is None:
+            raise EventError("feedback", "the event was not received by a session")
+        return await self.respond(self, payload, qos=qos, attributes=attributes, **more)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -124,7 +154,13 @@ def time_to_send_ms(message: Publish, extras: Extras) -> int | None:
     return None if expiry_s is None else expiry_s * 1000
 
 
-def to_received(message: Publish, received_ms: int, *, may_be_kept: bool = False) -> ReceivedEvent:
+def to_received(
+    message: Publish,
+    received_ms: int,
+    *,
+    may_be_kept: bool = False,
+    respond: Callable[..., Awaitable[Outcome]] | None = None,
+) -> ReceivedEvent:
     """The event that a message says; with `may_be_kept` what the node says of its origin counts."""
     topic, properties, own = message.topic, message.properties, {}
     if may_be_kept:
@@ -161,6 +197,7 @@ def to_received(message: Publish, received_ms: int, *, may_be_kept: bool = False
         retain=message.retain,
         properties=message.properties,
         problem=problem,
+        respond=respond,
     )
 
 

@@ -20,11 +20,16 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from weakref import WeakSet
 
-from accord.client.address import parse_address
 from accord.client.advertising import Advertisement, Advertisements
 from accord.client.backoff import Backoff
+from accord.client.channels import ask as ask_channels
 from accord.client.driver import Driver
-from accord.client.errors import ConnectionFailedError, RefusedError, SessionClosedError
+from accord.client.errors import (
+    ChannelRefusedError,
+    RefusedError,
+    SessionClosedError,
+)
+from accord.client.feedback import Answers
 from accord.client.machine import Machine
 from accord.client.messages import (
     Extras,
@@ -39,12 +44,14 @@ from accord.client.quality import Capability, Coupling, Expectation, json_text
 from accord.client.query import Query
 from accord.client.questions import Find, Moment, check_find, moment_text
 from accord.client.replies import OneAnswer, Replies
+from accord.client.servers import Servers
 from accord.client.signals import DURABLE_S, Options, PublishAsked
 from accord.client.subscription import Subscription
 from accord.client.transport import Stream, Transport, transport_with
 from accord.core.errors import EventError
 from accord.core.model.values import Value
-from accord.core.node.rights import EXPECTATIONS
+from accord.core.node.rights import EXPECTATIONS, FEEDBACK
+from accord.core.overlay.channel_answers import Channel
 from accord.edges.mqtt.codec import problem_with_subscription
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.packets import Filter, Publish, Will
@@ -90,16 +97,24 @@ class Session:
         content_type: str | None = None,
         response_topic: str | None = None,
         correlation_data: bytes | None = None,
+        feedback: bool = False,
         attributes: Mapping[str, Value] | None = None,
         **more: Value,
     ) -> Outcome:
         """Publish an event; its attributes come by name, or in `attributes`.
+
+        With `feedback` those who receive it can answer: the answers come to `Session.feedback`,
+        with the `correlation_data` given here.
 
         Returns when the server has taken it (QoS 0: when it is on its way), however often the
         connection breaks until then. Raises RefusedError when the server does not take it,
         ExpiredError when it could not be sent within its deadline, EventError when it is no event
         that can be sent.
         """
+        if feedback:
+            if response_topic is not None:
+                raise EventError("feedback", "expected no response topic besides")
+            response_topic = FEEDBACK
         extras = Extras(
             qos=qos,
             retain=retain,
@@ -165,6 +180,7 @@ class Session:
             may_be_kept=any(name == SINCE for name, _ in pairs),
             clock=self._clock,
             before=self._listening(EXPECTATIONS) if named else None,
+            respond=self.respond,
         )
         if named:
             negotiating = self._negotiate()
@@ -174,6 +190,33 @@ class Session:
             for expected in subscription.expectations:
                 negotiating.expect(expected)
         return subscription
+
+    def feedback(self, *, qos: int = 1, queue: int = QUEUE, keep: bool = False) -> Answers:
+        """Answers to events of this client, to those it published and to answers it gave.
+
+            async with session.feedback() as answers:
+                await session.publish("uav/imagery", jpeg, feedback=True)
+                async for answer in answers:
+                    print(answer.source, answer.payload)
+                    await answer.feedback(b"thanks")
+
+        Enter it before the first event that wants answers is published; `queue` and `keep` are as
+        for `subscribe`.
+        """
+        if not 0 <= qos <= 2:
+            raise ValueError(f"qos: expected 0 to 2, got {qos}")
+        if queue < 1:
+            raise ValueError(f"queue: expected at least 1, got {queue}")
+        return Answers(
+            self._driver,
+            Filter(FEEDBACK, qos),
+            (),
+            queue=queue,
+            keep=keep,
+            may_be_kept=True,
+            clock=self._clock,
+            respond=self.respond,
+        )
 
     def publisher(
         self,
@@ -211,6 +254,42 @@ class Session:
         made = Advertisement(self._advertisements, channel, where, rate_hz, name)
         await self._advertisements.say(made)
         return made
+
+    async def channels(self) -> tuple[Channel, ...]:
+        """The channels that are defined at any node, and whether they get what they require."""
+        return (await ask_channels(self.request, do="list")).channels
+
+    async def create_channel(  # noqa: PLR0913 - each is an option of its own
+        self,
+        name: str,
+        /,
+        *,
+        template: str = "routed",
+        max_delay_ms: float = 0,
+        paths: int = 1,
+        resiliency: float = 0.0,
+        options: Mapping[str, str] | None = None,
+        replaces: bool = False,
+    ) -> Channel:
+        """Define a channel, or all that a filter selects, for all nodes; ChannelRefusedError."""
+        made = await ask_channels(
+            self.request,
+            do="create",
+            name=name,
+            template=template,
+            max_delay_ms=max_delay_ms,
+            paths=paths,
+            resiliency=resiliency,
+            options=dict(options or {}),
+            replaces=replaces,
+        )
+        if made.channel is None:
+            raise ChannelRefusedError(made.error)
+        return made.channel
+
+    async def delete_channel(self, name: str, /) -> None:
+        """Whichever node has defined it."""
+        await ask_channels(self.request, do="delete", name=name)
 
     def query(  # noqa: PLR0913
         self,
@@ -358,7 +437,7 @@ class Session:
 
 @asynccontextmanager
 async def connect(  # noqa: PLR0913
-    url: str = "mqtt://localhost",
+    url: str | Sequence[str] = "mqtt://localhost",
     *,
     client_id: str = "",
     username: str | None = None,
@@ -377,19 +456,20 @@ async def connect(  # noqa: PLR0913
     random: Callable[[], float] = system_random.random,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> AsyncIterator[Session]:
-    """A session with the server at `url` (mqtt://, mqtts://, ws:// or wss://).
+    """A session with the server at `url` (mqtt://, mqtts://, ws:// or wss://), or one of several.
 
-    Raises ConnectionFailedError where the server is not reached within `wait_s` (at least one
-    attempt is made), and RefusedError where it says no. A later break is mended silently. With a
+    Raises ConnectionFailedError where no server is reached within `wait_s` (at least one attempt
+    is made, at each), and RefusedError where it says no. A later break is mended silently: by the
+    same server if it can be reached, else by the next, where subscriptions are made anew. With a
     `client_id` of your own and `clean_start=False` the session goes on where an earlier process
     left it, if that was at most `session_expiry_s` ago. `transport` replaces the network, `random`
     (0 to 1) spreads attempts to reconnect, `clock` tells the time of received events.
     """
-    address = parse_address(url)
+    servers = Servers([url] if isinstance(url, str) else url)
     if username is None:
-        username = address.username
+        username = servers.first.username
     if password is None:
-        password = address.password
+        password = servers.first.password
     options = Options(
         client_id=client_id,
         username=username,
@@ -406,14 +486,7 @@ async def connect(  # noqa: PLR0913
     chosen = transport or transport_with(tls)
 
     async def open_stream() -> Stream:
-        try:
-            async with asyncio.timeout(connect_timeout_s):
-                return await chosen(address)
-        except TimeoutError:
-            problem = f"can't connect to {address.place}: no answer in {connect_timeout_s:g} s"
-            raise ConnectionFailedError(problem) from None
-        except OSError as error:
-            raise ConnectionFailedError(f"can't connect to {address.place}: {error}") from error
+        return await servers.open(chosen, connect_timeout_s)
 
     driver = Driver(Machine(options), open_stream, Backoff(random))
     session = Session(driver, clock)

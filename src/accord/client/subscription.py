@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from accord.client.driver import Driver
 from accord.client.errors import ClientError, SessionClosedError
 from accord.client.inbox import Delivery, Inbox
-from accord.client.messages import ReceivedEvent, to_received
+from accord.client.messages import Outcome, ReceivedEvent, to_received
 from accord.client.quality import ExpectationState
 from accord.client.signals import Consumed, SubscribeAsked, UnsubscribeAsked
 from accord.edges.mqtt.packets import Filter
@@ -38,6 +38,7 @@ class Subscription:
         may_be_kept: bool,
         clock: Callable[[], int],
         before: Callable[[], Awaitable[None]] | None = None,
+        respond: Callable[..., Awaitable[Outcome]] | None = None,
     ) -> None:
         self._driver = driver
         self._filter = chosen
@@ -47,6 +48,7 @@ class Subscription:
         self._may_be_kept = may_be_kept
         self._clock = clock
         self._before = before  # what has to be done before it is asked for
+        self._respond = respond
         self.expectations: tuple[Expected, ...] = ()
         self._on_state: Callable[[ExpectationState], object] | None = None
         self._identifier: int | None = None
@@ -142,7 +144,12 @@ class Subscription:
 
     def _event(self, delivery: Delivery) -> ReceivedEvent:
         ago_ms = self._driver.now_ms() - delivery.received_ms
-        return to_received(delivery.message, self._clock() - ago_ms, may_be_kept=self._may_be_kept)
+        return to_received(
+            delivery.message,
+            self._clock() - ago_ms,
+            may_be_kept=self._may_be_kept,
+            respond=self._respond,
+        )
 
     def _leave(self) -> None:
         self._finish()

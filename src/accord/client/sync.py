@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from accord.client.advertising import Advertisement
 from accord.client.errors import SessionClosedError
+from accord.client.feedback import Answer, Answers
 from accord.client.messages import Outcome, ReceivedEvent
 from accord.client.negotiating import Expected, OnAdvice, OnUsage, Publisher
 from accord.client.quality import Capability, Expectation, ExpectationState, Usage, Value
@@ -355,6 +356,33 @@ class SyncSubscription:
             return None
 
 
+def _listening(
+    method: Callable[Concatenate[Session, P], Answers],
+) -> Callable[Concatenate[SyncSession, P], SyncAnswers]:
+    def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> SyncAnswers:
+        async def work() -> Answers:
+            return await method(self._session, *args, **kwargs).__aenter__()
+
+        return SyncAnswers(self._runner, self._runner.run(work()))
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+class SyncAnswers(SyncSubscription):
+    """Answers to events of this client; `SyncSession.respond` answers them."""
+
+    def __next__(self) -> Answer:
+        answer = super().__next__()
+        assert isinstance(answer, Answer)
+        return answer
+
+    def get(self, timeout_s: float | None = None) -> Answer | None:
+        answer = super().get(timeout_s)
+        assert answer is None or isinstance(answer, Answer)
+        return answer
+
+
 class SyncSession:
     """What `Session` does, waiting for it."""
 
@@ -369,8 +397,12 @@ class SyncSession:
     publish = _blocking(Session.publish)
     request = _blocking(Session.request)
     respond = _blocking(Session.respond)
+    channels = _blocking(Session.channels)
+    create_channel = _blocking(Session.create_channel)
+    delete_channel = _blocking(Session.delete_channel)
     advertise = _advertising(Session.advertise)
     subscribe = _subscribing(Session.subscribe)
+    feedback = _listening(Session.feedback)
     query = _querying(Session.query)
     publisher = _publishing(Session.publisher)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from accord.config.lines import Path
-from accord.config.settings import Config
+from accord.config.settings import Config, NetSettings
 from accord.core.model.channels import problem_with_filter
 from accord.edges.pipeline.declared import problems_among
-from accord.live.addresses import Address
+from accord.live.addresses import WEBSOCKET_TLS, Address
 
 ENCRYPTED = ("mqtts", "websockets", "https")
 _SPARK: Final = re.compile(r"|local(\[[^\]\s]+\])?|yarn|(spark|sc|k8s)://\S+")
@@ -101,18 +101,51 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
     net = config.net
     if net.encrypted and not config.tls.certificate:
         yield ("net", "encrypted"), "expected a certificate and its key under [tls]"
-    is_proved = net.key_file or (net.encrypted and config.tls.client_ca)
+    if any(each.scheme == WEBSOCKET_TLS for each in net.listen) and not config.tls.certificate:
+        yield ("net", "listen"), "expected a certificate and its key under [tls]"
     for name in ("listen", "neighbours"):
         for address in getattr(net, name):
+            is_encrypted = address.scheme == WEBSOCKET_TLS or (net.encrypted and not address.scheme)
+            is_proved = net.key_file or (is_encrypted and config.tls.client_ca)
             if not address.is_loopback and not is_proved:
                 problem = (
                     f"{address} is another machine: expected a secret that all nodes share "
                     f"(key_file), or certificates (encrypted, and client_ca under [tls])"
                 )
                 yield ("net", name), problem
+    if net.tier == "secondary":
+        yield from _problems_with_secondary(net)
+    multicast = net.multicast
+    is_here = multicast.interface and Address(multicast.interface, 0).is_loopback
+    if multicast.group and not is_here and not net.key_file:
+        problem = (
+            "other machines are in the group: expected a secret that all nodes share "
+            "(key_file under [net]), or interface = 127.0.0.1"
+        )
+        yield ("net", "multicast", "group"), problem
+    for number, rule in enumerate(net.carry):
+        if rule.transport == "multicast" and not multicast.group:
+            yield ("net", "carry", number, "transport"), "expected a group under [net.multicast]"
     for channel in config.channels:
+        if net.tier == "secondary":
+            problem = "expected none at a secondary node: define channels at a backbone node"
+            yield ("channels", channel.name), problem
         if wrong := problem_with_filter(channel.name):
             yield ("channels", channel.name), wrong
+
+
+def _problems_with_secondary(net: NetSettings) -> Iterator[tuple[Path, str]]:
+    """It has parents, and nothing that is for nodes with a map."""
+    if not net.neighbours:
+        yield ("net", "neighbours"), "a secondary node has parents: expected one or two addresses"
+    for name, is_given in (
+        ("listen", net.listen),
+        ("discover", net.discover),
+        ("carry", net.carry),
+        ("multicast", net.multicast.group),
+    ):
+        if is_given:
+            yield ("net", name), "expected none at a secondary node: only its parents link with it"
 
 
 def _problems_with_sizes(config: Config) -> Iterator[tuple[Path, str]]:

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from accord.config.errors import ConfigError, Mistake
-from accord.config.settings import ChannelSettings, Config
+from accord.config.settings import ChannelSettings, Config, MulticastSettings
 from accord.core.channels.routed import DATAGRAMS
+from accord.core.overlay.carriage import CarryRule
+from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
+from accord.live.group_links import MulticastOptions
+from accord.live.link_transports import TransportOptions
 from accord.live.net import NetOptions
+from accord.transports.proxy import parse_proxy
 
 _LEAST_KEY: Final = 16
 _MOST_KEY: Final = 4_096
@@ -23,9 +28,20 @@ def net_options(config: Config) -> NetOptions:
         listen=net.listen,
         neighbours=net.neighbours,
         key=_key(net.key_file),
-        tls=config.tls if net.encrypted else None,
-        overlay=OverlayOptions(ping_us=net.ping_ms * 1_000),
+        transports=TransportOptions(
+            tls=config.tls if config.tls.certificate else None,
+            is_encrypted=net.encrypted,
+            proxy=parse_proxy(net.proxy) if net.proxy else None,
+        ),
+        overlay=OverlayOptions(
+            ping_us=net.ping_ms * 1_000, hello_bytes_per_s=net.hello_bytes_per_s
+        ),
         channels=tuple(map(definition_of, config.channels)),
+        discover=DiscoveryOptions(most_links=net.discover_links) if net.discover else None,
+        announce=net.announce,
+        multicast=_multicast(net.multicast),
+        is_secondary=net.tier == "secondary",
+        carry=tuple(CarryRule(each.channels, each.transport) for each in net.carry),
     )
 
 
@@ -38,6 +54,12 @@ def definition_of(channel: ChannelSettings) -> ChannelDefinition:
         resiliency=channel.resiliency,
         options={DATAGRAMS: "true"} if channel.datagrams else {},
     )
+
+
+def _multicast(settings: MulticastSettings) -> MulticastOptions | None:
+    for group in settings.group:
+        return MulticastOptions(group=group, interface=settings.interface, hops=settings.hops)
+    return None
 
 
 def _key(file: str) -> bytes:

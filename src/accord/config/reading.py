@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from ipaddress import IPv4Address
 from os.path import join
 from typing import Any, Final, cast
 
@@ -17,8 +18,10 @@ from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.model.units import parse as parse_units
 from accord.core.qos.policy import GUARANTEES
 from accord.edges.pipeline.declared import problem_with
-from accord.live.addresses import Address, parse_address
+from accord.live.addresses import Address, parse_address, parse_link_address
 from accord.live.users import problem_with_hash
+from accord.transports.multicast import is_group
+from accord.transports.proxy import parse_proxy
 
 _KINDS: Final = {
     dict: "a table",
@@ -40,6 +43,10 @@ class Reader:
         self._readers: dict[str, Callable[[object, Path], object]] = {
             "path": self._read_path,
             "addresses": self._read_addresses,
+            "link addresses": self._read_link_addresses,
+            "proxy": self._read_proxy,
+            "group": self._read_group,
+            "interface": self._read_interface,
             "filters": self._read_filters,
             "hash": self._read_hash,
             "names": self._read_names,
@@ -153,16 +160,49 @@ class Reader:
         return join(self._folder, value) if value else ""
 
     def _read_addresses(self, value: object, path: Path) -> tuple[Address, ...]:
+        return self._read_each_address(value, path, parse_address, 'HOST:PORT or "" for nowhere')
+
+    def _read_link_addresses(self, value: object, path: Path) -> tuple[Address, ...]:
+        expected = 'HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or "" for nowhere'
+        return self._read_each_address(value, path, parse_link_address, expected)
+
+    def _read_each_address(
+        self, value: object, path: Path, parse: Callable[[str], Address | None], expected: str
+    ) -> tuple[Address, ...]:
         if value is False or value == "":
             return ()
         found = []
         for place, text in _each(value, path):
-            address = parse_address(text) if isinstance(text, str) else None
+            address = parse(text) if isinstance(text, str) else None
             if address is None:
-                self._note(place, f'expected HOST:PORT or "" for nowhere, got {shown(text)}')
+                self._note(place, f"expected {expected}, got {shown(text)}")
             else:
                 found.append(address)
         return tuple(found)
+
+    def _read_group(self, value: object, path: Path) -> tuple[Address, ...]:
+        found = parse_address(value) if isinstance(value, str) else None
+        if value == "":
+            return ()
+        if found is None or not is_group(found.host) or not found.port:
+            expected = "an IPv4 multicast address and a port, such as 239.17.4.1:7410"
+            self._note(path, f"expected {expected}, got {shown(value)}")
+            return ()
+        return (found,)
+
+    def _read_interface(self, value: object, path: Path) -> object:
+        try:
+            IPv4Address(value or "0.0.0.0" if isinstance(value, str) else "")  # noqa: S104
+        except ValueError:
+            self._note(path, f"expected an IPv4 address of this machine, got {shown(value)}")
+        return value
+
+    def _read_proxy(self, value: object, path: Path) -> object:
+        # Never shown: a password may stand in it.
+        if not isinstance(value, str) or (value and parse_proxy(value) is None):
+            self._note(path, 'expected the URL of a proxy, such as "http://proxy:3128"')
+            return ""
+        return value
 
     def _read_filters(self, value: object, path: Path) -> tuple[str, ...]:
         found = []

@@ -28,6 +28,11 @@ _EXAMPLES: Final = {
 # channels = ["report/#", "uav/+/position"]
 # attributes = { altitude_m = "float", platform = "string" }
 """,
+    "net.carry": """\
+# [[net.carry]]
+# channels = "video/#"
+# transport = "udp"
+""",
     "channels": """\
 # [channels."uav/#"]
 # max_delay_ms = 200
@@ -75,13 +80,29 @@ def renewed(document: str) -> str:
 
 def sections() -> Iterator[tuple[str, type[Struct], bool]]:
     """Name and settings of each section, and whether there may be several of it."""
-    for field in structs.fields(Config):
+    yield from _sections_of(Config, "")
+
+
+def _sections_of(cls: type[Struct], prefix: str) -> Iterator[tuple[str, type[Struct], bool]]:
+    for field in structs.fields(cls):
+        if not is_section(field):
+            continue
         type_ = inspect.type_info(field.type)
         is_many = isinstance(type_, inspect.VarTupleType)
         if isinstance(type_, inspect.VarTupleType):
             type_ = type_.item_type
         assert isinstance(type_, inspect.StructType)
-        yield field.name, type_.cls, is_many
+        yield f"{prefix}{field.name}", type_.cls, is_many
+        if not is_many:
+            yield from _sections_of(type_.cls, f"{prefix}{field.name}.")
+
+
+def is_section(field: structs.FieldInfo) -> bool:
+    """Whether it is a table, or several, with a description of its own."""
+    type_ = inspect.type_info(field.type)
+    if isinstance(type_, inspect.VarTupleType):
+        type_ = type_.item_type
+    return isinstance(type_, inspect.StructType)
 
 
 def _markdown_lines() -> Iterator[str]:
@@ -102,7 +123,7 @@ def _markdown_lines() -> Iterator[str]:
 
 
 def _keys(cls: type[Struct]) -> list[structs.FieldInfo]:
-    fields = list(structs.fields(cls))
+    fields = [field for field in structs.fields(cls) if not is_section(field)]
     return fields[1:] if is_named(cls) else fields
 
 

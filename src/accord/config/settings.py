@@ -205,6 +205,48 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     timeout_s: Annotated[int, Meta(ge=1, le=86_400, description="How long a query may take.")] = 60
 
 
+class CarrySettings(Struct, frozen=True, kw_only=True):
+    """What channels go by when this node sends them to others: the first that selects one counts.
+
+    What must not be lost (QoS 1 and 2, unless the channel's template repairs losses) stays on TCP.
+    """
+
+    channels: Annotated[
+        tuple[str, ...],
+        Meta(description="A filter of channels, or a list of them.", extra={"kind": "filters"}),
+    ]
+    transport: Annotated[
+        Literal["tcp", "udp", "multicast"],
+        Meta(
+            description="`tcp` for the links' connections, `udp` for datagrams where they get "
+            "through, `multicast` for one datagram to all neighbours of the group that need it."
+        ),
+    ]
+
+
+class MulticastSettings(Struct, frozen=True, kw_only=True):
+    """A group of IP multicast on a LAN: what several neighbours in it need is sent once."""
+
+    group: Annotated[
+        tuple[Address, ...],
+        Meta(
+            description="An IPv4 multicast address and a port, such as 239.17.4.1:7410, the same "
+            "at all nodes of the LAN; no multicast if left empty.",
+            extra={"kind": "group"},
+        ),
+    ] = ()
+    interface: Annotated[
+        str,
+        Meta(
+            description="Address of this machine on that LAN; the system chooses if left empty.",
+            extra={"kind": "interface"},
+        ),
+    ] = ""
+    hops: Annotated[
+        int, Meta(ge=0, le=255, description="Routers that datagrams may pass, and one more.")
+    ] = 1
+
+
 class NetSettings(Struct, frozen=True, kw_only=True):
     """Other nodes: where they find this one, and where this one finds them.
 
@@ -213,16 +255,26 @@ class NetSettings(Struct, frozen=True, kw_only=True):
 
     listen: Annotated[
         tuple[Address, ...],
-        Meta(description="Where other nodes may link with this one.", extra={"kind": "addresses"}),
+        Meta(
+            description="Where other nodes may link with this one: `HOST:PORT`, or over WebSocket "
+            "`ws://HOST:PORT/PATH` or `wss://…`.",
+            extra={"kind": "link addresses"},
+        ),
     ] = ()
     neighbours: Annotated[
         tuple[Address, ...],
         Meta(
-            description="Nodes to keep a link with, wherever they are: `HOST:PORT` of their "
-            "`listen`.",
-            extra={"kind": "addresses"},
+            description="Nodes to keep a link with, wherever they are: as in their `listen`.",
+            extra={"kind": "link addresses"},
         ),
     ] = ()
+    tier: Annotated[
+        Literal["backbone", "secondary"],
+        Meta(
+            description="`secondary` for a node without a map: its neighbours are its parents, in "
+            "order of preference, of which it uses two. See `docs/TIERS.md`."
+        ),
+    ] = "backbone"
     key_file: Annotated[
         str,
         Meta(
@@ -233,8 +285,16 @@ class NetSettings(Struct, frozen=True, kw_only=True):
     ] = ""
     encrypted: Annotated[
         bool,
-        Meta(description="Whether links use TLS, with the files under [tls]."),
+        Meta(description="Whether links over TCP use TLS, with the files under [tls]."),
     ] = False
+    proxy: Annotated[
+        str,
+        Meta(
+            description="HTTP proxy through which WebSocket neighbours are reached: "
+            "`http://HOST:PORT`, with `USER:PASSWORD@` in front of HOST if it asks for that.",
+            extra={"kind": "proxy"},
+        ),
+    ] = ""
     ping_ms: Annotated[
         int,
         Meta(
@@ -244,10 +304,40 @@ class NetSettings(Struct, frozen=True, kw_only=True):
             "the link failed.",
         ),
     ] = 1_000
+    hello_bytes_per_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1 << 40,
+            description="Bytes per second that pings of all neighbours may take; 0 for any. Where "
+            "it is too little, those that are near or in use are pinged more often than others.",
+        ),
+    ] = 0
+    discover: Annotated[
+        bool,
+        Meta(
+            description="Whether to tell other nodes where this one listens, and to link with "
+            "those that tell so: near ones first, found through any neighbour, and by beacons in "
+            "the multicast group."
+        ),
+    ] = False
+    discover_links: Annotated[
+        int,
+        Meta(ge=1, le=1_000, description="Links, however opened, until it seeks no more."),
+    ] = 4
+    announce: Annotated[
+        tuple[Address, ...],
+        Meta(
+            description="Where others reach this node, if that is not where it listens.",
+            extra={"kind": "link addresses"},
+        ),
+    ] = ()
+    carry: tuple[CarrySettings, ...] = ()
+    multicast: MulticastSettings = MulticastSettings()
 
     @property
     def is_used(self) -> bool:
-        return bool(self.listen or self.neighbours)
+        return bool(self.listen or self.neighbours or (self.discover and self.multicast.group))
 
 
 class QualitySettings(Struct, frozen=True, kw_only=True):

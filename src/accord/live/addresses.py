@@ -1,4 +1,4 @@
-"""Where a node listens."""
+"""Where a node listens, and where others do."""
 
 from __future__ import annotations
 
@@ -14,15 +14,28 @@ from accord.core.errors import AccordError
 BACKLOG: Final = 1_024
 
 
+# How links may be carried: TCP (encrypted if the node's links are), or WebSocket.
+TCP: Final = ""
+WEBSOCKET: Final = "ws"
+WEBSOCKET_TLS: Final = "wss"
+_PATH_CHARACTERS: Final = 1_024
+
+
 class Address(Struct, frozen=True):
-    """A host name or number, and a port; port 0 lets the system choose one."""
+    """A host name or number, and a port; port 0 lets the system choose one.
+
+    Where that can be chosen, `scheme` says what carries the connection, and `path` what to ask for.
+    """
 
     host: str
     port: int
+    scheme: str = TCP
+    path: str = ""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        place = f"{host}:{self.port}"
+        return f"{self.scheme}://{place}{self.path}" if self.scheme else place
 
     @property
     def is_loopback(self) -> bool:
@@ -56,6 +69,20 @@ def parse_address(text: str) -> Address | None:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 5 or int(digits) > 65_535:
         return None
     return Address(host, int(digits))
+
+
+def parse_link_address(text: str) -> Address | None:
+    """The same, or as tcp://HOST:PORT, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH."""
+    scheme, mark, rest = text.strip().partition("://")
+    if not mark:
+        return parse_address(text)
+    if scheme == "tcp":
+        return parse_address(rest)
+    place, slash, path = rest.partition("/")
+    address = parse_address(place)
+    if scheme not in (WEBSOCKET, WEBSOCKET_TLS) or address is None or not _is_path(path):
+        return None
+    return Address(address.host, address.port, scheme, slash + path if path else "")
 
 
 def listen_on(address: Address) -> socket.socket:
@@ -94,6 +121,12 @@ def _is_version_6(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_path(path: str) -> bool:
+    """Whether it can stand in the first line of a request as it is."""
+    is_plain = path.isascii() and path.isprintable() and not any(c in ' #"<>' for c in path)
+    return is_plain and len(path) <= _PATH_CHARACTERS
 
 
 def _problem(error: OSError) -> str:

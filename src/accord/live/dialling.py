@@ -37,8 +37,8 @@ class DialStatus(Struct, frozen=True, kw_only=True):
 
 
 class DialOwner(Protocol):
-    def dialled(self) -> NeighbourLink:
-        """For a connection that is being opened."""
+    def dialled(self, expected: str) -> NeighbourLink:
+        """For a connection that is being opened, perhaps to that node only."""
 
     async def until_gone(self, node: str) -> None:
         """Returns when there is no link with `node`, however it was opened."""
@@ -53,8 +53,10 @@ class Dial:
         transport: LinkTransport,
         address: Address,
         random: Callable[[], float],
+        expected: str = "",
     ) -> None:
         self.address = address
+        self.expected = expected
         self.node = ""
         self.link: NeighbourLink | None = None  # the one it has opened last
         self.attempts = 0
@@ -85,7 +87,7 @@ class Dial:
 
     async def _attempt(self) -> None:
         self.attempts += 1
-        link = self.link = self._owner.dialled()
+        link = self.link = self._owner.dialled(self.expected)
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await self._transport.dial(self.address.host, self.address.port, lambda: link)

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from accord.edges.link.traffic import Traffic
 from accord.live.dialling import DialStatus
+from accord.live.group_links import GroupStatus
 from accord.live.neighbour_link import NeighbourLink
 
 
@@ -35,6 +36,7 @@ class NeighboursStatus(Struct, frozen=True, kw_only=True):
     traffic: Traffic
     refused: int
     unsent: int
+    group: GroupStatus | None = None
 
 
 def link_status(link: NeighbourLink) -> LinkStatus:

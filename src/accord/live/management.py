@@ -20,6 +20,7 @@ from accord.core.monitoring.top import ClientReading, Management
 from accord.core.node.rights import (
     ADVERTISEMENTS,
     CAPABILITIES,
+    CHANNELS,
     EXPECTATIONS,
     PROPERTIES,
     QUERIES,
@@ -35,6 +36,8 @@ from accord.edges.mqtt.session import Session
 from accord.journal.disk import OsDisk
 from accord.live.administration import Administration, Around
 from accord.live.admission import AdmissionService
+from accord.live.channel_requests import ChannelView
+from accord.live.channel_requests import answer as answer_channels
 from accord.live.clock import Clock
 from accord.live.durability import EVENTS, Durability
 from accord.live.first_book import first_book
@@ -84,6 +87,7 @@ class Manager:
         self._server = server
         self._clock = clock
         self.statistics = statistics
+        self.net: ChannelView | None = None
         self._limits: tuple[object, ...] = ()
         self._quality = quality
         self._admission = admission
@@ -147,6 +151,9 @@ class Manager:
                     if request.message.properties.response_topic is not None:
                         self._reply(request, body)
                     continue
+                if request.message.channel == CHANNELS:
+                    self._reply(request, self._answer_channels(request))
+                    continue
                 if len(self._answers) >= _ANSWERS:
                     self._reply(request, b'{"ok":false,"error":"too many requests","place":""}')
                     continue
@@ -156,6 +163,10 @@ class Manager:
         self.queries.turn()
         if hub.ledger.is_due():
             self.monitor.store.drain(now_ms=hub.now_ms)
+
+    def _answer_channels(self, request: Request) -> bytes:
+        may_change = request.may_change_policies()
+        return answer_channels(self.net, request.message.payload, may_change=may_change)
 
     # What the monitor watches.
 

@@ -47,9 +47,11 @@ class LinkOwner(Protocol):
 class NeighbourLink(asyncio.Protocol):
     """`up` is set when the neighbour is known, `done` when the connection is gone, to why."""
 
-    def __init__(self, owner: LinkOwner, *, is_dialer: bool) -> None:
+    def __init__(self, owner: LinkOwner, *, is_dialer: bool, expected: str = "") -> None:
         self.is_dialer = is_dialer
+        self.expected = expected  # the only node it may lead to; empty: any
         self.node = ""  # of the neighbour, once it is up
+        self.local_host = ""  # where the other side has reached this one
         self.up_us = -1
         self.link = Link()
         self.session: Session | None = None
@@ -71,6 +73,8 @@ class NeighbourLink(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=AHEAD_BYTES // 2)
+        own = self._transport.get_extra_info("sockname")
+        self.local_host = str(own[0]) if isinstance(own, tuple) and own else ""
         self._gauge = Gauge(self._transport)
         self._gauge.route(self.link)
         self._owner.due()

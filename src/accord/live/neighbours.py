@@ -18,15 +18,17 @@ from msgspec.structs import replace
 
 from accord.edges.link.codec import LinkCodec
 from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.group import GroupDatagram
 from accord.edges.link.handshake import Local, Neighbour, Remote
-from accord.edges.link.messages import DATAGRAM_PORT, NONCE_BYTES
+from accord.edges.link.messages import DATAGRAM_PORT, GROUP, NONCE_BYTES, SECONDARY
 from accord.edges.link.options import LinkOptions
 from accord.edges.link.pairs import judge
 from accord.edges.link.port import OverlayPort
 from accord.edges.link.session import Session
 from accord.edges.link.traffic import no_traffic
 from accord.live.addresses import Address, ListenError
-from accord.live.dialling import Dial
+from accord.live.dialling import Dial, DialStatus
+from accord.live.group_links import GroupLinks
 from accord.live.link_status import NeighboursStatus, link_status
 from accord.live.logs import get_log
 from accord.live.neighbour_link import NeighbourLink
@@ -52,23 +54,27 @@ class Neighbours:
         overlay: OverlayPort,
         local: Local,
         codec: LinkCodec,
-        transport: LinkTransport,
+        transport_of: Callable[[Address], LinkTransport],
         *,
         options: LinkOptions | None = None,
         endpoint: UdpEndpoint | None = None,
+        group: GroupLinks | None = None,
         most_links: int = 1_024,
         random: Callable[[], float] = system_random.random,
     ) -> None:
         if endpoint is not None:
             local = replace(local, features={**local.features, DATAGRAM_PORT: endpoint.port})
+        if group is not None:
+            local = replace(local, features={**local.features, GROUP: group.group.feature})
         self.endpoint = endpoint
+        self.group = group
         self.links: dict[str, NeighbourLink] = {}  # by the neighbour's name
         self.refused = 0
         self.unsent = 0
         self._overlay = overlay
         self._local = local
         self._codec = codec
-        self._transport = transport
+        self._transport_of = transport_of
         self._options = options or LinkOptions()
         self._most_links = most_links
         self._random = random
@@ -80,22 +86,24 @@ class Neighbours:
         self._is_due = False
         self._is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
+        if group is not None:
+            group.start(local.node, self.links, self._receive_shared)
 
     async def listen(self, address: Address) -> Address:
         """Accept neighbours; gives where, also if the system chose the port."""
         try:
-            listener = await self._transport.listen(
+            listener = await self._transport_of(address).listen(
                 address.host, address.port, lambda: NeighbourLink(self, is_dialer=False)
             )
         except (OSError, ValueError) as error:
             raise ListenError(address, _problem(error)) from None
         self._listeners.append(listener)
-        return Address(listener.host, listener.port)
+        return replace(address, host=listener.host, port=listener.port)
 
-    def dial(self, address: Address) -> None:
-        """Keep a link with whoever is at `address`."""
+    def dial(self, address: Address, expected: str = "") -> None:
+        """Keep a link with whoever is at `address`, or with nobody but the node `expected`."""
         if address not in self._dials and not self._is_stopping:
-            dial = Dial(self, self._transport, address, self._random)
+            dial = Dial(self, self._transport_of(address), address, self._random, expected)
             self._dials[address] = dial, self._loop.create_task(dial.run())
 
     def undial(self, address: Address) -> None:
@@ -109,6 +117,24 @@ class Neighbours:
         if link is not None and link.session is not None:
             link.session.end(Why.STOPPED, f"node {self._local.node} does not want this link")
             self.due()
+
+    def dial_status(self, address: Address) -> DialStatus | None:
+        """None where it is not dialled."""
+        found = self._dials.get(address)
+        return None if found is None else found[0].status()
+
+    def dialled_at(self, node: str) -> Address | None:
+        """Where the link with `node` leads; None where the other side has opened it."""
+        link = self.links.get(node)
+        found = (each for each, (dial, _) in self._dials.items() if dial.link is link)
+        return next(found, None)
+
+    def is_secondary(self, node: str) -> bool:
+        """Whether a neighbour is a secondary node."""
+        link = self.links.get(node)
+        session = None if link is None else link.session
+        neighbour = None if session is None else session.neighbour
+        return neighbour is not None and SECONDARY in neighbour.features
 
     def due(self) -> None:
         """See to everything at the end of this turn."""
@@ -128,6 +154,7 @@ class Neighbours:
             traffic=traffic,
             refused=self.refused,
             unsent=self.unsent,
+            group=None if self.group is None else self.group.status(),
         )
 
     async def close(self) -> None:
@@ -149,6 +176,8 @@ class Neighbours:
             link.abort()
         if self._timer is not None:
             self._timer.cancel()
+        if self.group is not None:
+            self.group.stop()
 
     # What links and dials ask for.
 
@@ -161,16 +190,17 @@ class Neighbours:
         return Session(
             self._codec,
             self._local,
-            remote,
+            replace(remote, expected=link.expected),
             is_dialer=link.is_dialer,
             nonce=secrets.token_bytes(NONCE_BYTES),
             admit=self._admit,
             now_us=clock_us(),
             options=self._options,
+            group=None if self.group is None else self.group.group,
         )
 
-    def dialled(self) -> NeighbourLink:
-        return NeighbourLink(self, is_dialer=True)
+    def dialled(self, expected: str) -> NeighbourLink:
+        return NeighbourLink(self, is_dialer=True, expected=expected)
 
     async def until_gone(self, node: str) -> None:
         while (link := self.links.get(node)) is not None:
@@ -217,6 +247,13 @@ class Neighbours:
             if self.links.get(node) is link:
                 self._guarded(overlay.receive, node, message, now_us)
 
+    def _receive_shared(self, node: str, datagram: GroupDatagram) -> None:
+        assert self.group is not None
+        now_us = clock_us()
+        for message in self.group.group.messages(datagram):
+            self._guarded(self.group.port.receive_shared, node, message, now_us)
+        self.due()
+
     def take(self, node: str, bytes_wanted: int) -> list[bytes]:
         return self._overlay.take(node, bytes_wanted)
 
@@ -246,6 +283,8 @@ class Neighbours:
             if link.session is not None:
                 link.session.advance(now_us)
         self._hand_out()
+        if self.group is not None:
+            self._guarded(self.group.flush, now_us)
         for link in list(self._connections):
             self._guarded(link.flush, now_us)
         if self._overlay.sends:
@@ -265,6 +304,8 @@ class Neighbours:
 
     def _set_timer(self, now_us: int) -> None:
         due_us = now_us + _LATEST_US
+        if self.group is not None:
+            due_us = min(due_us, self.group.due_us)
         for each in (self._overlay, *(link.session for link in self._connections)):
             found = None if each is None else each.next_due_us()
             if found is not None and found < due_us:

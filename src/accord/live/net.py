@@ -12,28 +12,35 @@ import msgspec
 from msgspec import Struct
 
 from accord.core.channels.channels import SHIPPED, Channels
+from accord.core.channels.persistent.messages import SERVICE as PAST
+from accord.core.channels.template import ALL
+from accord.core.overlay.carriage import Carriage, CarryRule
+from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import Message, Overlay
+from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.shared import SharedEvent
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.status import ChannelStatus, NetStatus, UnlinkedStatus
 from accord.core.overlay.watching import channel_statuses, net_status
 from accord.edges.link.codec import LinkCodec
 from accord.edges.link.handshake import Local
 from accord.edges.link.keys import SharedKey
+from accord.edges.link.traffic import Count
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker
 from accord.live.addresses import Address
 from accord.live.clock import Clock
+from accord.live.discovering import Discovering
+from accord.live.group_links import GroupStatus, MulticastOptions, open_group
 from accord.live.link_status import LinkStatus
+from accord.live.link_transports import LinkTransports, TransportOptions
 from accord.live.logs import get_log
-from accord.live.neighbour_tls import link_contexts
 from accord.live.neighbours import Neighbours
 from accord.live.sending import clock_us
 from accord.live.server import Server
 from accord.live.templates import installed_templates
-from accord.live.tls import TlsFiles
-from accord.transports.tcp import TcpTransport
+from accord.live.tiers_parent import ChildLinks, LinkMessage
 from accord.transports.udp import open_datagrams
 
 log = get_log(__name__)
@@ -47,9 +54,14 @@ class NetOptions(Struct, frozen=True, kw_only=True):
     listen: tuple[Address, ...] = ()
     neighbours: tuple[Address, ...] = ()
     key: bytes = b""
-    tls: TlsFiles | None = None
+    transports: TransportOptions = TransportOptions()
     overlay: OverlayOptions = OverlayOptions()
     channels: tuple[ChannelDefinition, ...] = ()
+    carry: tuple[CarryRule, ...] = ()
+    multicast: MulticastOptions | None = None
+    discover: DiscoveryOptions | None = None
+    announce: tuple[Address, ...] = ()
+    is_secondary: bool = False  # `neighbours` are its parents, the best first
 
 
 class Net:
@@ -70,28 +82,36 @@ class Net:
         self.abroad = Abroad(broker, clock_us)
         incarnation = clock.now_ms()
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
-        self.channels = Channels(self.overlay, {**installed_templates(), **SHIPPED})
+        self.channels = Channels(self.overlay, SHIPPED, installed_templates())
+        self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
+        self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
         self._broker = broker
         self._server = server
         self._clock = clock
+        # By name: what was widened, and what is defined for just that name.
+        self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
         self._file = None if folder is None else folder / CHANNELS
         self._neighbours: Neighbours | None = None
         self._local = Local(node=node, incarnation=incarnation, key=SharedKey(options.key))
-        self._codec = LinkCodec(Message)
+        self._codec = LinkCodec(LinkMessage)
+        self._children: ChildLinks | None = None  # secondary nodes, from the start on
         self._encode = msgspec.msgpack.Encoder().encode
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Join the others; `stack` leaves them again."""
-        accepting, dialing = (None, None)
-        if self.options.tls is not None:
-            accepting, dialing = link_contexts(self.options.tls)
-        transport = TcpTransport(accepting=accepting, dialing=dialing)
+        transports = LinkTransports(self.options.transports)
         endpoint = None
         if self.options.listen:
             endpoint = await open_datagrams(self.options.listen[0].host)
             stack.callback(endpoint.close)
-        self._neighbours = Neighbours(self, self._local, self._codec, transport, endpoint=endpoint)
+        group = None
+        if self.options.multicast is not None:
+            codec = LinkCodec(SharedEvent)
+            group = await open_group(self, codec, self._local, self.options.multicast)
+        self._neighbours = Neighbours(
+            self, self._local, self._codec, transports.of, endpoint=endpoint, group=group
+        )
         stack.push_async_callback(self._neighbours.close)
         for address in self.options.listen:
             self.addresses.append(await self._neighbours.listen(address))
@@ -100,52 +120,80 @@ class Net:
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
+        self._children = ChildLinks(self.abroad, self._local.incarnation, self._set_clock)
         for address in self.options.neighbours:
             self._neighbours.dial(address)
+        if self.options.discover is not None:
+            discovering = Discovering(
+                self.overlay,
+                self._neighbours,
+                self.options.discover,
+                listen=self.addresses,
+                announce=self.options.announce,
+            )
+            discovering.start()
+            stack.callback(discovering.stop)
         self._neighbours.due()
 
     def turn(self) -> None:
         """See whether there is something for the links."""
-        if self._neighbours is not None and self.overlay.has_work():
+        if self.overlay.deliveries:  # of a template that orders what its own clients publish
+            self._hand_over()
+        has_work = self.overlay.has_work() or self.channels.is_touched
+        has_work = has_work or (self._children is not None and self._children.has_work())
+        self.channels.is_touched = False
+        if self._neighbours is not None and has_work:
             self._neighbours.due()
 
     # ------------------------------------------------------------------------- as the links see it
 
     @property
     def sends(self) -> list[tuple[str, Any]]:
-        return list(self.overlay.sends)
+        children = [] if self._children is None else self._children.sends
+        return [*self.overlay.sends, *children]
 
     @sends.setter
     def sends(self, sends: list[tuple[str, Any]]) -> None:
         self.overlay.sends[:] = sends
+        if self._children is not None:
+            self._children.clear_sends()
 
     def link_up(self, neighbour: str, now_us: int) -> None:
-        self.overlay.link_up(neighbour, now_us)
+        links = self._neighbours
+        if self._children is not None and links is not None and links.is_secondary(neighbour):
+            self._children.link_up(neighbour, now_us)
+        else:
+            self.overlay.link_up(neighbour, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
-        self.overlay.link_down(neighbour, now_us)
+        if self._children is not None and neighbour in self._children:
+            self._children.link_down(neighbour, now_us)
+        else:
+            self.overlay.link_down(neighbour, now_us)
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
-        self.overlay.receive(neighbour, message, now_us)
-        if self.overlay.deliveries:
-            self._hand_over()
-        for each in self.after:
-            each()
+        if self._children is not None and neighbour in self._children:
+            self._children.receive(neighbour, message, now_us)
+        else:
+            self.overlay.receive(neighbour, message, now_us)
+        self._after()
 
     def advance(self, now_us: int) -> None:
         self.channels.advance(now_us)
+        if self._children is not None:
+            self._children.advance(now_us)
         for event, cause in self.overlay.losses:
             self.abroad.lost(event, cause)
         self.overlay.losses.clear()
-        if self.overlay.deliveries:  # of templates that let events wait
-            self._hand_over()
-        for each in self.after:
-            each()
+        self._after()
 
     def next_due_us(self) -> int:
-        return self.channels.next_due_us()
+        due_us = self.channels.next_due_us()
+        return due_us if self._children is None else min(due_us, self._children.next_due_us())
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        if self._children is not None and neighbour in self._children:
+            return self._children.take(neighbour, bytes_wanted)
         self.overlay.ready.clear()  # all links are asked
         taken = self.overlay.take(neighbour, bytes_wanted, clock_us())
         return self._encoded(neighbour, taken)
@@ -154,6 +202,22 @@ class Net:
         taken = self.overlay.take_loose(neighbour, bytes_wanted, message_bytes, clock_us())
         return self._encoded(neighbour, taken)
 
+    def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
+        self.overlay.reach_group(neighbours, message_bytes)
+
+    def take_shared(self, bytes_wanted: int) -> list[bytes]:
+        taken = self.overlay.take_shared(bytes_wanted, clock_us())
+        if taken:
+            self._broker.hub.now_ms = self._clock.now_ms()
+        for each in taken:
+            for share in each.shares:
+                self.abroad.sent(share.neighbour, each.event)
+        return [self._encode(each) for each in taken]
+
+    def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
+        self.overlay.receive_shared(neighbour, message, now_us)
+        self._after()
+
     def _encoded(self, neighbour: str, events: list[Carried]) -> list[bytes]:
         if events:
             self._broker.hub.now_ms = self._clock.now_ms()
@@ -161,9 +225,30 @@ class Net:
                 self.abroad.sent(neighbour, event)
         return [self._encode(each) for each in events]
 
-    def _hand_over(self) -> None:
+    def _repairs(self, template: str) -> bool:
+        """Whether it sends again what links lose."""
+        found = self.channels.templates.get(template)
+        return found is not None and ALL in found.promises
+
+    def _after(self) -> None:
+        if self.overlay.deliveries:
+            self._hand_over()
+        if self.abroad.held_back:
+            self.abroad.release()
+            self._server.due()
+        for each in self.after:
+            each()
+
+    def _set_clock(self) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
+
+    def _hand_over(self) -> None:
+        self._set_clock()
         for event in self.overlay.deliveries:
+            if event.channel == PAST:
+                if self.on_page is not None:
+                    self.on_page(event)
+                continue
             began_us = clock_us()
             self.abroad.arrived(event)
             self.overlay.processed(clock_us() - began_us)
@@ -179,12 +264,16 @@ class Net:
             return known
         links = self._neighbours.status()
         sent, received = links.traffic.sent, links.traffic.received
+        group_sent = Count() if links.group is None else links.group.sent
+        group_received = Count() if links.group is None else links.group.received
         carried = msgspec.structs.replace(
             known.carried,
-            sent=sent.data.messages + sent.datagrams.messages,
-            sent_bytes=sent.data.bytes + sent.datagrams.bytes,
-            received=received.data.messages + received.datagrams.messages,
-            received_bytes=received.data.bytes + received.datagrams.bytes,
+            sent=sent.data.messages + sent.datagrams.messages + group_sent.messages,
+            sent_bytes=sent.data.bytes + sent.datagrams.bytes + group_sent.bytes,
+            received=(
+                received.data.messages + received.datagrams.messages + group_received.messages
+            ),
+            received_bytes=received.data.bytes + received.datagrams.bytes + group_received.bytes,
         )
         unlinked = tuple(
             UnlinkedStatus(
@@ -193,20 +282,30 @@ class Net:
             for each in links.dials
             if each.problem
         )
-        return msgspec.structs.replace(known, carried=carried, unlinked=unlinked)
+        children = () if self._children is None else self._children.status()
+        return msgspec.structs.replace(known, carried=carried, unlinked=unlinked, children=children)
 
     def links(self) -> tuple[LinkStatus, ...]:
         """What each link of this node has carried."""
         return () if self._neighbours is None else self._neighbours.status().links
 
+    def group(self) -> GroupStatus | None:
+        """What this node does in its multicast group, if it is in one."""
+        return None if self._neighbours is None else self._neighbours.status().group
+
     def channel_statuses(self) -> list[ChannelStatus]:
         """All channels that are defined, by name."""
-        return channel_statuses(self.overlay)
+        return [
+            msgspec.structs.replace(
+                each, missing_at=tuple(self.channels.nodes_without(each.template))
+            )
+            for each in channel_statuses(self.overlay)
+        ]
 
     @property
     def templates(self) -> list[str]:
         """Those that channels can be bound to at this node."""
-        return list(self.channels.templates)
+        return self.channels.names()
 
     # ------------------------------------------------------------------------------------ channels
 
@@ -218,6 +317,28 @@ class Net:
         if problem is None:
             self._write_channels()
             self.turn()
+        return problem
+
+    def widen_channel(self, name: str, more_paths: int) -> str | None:
+        """Let a channel take more paths for a while, which is not kept; 0 takes that back."""
+        registry = self.overlay.registry
+        if name in self._widened:
+            base, exact = self._widened[name]
+        else:
+            exact = registry.get(name)
+            base = exact or registry.look_up(name) or ChannelDefinition(name=name)
+        if more_paths:
+            paths = base.paths + more_paths
+            made = msgspec.structs.replace(base, name=name, paths=paths)
+            problem = registry.create(made, replace=True)
+            if problem is None:
+                self._widened[name] = base, exact
+        else:
+            self._widened.pop(name, None)
+            problem = (
+                registry.delete(name) if exact is None else registry.create(exact, replace=True)
+            )
+        self.turn()
         return problem
 
     def delete_channel(self, name: str) -> str | None:
@@ -240,11 +361,12 @@ class Net:
     def _write_channels(self) -> None:
         if self._file is None:
             return
-        own = [
-            each
-            for each in self.overlay.registry.all()
-            if self.overlay.registry.origin_of(each.name) == self.overlay.name
-        ]
+        registry = self.overlay.registry
+        own = []
+        for each in registry.all():
+            if registry.origin_of(each.name) == self.overlay.name:
+                kept = self._widened[each.name][1] if each.name in self._widened else each
+                own += [] if kept is None else [kept]
         unfinished = self._file.with_suffix(".tmp")
         try:
             unfinished.write_bytes(msgspec.json.encode(own))

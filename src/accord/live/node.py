@@ -21,6 +21,7 @@ from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.connection import Connection
+from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.edges.mqtt.session import Session
 from accord.edges.pipeline.messages import Measured
@@ -29,16 +30,19 @@ from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
 from accord.live.admission import AdmissionService, NodeAdmission
 from accord.live.clock import Clock
 from accord.live.durability import Durability
+from accord.live.feedback import secret_of_receipts
 from accord.live.logs import get_log
 from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
 from accord.live.net import Net, NetOptions
+from accord.live.past import PastService
 from accord.live.pipeline import Pipeline
 from accord.live.pipeline_feed import feed
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.quality import QualityOptions, QualityService
 from accord.live.server import MqttProtocol, Server
 from accord.live.system_topics import system_topics
+from accord.live.tiers import Secondary
 from accord.live.users import Users
 
 log = get_log(__name__)
@@ -89,9 +93,10 @@ class Node:
             data=settings.data,
             on_measured=self._take_measured,
         )
-        self.net: Net | None = None  # where it is one of many
+        self.net: Net | Secondary | None = None  # where it is one of many
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
+        self.past: PastService | None = None  # of persistent channels, as above
         self._stack = AsyncExitStack()
         self._clock = Clock()
         self._listening: list[asyncio.Server] = []
@@ -114,6 +119,7 @@ class Node:
             self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._on_turn
         )
         try:
+            self.broker.feedback = Feedback(self.broker, secret_of_receipts(settings.data))
             self.quality = QualityService(
                 self.broker,
                 self.server,
@@ -152,7 +158,14 @@ class Node:
                 quality=self.quality,
                 admission=self.admission,
             )
-            if settings.net is not None:
+            if settings.net is not None and settings.net.is_secondary:
+                self.net = Secondary(
+                    settings.net, self.broker, self.server, self._clock, node=self.name
+                )
+                self.manager.net = self.net
+                self.admission.start(None)
+                await self.net.start(self._stack)
+            elif settings.net is not None:
                 self.net = Net(
                     settings.net,
                     self.broker,
@@ -161,8 +174,19 @@ class Node:
                     node=self.name,
                     folder=settings.data,
                 )
+                self.manager.net = self.net
                 self.quality.join(self.net)
                 self.admission.start(self.net)
+                self.past = PastService(
+                    self.broker,
+                    self.server,
+                    self.net,
+                    self._clock,
+                    pipeline=self.pipeline,
+                    durability=self.durability,
+                    folder=settings.data,
+                )
+                self.past.start()
                 await self.net.start(self._stack)
             else:
                 self.admission.start(None)
@@ -262,6 +286,8 @@ class Node:
             self.quality.turn()
         if self.admission is not None:
             self.admission.turn()
+        if self.past is not None:
+            self.past.turn()
         if self.net is not None:
             self.net.turn()
 
@@ -311,6 +337,8 @@ class Node:
             await self.manager.close()
         if self.quality is not None:
             await self.quality.close()
+        if self.past is not None:
+            await self.past.close()
         await self.pipeline.close()
         if self.durability is not None:
             self.durability.close()

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from accord.core.channels.template import IN_ORDER, SAME_ORDER
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.exchange import SERVICE, QualityExchange
 from accord.core.negotiation.mechanisms import SHIPPED
@@ -25,14 +26,13 @@ from accord.core.negotiation.property_files import (
     render_properties,
 )
 from accord.core.negotiation.strategies import strategy_named
-from accord.core.overlay.registry import ChannelDefinition
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.hub import Request
 from accord.edges.mqtt.quality import Quality
 from accord.edges.mqtt.quality_requests import answer, property_form
 from accord.edges.mqtt.quality_status import quality_status, quality_totals
 from accord.edges.mqtt.telling import reply
-from accord.edges.quality.meters import ORDERED, UNORDERED
+from accord.edges.quality.meters import ORDERED, SAME_FOR_ALL, UNORDERED
 from accord.edges.quality.status import PropertyStatus, QualityStatus, QualityTotals
 from accord.live.logs import get_log
 from accord.live.net import Net
@@ -80,7 +80,7 @@ class QualityService:
         self._defined: dict[str, Property] = {}  # at run time, here
         self._net: Net | None = None
         self._exchange: QualityExchange | None = None
-        self._paths: dict[int, tuple[str, ChannelDefinition | None]] = {}  # by reaction
+        self._paths: dict[int, str] = {}  # which channel has one more, by reaction
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._looking: asyncio.Task[None] | None = None
@@ -158,8 +158,7 @@ class QualityService:
     def define(self, text: str) -> list[str]:
         """Properties as a file has them; QualityError says what is wrong with it."""
         found = parse_properties(text)
-        for each in found:
-            self.quality.define(each)
+        self.quality.define(*found)
         self._keep(found)
         self._server.due()
         return [each.name for each in found]
@@ -214,33 +213,37 @@ class QualityService:
     def _add_path(self, act: Act) -> None:
         if act.step is not Step.ADD_PATH or self._net is None or act.reaction in self._paths:
             return
-        registry = self._net.overlay.registry
-        known = registry.look_up(act.channel) or ChannelDefinition(name=act.channel)
-        if known.paths >= _MOST_PATHS:
+        known = self._net.overlay.registry.look_up(act.channel)
+        if known is not None and known.paths >= _MOST_PATHS:
             return
-        more = msgspec.structs.replace(known, name=act.channel, paths=known.paths + 1)
-        before = known if known.name == act.channel and registry.look_up(act.channel) else None
-        if problem := self._net.create_channel(more, replace=True):
-            log.warning("a path can't be added", channel=act.channel, problem=problem)
-            return
-        self._paths[act.reaction] = act.channel, before
+        self._paths[act.reaction] = act.channel
+        self._widen(act.channel)
 
     def _withdraw_path(self, reaction: int) -> None:
-        channel, before = self._paths.pop(reaction, ("", None))
-        if not channel or self._net is None:
-            return
-        if before is None:
-            self._net.delete_channel(channel)
-        else:
-            self._net.create_channel(before, replace=True)
+        channel = self._paths.pop(reaction, None)
+        if channel is not None:
+            self._widen(channel)
+
+    def _widen(self, channel: str) -> None:
+        """One path more for each reaction."""
+        assert self._net is not None
+        more = sum(each == channel for each in self._paths.values())
+        if problem := self._net.widen_channel(channel, more):
+            log.warning("paths can't be changed", channel=channel, problem=problem)
 
     def _order_of(self, channel: str) -> str:
-        """Events that take several paths, or none for sure, may overtake each other."""
+        """As the channel's template has it; events that take several paths may overtake others."""
         definition = None if self._net is None else self._net.overlay.registry.look_up(channel)
-        if definition is None:
+        if definition is None or self._net is None:
+            return ORDERED
+        template = self._net.channels.templates.get(definition.template)
+        promises = () if template is None else template.promises
+        if SAME_ORDER in promises:
+            return SAME_FOR_ALL
+        if IN_ORDER in promises:
             return ORDERED
         is_loose = definition.paths > 1 or definition.options.get("datagrams") == "true"
-        return UNORDERED if is_loose else ORDERED
+        return UNORDERED if is_loose or promises else ORDERED
 
     # Definitions
 

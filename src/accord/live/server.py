@@ -254,6 +254,8 @@ class MqttProtocol(asyncio.Protocol):
             self._server.due()
             if not connection.wants_data():
                 self._stop_reading(connection, started_s)
+            elif not self.is_reading:
+                self._server.broker.hub.wake(connection)  # to be read from again
 
     def _stop_reading(self, connection: Connection, started_s: float) -> None:
         """Until answers have been taken, or until others have had their share of the time."""

@@ -136,7 +136,7 @@ class OverlayNode:
     def publish(self, publication: Publication, now_us: int) -> None:
         self._now_us = now_us
         wanted: list[str] = []
-        is_held = self.channels.delivers_own(publication.channel)
+        is_held = self.channels.bound(publication.channel).is_ordered
         if not is_held:
             self._route(_Event(publication, now_us))
             wanted = list(self.remotes.wanted)

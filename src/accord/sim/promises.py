@@ -20,6 +20,9 @@ _DEVIATIONS: Final = 5.0
 _SAMPLES: Final = 1_000
 _DETOUR: Final = 1.5  # hops that trees take more than the shortest ways
 
+# The nodes that are members of a channel, as a node knows it; None where it does not tell.
+MembersOf = Callable[[Machine, str], tuple[str, ...] | None]
+
 
 class Places(Protocol):
     def has_run_since(self, node: str, since_us: int) -> bool: ...
@@ -49,31 +52,65 @@ class OnceChecker(LivesChecker):
 
 
 class AllChecker(Checker):
-    """Every member that stays gets everything.
+    """Every member that stays gets everything from when its source knows of it.
 
-    With `excuses_parted` it need not get what was published shortly before its node was cut off
-    from the source's, nor while it was: who keeps to one order can't let it in later.
+    With `parted_us` it need not get what was published shortly before its node was cut off from the
+    source's, while it was, or so long after: who keeps to one order can't let it in later, and for
+    a while there are two. `members_of` gives the nodes a node knows to be members.
     """
 
     name = "all"
 
-    def __init__(self, *, excuses_parted: bool = False) -> None:
+    def __init__(
+        self,
+        members_of: MembersOf = lambda *_: None,
+        channels: tuple[str, ...] = (),
+        *,
+        parted_us: int | None = None,
+    ) -> None:
         super().__init__()
-        self._excuses_parted = excuses_parted
+        self.unknown = 0  # not known to be wanted
+        self.parted = 0  # missed by those that were cut off
+        self._members_of = members_of
+        self._channels = channels
+        self._parted_us = parted_us
         self._parts: deque[tuple[int, dict[str, int]]] = deque(maxlen=_SAMPLES)
+        self._known: dict[tuple[str, str], deque[tuple[int, tuple[str, ...]]]] = {}
 
     def sampled(self, world: World, now_us: int) -> None:
-        if self._excuses_parted:
+        if self._parted_us is not None:
             network = world.network
-            self._parts.append((now_us, {each: network.part(each) for each in network.by_source}))
+            parts = {each: network.part(each) for each in network.by_source}
+            if len({*parts.values()}) > 1:
+                self._parts.append((now_us, parts))
+        for name, machine in world.machines().items():
+            for channel in self._channels:
+                members = self._members_of(machine, channel)
+                if members is not None:
+                    known = self._known.setdefault((name, channel), deque(maxlen=_SAMPLES))
+                    if not known or known[-1][1] != members:
+                        known.append((now_us, members))
 
     def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
-        if not self._was_parted(publication, node):
+        if not self._was_known(publication, node):
+            self.unknown += 1
+        elif self._was_parted(publication, node):
+            self.parted += 1
+        else:
             self.find(now_us, node, f"{subscriber} did not get {_what(publication)}")
 
+    def _was_known(self, publication: Publication, node: str) -> bool:
+        """As a member, where it was published, by the time that was looked at before."""
+        members: tuple[str, ...] | None = None
+        for at_us, each in self._known.get((publication.node, publication.channel), ()):
+            if at_us <= publication.published_us:
+                members = each
+        return members is None or node in members
+
     def _was_parted(self, publication: Publication, node: str) -> bool:
+        since_us = publication.published_us - (self._parted_us or 0)
         return any(
-            at_us >= publication.published_us and parts[node] != parts[publication.node]
+            at_us >= since_us and parts[node] != parts[publication.node]
             for at_us, parts in self._parts
         )
 

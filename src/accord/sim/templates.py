@@ -17,19 +17,16 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
-from msgspec import Struct
-
-from accord.core.channels.channels import SHIPPED, Channels
+from accord.core.channels.channels import ROUTED, SHIPPED, Channels
+from accord.core.channels.members import Members
 from accord.core.channels.template import ALL, BEST_EFFORT, IN_ORDER, ONCE, SAME_ORDER, Template
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Said
 from accord.sim.checkers import Checker
-from accord.sim.delays import Lognormal
-from accord.sim.faults import RandomFaults, Timed
-from accord.sim.links import LinkModel
-from accord.sim.machine import Delivery, Make, Publication, Start, Wish
+from accord.sim.faults import Timed
+from accord.sim.machine import Delivery, Machine, Make, Publication, Start, Wish
 from accord.sim.node import OverlayNode
 from accord.sim.outcome import Outcome
 from accord.sim.promises import (
@@ -42,30 +39,21 @@ from accord.sim.promises import (
     ShareChecker,
 )
 from accord.sim.run import Options, Simulation
-from accord.sim.topologies import barabasi_albert, geometric, waxman
-from accord.sim.topology import Topology
-from accord.sim.workloads import FOREVER, Publisher, Subscriber, Workload
+from accord.sim.template_worlds import (
+    CHANNELS,
+    S,
+    World,
+    faults_of,
+    model_of,
+    topology_of,
+    workload_of,
+)
 
 NAME: Final = "checked"
-S: Final = 1_000_000
-CHANNELS: Final = ("room/one", "room/two")
-PUBLISH_US: Final = 12 * S  # from then on
-FAULTS_END: Final = 43 * S
-PUBLISHED_US: Final = 48 * S  # until then
-PATIENCE_US: Final = 50 * S
-LEAVE_US: Final = PUBLISHED_US + PATIENCE_US + 3 * S
-END_US: Final = LEAVE_US + 145 * S
 
 
-class World(Struct, frozen=True, kw_only=True):
-    """What is done to a template in one run."""
-
-    loss: float = 0.3
-    nodes: int = 20
-    rate_hz: float = 2.0
-    has_faults: bool = True
-    is_checking: bool = False  # invariants after each step
-    options: Mapping[str, str] = {}  # of the channels
+LEAVE_US: Final = World().leave_us
+END_US: Final = World().end_us
 
 
 class TemplateNode:
@@ -80,7 +68,7 @@ class TemplateNode:
         loss: float,
     ) -> None:
         self.node = OverlayNode(start, overlay)
-        self.node.channels = Channels(self.node.overlay, {**SHIPPED, NAME: template})
+        self.node.channels = Channels(self.node.overlay, {ROUTED: SHIPPED[ROUTED], NAME: template})
         self._random = start.random
         self._loss = loss
         for channel in CHANNELS:
@@ -168,18 +156,12 @@ def template_run(
     random = Random(f"template {seed}")  # noqa: S311
     topology = topology_of(random, world.nodes)
     loses_all = bool(seed % 2)
-    model = LinkModel(
-        delay=Lognormal(random.choice((2_000, 10_000, 30_000)), 0.3),
-        loss=world.loss if loses_all else 0.0,
-        duplication=random.choice((0.0, 0.05)) if loses_all else 0.0,
-        mode="datagram" if loses_all else "stream",
-        dead_us=3 * S,
-    )
+    model = model_of(random, world, seed)
     fails = world.has_faults and bool(seed % 4 // 2)
     if faults is None:
-        faults = _faults(random).script(topology, seed) if fails else []
+        faults = faults_of(random, world).script(topology, seed) if fails else []
     script = list(faults)
-    checkers = _checkers(template.promises, loses_all=loses_all)
+    checkers = _checkers(template.promises, world)
     if BEST_EFFORT in template.promises and not (loses_all or script):
         checkers.append(ShareChecker(world.loss, topology))
     run = Simulation(
@@ -188,13 +170,14 @@ def template_run(
         seed=seed,
         model=model,
         faults=script,
-        workload=_workload(random, topology, world.rate_hz),
+        workload=workload_of(random, topology, world),
         checkers=checkers,
         options=Options(
             is_checking=world.is_checking,
             is_tracing=False,
-            settle_us=10 * S,
-            patience_us=PATIENCE_US,
+            settle_us=world.settle_us,
+            patience_us=world.patience_us,
+            sample_us=S * world.slowness,
         ),
         replay=replay or f"check_template({template.__name__}, …, seeds=[{seed}])",
     )
@@ -204,19 +187,13 @@ def template_run(
     return run
 
 
-def topology_of(random: Random, count: int) -> Topology:
-    seed = random.randrange(1 << 30)
-    return random.choice(
-        (
-            lambda: geometric(count, seed),
-            lambda: waxman(count, seed),
-            lambda: barabasi_albert(count, seed),
-        )
-    )()
-
-
 def _nodes(template: type[Template], world: World, loss: float) -> Make:
-    overlay = OverlayOptions(tell_flows_us=0, tell_arrivals_us=0)
+    overlay = OverlayOptions(
+        tell_flows_us=0,
+        tell_arrivals_us=0,
+        ping_us=S * world.slowness,
+        advertise_slowly_us=10 * S * world.slowness,
+    )
 
     def make(start: Start) -> TemplateNode:
         return TemplateNode(start, template, overlay, world.options, loss)
@@ -224,63 +201,24 @@ def _nodes(template: type[Template], world: World, loss: float) -> Make:
     return make
 
 
-def _checkers(promises: tuple[str, ...], *, loses_all: bool) -> list[Checker]:
-    found: list[Checker] = [LeftChecker(lambda machine: getattr(machine, "template", None), END_US)]
+def _members_of(machine: Machine, channel: str) -> tuple[str, ...] | None:
+    template = machine.template if isinstance(machine, TemplateNode) else None
+    members = getattr(template, "members", None)
+    return members.of(channel) if isinstance(members, Members) else None
+
+
+def _checkers(promises: tuple[str, ...], world: World) -> list[Checker]:
+    found: list[Checker] = [
+        LeftChecker(lambda machine: getattr(machine, "template", None), world.end_us)
+    ]
     if ONCE in promises:
         found.append(OnceChecker())
     is_ordered = SAME_ORDER in promises
-    # Where the overlay loses its own pings it takes nodes for cut off that are not.
-    if ALL in promises and not (is_ordered and loses_all):
-        found.append(AllChecker(excuses_parted=is_ordered))
+    if ALL in promises:
+        parted_us = world.settle_us if is_ordered else None
+        found.append(AllChecker(_members_of, CHANNELS, parted_us=parted_us))
     if IN_ORDER in promises:
         found.append(InOrderChecker())
     if is_ordered:
         found.append(SameOrderChecker())
     return found
-
-
-def _faults(random: Random) -> RandomFaults:
-    return RandomFaults(
-        begin_us=PUBLISH_US + 3 * S,
-        end_us=FAULTS_END,
-        link_down_share=random.choice((0.0, 0.05, 0.1)),
-        link_down_us=random.choice((2, 8)) * S,
-        link_slow_share=random.choice((0.0, 0.1)),
-        node_down_share=random.choice((0.0, 0.05, 0.1)),
-        node_down_us=random.choice((1, 6)) * S,
-        silent_share=0.5,
-        partition_share=random.choice((0.0, 0.0, 0.2)),
-        partition_us=6 * S,
-    )
-
-
-def _workload(random: Random, topology: Topology, rate_hz: float) -> Workload:
-    publishers, subscribers = [], []
-    for place, channel in enumerate(CHANNELS):
-        for number in range(1 if place == 0 else random.randint(2, 3)):
-            publishers.append(
-                Publisher(
-                    name=f"p{place}{number}",
-                    node=random.choice(topology.nodes),
-                    channel=channel,
-                    rate_hz=random.choice((0.5, 1.0, 4.0)) * rate_hz,
-                    pattern=random.choice(("steady", "poisson", "burst")),
-                    begin_us=PUBLISH_US,
-                    end_us=PUBLISHED_US,
-                )
-            )
-        for number in range(random.randint(2, max(2, len(topology.nodes) * 2 // 3))):
-            is_restless = random.random() < 1 / 4
-            subscribers.append(
-                Subscriber(
-                    name=f"s{place}{number}",
-                    node=random.choice(topology.nodes),
-                    filter=random.choice((channel, channel, "room/#")),
-                    begin_us=0 if random.random() < 2 / 3 else random.randrange(30) * S,
-                    there_us=15 * S,
-                    away_us=5 * S if is_restless else 0,
-                    end_us=LEAVE_US if not is_restless else PUBLISHED_US,
-                )
-            )
-    assert all(each.end_us < FOREVER for each in subscribers)
-    return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))

@@ -10,14 +10,17 @@ from accord.edges.link.handshake import Remote
 
 # Set by transports that never leave this process.
 IS_LOCAL: Final = "is_local"
+# Set where somebody in between opened the connection: who that is proves nothing.
+IS_FORWARDED: Final = "is_forwarded"
 
 
 def remote_of(transport: asyncio.BaseTransport) -> Remote:
     peer: Any = transport.get_extra_info("peername")
     address = str(peer[0]) if isinstance(peer, tuple) and peer else str(peer or "")
+    is_here = bool(transport.get_extra_info(IS_LOCAL)) or is_loopback(address)
     return Remote(
         address=address,
-        is_loopback=bool(transport.get_extra_info(IS_LOCAL)) or is_loopback(address),
+        is_loopback=is_here and not transport.get_extra_info(IS_FORWARDED),
         is_encrypted=transport.get_extra_info("sslcontext") is not None,
         certified=certified_names(transport.get_extra_info("peercert")),
     )

@@ -16,19 +16,11 @@ from accord.edges.link.keys import ID_BYTES
 _WAITING_BYTES: Final = 256 << 10
 
 
-class UdpEndpoint(asyncio.DatagramProtocol):
-    """Made by `open_datagrams`."""
+class DatagramEndpoint(asyncio.DatagramProtocol):
+    """One socket for datagrams, and how much waits to be sent by it."""
 
     def __init__(self) -> None:
-        self.unknown = 0  # datagrams of no link
-        self.unreachable = 0  # times that the network refused one
-        self._links: dict[bytes, Callable[[bytes], None]] = {}
         self._transport: Any = None  # a DatagramTransport, whose type lacks its write buffer
-
-    @property
-    def port(self) -> int:
-        port: int = self._transport.get_extra_info("sockname")[1]
-        return port
 
     @property
     def is_full(self) -> bool:
@@ -37,6 +29,31 @@ class UdpEndpoint(asyncio.DatagramProtocol):
             return True
         waiting: int = self._transport.get_write_buffer_size()
         return waiting >= _WAITING_BYTES
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._transport = None
+
+
+class UdpEndpoint(DatagramEndpoint):
+    """Made by `open_datagrams`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown = 0  # datagrams of no link
+        self.unreachable = 0  # times that the network refused one
+        self._links: dict[bytes, Callable[[bytes], None]] = {}
+
+    @property
+    def port(self) -> int:
+        port: int = self._transport.get_extra_info("sockname")[1]
+        return port
 
     def add(self, id_: bytes, receive: Callable[[bytes], None]) -> None:
         """Datagrams that begin with `id_` are handed to `receive`."""
@@ -52,16 +69,6 @@ class UdpEndpoint(asyncio.DatagramProtocol):
             self._transport.sendto(datagram, (host, port))
         except (OSError, ValueError):
             self.unreachable += 1
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._transport = None
 
     def datagram_received(self, data: bytes, _: Any) -> None:
         receive = self._links.get(data[:ID_BYTES])

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-from accord.core.channels.channels import SHIPPED, UNKNOWN, Channels
+from collections.abc import Mapping
+
+from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
+from accord.core.channels.local import Local
 from accord.core.channels.template import Template
+from accord.core.overlay.binding import UNBOUND, Bound
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -38,9 +42,9 @@ class Flood(Template):
                 self.context.say(neighbour, channel, body)
 
 
-def a_node(name: str, template: str = "routed") -> Channels:
+def a_node(name: str, template: str = "routed", installed: Mapping[str, Load] = NONE) -> Channels:
     overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
-    channels = Channels(overlay, {**SHIPPED, "flood": Flood})
+    channels = Channels(overlay, {**SHIPPED, "flood": Flood}, installed)
     problem = overlay.registry.create(ChannelDefinition(name="uav/#", template=template))
     assert problem is None
     return channels
@@ -138,8 +142,34 @@ def test_events_of_a_template_that_is_not_installed_end() -> None:
     assert [cause for _, cause in nodes[1].overlay.losses] == [UNKNOWN]
 
 
-def test_which_templates_hand_out_a_nodes_own_events() -> None:
-    assert a_node("a", "total_order").delivers_own("uav/imagery")
-    assert not a_node("a", "reliable").delivers_own("uav/imagery")
-    assert not a_node("a", "telepathy").delivers_own("uav/imagery")
+def test_what_templates_ask_of_who_publishes() -> None:
+    assert a_node("a", "total_order").bound("uav/imagery") == Bound(True, True)
+    assert a_node("a", "reliable").bound("uav/imagery") == Bound(can_be_full=True)
+    assert a_node("a", "single_source").bound("uav/imagery") == UNBOUND
+    assert a_node("a", "telepathy").bound("uav/imagery").problem == (
+        "the template telepathy of uav/imagery is not installed at a"
+    )
     assert a_node("a", "reliable").has_room("uav/imagery")
+
+
+def test_what_is_installed_is_loaded_when_it_is_needed() -> None:
+    loaded: list[str] = []
+
+    def load() -> type[Template] | None:
+        loaded.append("telepathy")
+        return Local
+
+    channels = a_node("a", "telepathy", {"telepathy": load, "routed": load})
+    assert "telepathy" in channels.names()
+    assert not loaded
+    assert channels.bound("uav/imagery").problem == ""
+    channels.publish(EVENT, ["b"], 0)
+    assert loaded == ["telepathy"], "once, and never instead of what is shipped"
+
+
+def test_what_can_not_be_loaded_is_not_installed() -> None:
+    channels = a_node("a", "telepathy", {"telepathy": lambda: None})
+    assert channels.nodes_without("telepathy") == []
+    assert channels.bound("uav/imagery").problem
+    assert "telepathy" not in channels.names()
+    assert channels.nodes_without("telepathy") == ["a"]

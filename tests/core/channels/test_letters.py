@@ -73,6 +73,15 @@ def test_another_way_where_a_link_fails() -> None:
     assert mail(net, "d").got == [("a", b"1")]
 
 
+def test_over_a_link_that_does_not_count_where_no_other_leads_there() -> None:
+    net = Net(Mail, "ab bc")
+    for context in net.contexts.values():
+        context.map.set_link("b", "c", 10_000, 0.0, False, 0.0)
+    mail(net, "a").letters.post("c", CHANNEL, b"1", 0)
+    net.run(S)
+    assert mail(net, "c").got == [("a", b"1")]
+
+
 def test_what_gets_nowhere_is_dropped() -> None:
     net = Net(Mail, "ab")
     mail(net, "a").letters.post("nowhere", CHANNEL, b"1", 0)

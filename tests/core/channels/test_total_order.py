@@ -5,6 +5,23 @@ from random import Random
 import pytest
 from tests.channel_nets import CHANNEL, Net
 
+from accord.core.channels.ordering.office import MOST_CHANNELS, YOUNG_US
+from accord.core.channels.ordering.stamps import (
+    NO_EPOCH,
+    Ask,
+    Between,
+    Body,
+    Collect,
+    Collected,
+    Coming,
+    Epoch,
+    Grant,
+    Held,
+    Holders,
+    Void,
+    Yours,
+    encode,
+)
 from accord.core.channels.reliable import FORGET_US
 from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.total_order import TotalOrder
@@ -22,10 +39,18 @@ def sequencer_of(net: Net) -> str:
     return rendezvous(CHANNEL, net.nodes)
 
 
-def a_net() -> Net:
-    net = Net(TotalOrder, "ab bc cd da ac")
-    net.join(*net.names)
+def a_net(links: str = "ab bc cd da ac", members: str = "abcd") -> Net:
+    net = Net(TotalOrder, links)
+    net.join(*members)
+    grow_up(net)
     return net
+
+
+def grow_up(net: Net) -> None:
+    """Until those that were just started have heard of the others."""
+    for each in net.nodes.values():
+        each.advance(net.now_us)
+    net.run(YOUNG_US)
 
 
 def talk(net: Net, rounds: int, pause_us: int = 20_000, names: str = "abcd") -> None:
@@ -88,6 +113,7 @@ def test_when_it_comes_back_it_goes_on_after_the_others() -> None:
     for one, other in ends:
         if first in (one, other):
             net.make_link(one, other)
+    grow_up(net)
     talk(net, 5)
     net.run(5 * S)
     got = net.got(others[0])
@@ -97,8 +123,7 @@ def test_when_it_comes_back_it_goes_on_after_the_others() -> None:
 
 
 def test_parts_go_on_alone_and_agree_on_what_both_have() -> None:
-    net = Net(TotalOrder, "ab cd bc")
-    net.join(*net.names)
+    net = a_net("ab cd bc")
     talk(net, 5)
     net.run(S)
     net.break_link("b", "c")
@@ -118,8 +143,7 @@ def test_parts_go_on_alone_and_agree_on_what_both_have() -> None:
 
 
 def test_who_joins_later_begins_in_the_midst() -> None:
-    net = Net(TotalOrder, "ab bc cd da ac")
-    net.join("a", "b")
+    net = a_net(members="ab")
     talk(net, 5)
     net.run(2 * S)
     net.join("c")
@@ -129,8 +153,7 @@ def test_who_joins_later_begins_in_the_midst() -> None:
 
 
 def test_places_of_a_source_that_failed_do_not_hold_up_the_others() -> None:
-    net = Net(TotalOrder, "ab bc cd da ac bd")
-    net.join(*net.names)
+    net = a_net("ab bc cd da ac bd")
     talk(net, 2)
     net.run(S)
     first = sequencer_of(net)
@@ -160,6 +183,136 @@ def test_without_members_nothing_is_done() -> None:
     net.publish("a", "1")
     assert not any(node(net, "a").left().values())
     assert net.sent == []
+
+
+def test_a_node_that_only_seems_to_be_cut_off_is_waited_for() -> None:
+    """All pings of its links are lost, but not what else goes over them."""
+    net = a_net("ab bc cd da")
+    talk(net, 5)
+    first = sequencer_of(net)
+    for context in net.contexts.values():
+        for one, other in net.links:
+            if first in (one, other):
+                context.map.set_link(one, other, 10_000, 0.0, False, 0.0)
+    talk(net, 20, S)
+    net.run(20 * S)
+    assert len(net.got("a")) == 100
+    assert net.got("a") == net.got("b") == net.got("c") == net.got("d")
+    assert all(node(net, name).desks[CHANNEL].latest[:2] == (1, first) for name in net.names)
+
+
+def test_a_sequencer_that_fails_while_it_takes_over() -> None:
+    net = a_net("ab ac ad ae bc bd be cd ce de", "abcde")
+    first = sequencer_of(net)
+    talk(net, 3, names="abcde")
+    net.run(S)
+    net.stop(first)
+    second = sequencer_of(net)
+    names = "".join(name for name in net.nodes if name != second)
+    talk(net, 3, names=names)
+    while second not in {epoch[1] for epoch in latest(net)}:
+        net.run(10_000)
+    net.stop(second)
+    talk(net, 3, names=names)
+    net.run(30 * S)
+    assert len(net.got(names[0])) == 15 + 2 * 9
+    assert net.got(names[0]) == net.got(names[1]) == net.got(names[2])
+    assert len({*latest(net)}) == 1
+
+
+def latest(net: Net) -> list[Epoch]:
+    return [node(net, name).desks[CHANNEL].latest for name in net.nodes]
+
+
+def test_after_parts_have_met_there_is_one_sequencer() -> None:
+    net = a_net("ab cd bc")
+    talk(net, 3)
+    net.run(S)
+    net.break_link("b", "c")
+    talk(net, 5, 2 * S)
+    net.run(10 * S)
+    assert len({*latest(net)}) == 2
+    net.make_link("b", "c")
+    talk(net, 2, S)
+    net.run(10 * S)
+    assert len({*latest(net)}) == 1
+    before = len(net.got("a"))
+    talk(net, 5, S)
+    net.run(10 * S)
+    assert net.got("a")[before:] == net.got("d")[-20:]
+    assert net.got("a")[-20:] == net.got("b")[-20:] == net.got("c")[-20:] == net.got("d")[-20:]
+
+
+def test_a_source_that_is_started_again_goes_on_in_its_order() -> None:
+    net = a_net()
+    source = next(name for name in net.names if name != sequencer_of(net))
+    other = next(name for name in net.names if name not in (source, sequencer_of(net)))
+    for number in range(3):
+        for text in "xyz":
+            net.publish(source, f"{number}{text}")
+        net.run(5 * S)
+        net.start(source, incarnation=number + 2)
+    net.publish(source, "last")
+    net.run(10 * S)
+    assert net.got(other) == [f"{number}{text}" for number in range(3) for text in "xyz"] + ["last"]
+
+
+def test_a_member_that_leaves_and_comes_back_at_once() -> None:
+    net = a_net()
+    member = next(name for name in net.names if name != sequencer_of(net))
+    other = next(name for name in net.names if name not in (member, sequencer_of(net)))
+    for _ in range(5):
+        talk(net, 2, names=other)
+        net.leave(member)
+        net.run(1_000)
+        talk(net, 1, names=other)
+        net.join(member)
+        net.run(3 * S)
+    talk(net, 5, names=other)
+    net.run(3 * S)
+    got = [each for each in net.got(other) if each in net.got(member)]
+    assert net.got(member) == got
+    assert net.got(member)[-5:] == net.got(other)[-5:]
+
+
+HELD = Held((9, "q", 1), 1, 1, "b", 1)
+NONSENSE = [
+    Grant(1, HELD),
+    Grant(1, Held((9, "q", 1), 1, 1 << 60, "b", 1)),
+    Grant(1, Held((9, "q", 1), 1, 1, "else", 1)),
+    Collected((1, "b", 1), NO_EPOCH, (HELD,) * 300),
+    Collected((1, "b", 1), NO_EPOCH, (HELD,)),
+    Holders(None, (1, "a", 1, 1), (Held((1, "a", 1), -5, 1 << 60, "b", 1),)),
+    Yours(Held((1, "a", 1), 1, 1 << 60, "b", 1)),
+    Yours(HELD),
+    Void(HELD),
+    Coming(HELD),
+    Between((5, "x", 1, 1), (1, "x", 1, -1)),
+    Ask(1, -1, -1, NO_EPOCH),
+]
+
+
+@pytest.mark.parametrize("body", NONSENSE, ids=lambda body: type(body).__name__)
+def test_what_nobody_could_mean_does_no_harm(body: Body) -> None:
+    net = a_net()
+    talk(net, 1)
+    for name in net.names:
+        node(net, name).letters.post(name, CHANNEL, encode(body), net.now_us)
+        node(net, name).letters.post(name, "elsewhere", encode(body), net.now_us)
+    net.run(100_000)
+    talk(net, 5)
+    net.run(10 * S)
+    assert len(net.got("a")) == 24
+    assert net.got("a") == net.got("b") == net.got("c") == net.got("d")
+
+
+def test_letters_about_many_channels_are_not_remembered_without_end() -> None:
+    net = a_net("ab", "ab")
+    for number in range(MOST_CHANNELS + 10):
+        body = encode(Collect((1, "a", 1)))
+        node(net, "b").letters.post("b", f"channel/{number}", body, net.now_us)
+    assert len(node(net, "b").desks) == MOST_CHANNELS
+    node(net, "b").check_invariants()
 
 
 def test_nonsense_is_ignored() -> None:

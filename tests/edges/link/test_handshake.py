@@ -238,3 +238,13 @@ def test_all_of_a_handshake_together_is_limited() -> None:
     assert why(session) == ""
     session.receive(frame(LINK, encode_link_message(Proof(bytes(200)))), 0)
     assert why(session) == Why.TOO_LARGE
+
+
+def test_another_node_than_the_expected_one_learns_no_proof() -> None:
+    ends = Ends()
+    afar = replace(AFAR, expected="chania")
+    ends.dialer = ends._session(ATHENS, afar, admit_all, True, b"a" * 32)
+    ours, _ = refused(ends)
+    assert (ours.why, ours.problem) == (Why.OTHER, "expected node chania there, found berlin")
+    assert ours.is_routine
+    assert Proof not in [type(message) for data in ends.wire for message in heard(data)]

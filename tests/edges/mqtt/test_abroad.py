@@ -66,6 +66,11 @@ class Node:
         broker.hub.enter(message, way.route.counts)
         return broker.publish(message, way)
 
+    def hand_over(self) -> None:
+        for arrived in self.overlay.deliveries:
+            self.abroad.arrived(arrived)
+        self.overlay.deliveries.clear()
+
 
 class Net:
     """In a line, in the order of their names."""
@@ -84,6 +89,7 @@ class Net:
             for node in self.nodes.values():
                 node.broker.hub.now_ms = START_MS + self.now_us // 1_000
                 node.channels.advance(self.now_us)
+                node.hand_over()
             for node in self.nodes.values():
                 self._exchange(node)
 
@@ -97,9 +103,7 @@ class Net:
                 node.abroad.sent(neighbour, event)
                 other = self.nodes[neighbour]
                 other.overlay.receive(node.name, event, self.now_us)
-                for arrived in other.overlay.deliveries:
-                    other.abroad.arrived(arrived)
-                other.overlay.deliveries.clear()
+                other.hand_over()
 
 
 def got(session: Session) -> list[bytes]:
@@ -230,3 +234,66 @@ def test_each_hop_stands_in_the_ledger_of_its_node() -> None:
         destinations.append([(row[5], row[12]) for row in rows if row[5].startswith("node ")])
     assert [each[0][0] for each in destinations] == ["node b", "node c", "node c"]
     assert re.fullmatch(r"by a [0-9.]+ ms, b [0-9.]+ ms", destinations[2][0][1])
+
+
+def test_events_of_an_ordered_channel_come_when_it_is_their_turn() -> None:
+    net = Net("ab")
+    definition = ChannelDefinition(name="queue", template="total_order")
+    net.nodes["a"].overlay.registry.create(definition)
+    net.settle()
+    sessions = [node.subscriber("queue") for node in net.nodes.values()]
+    net.settle()
+    for number in range(3):
+        for name, node in net.nodes.items():
+            assert node.publish("queue", f"{name}{number}".encode(), is_retained=True) == 1
+    assert [got(session) for session in sessions] == [[], []], "nobody's turn has come"
+    net.settle(8_000)  # a sequencer that has just come up looks around first
+    first, second = map(got, sessions)
+    assert first == second
+    assert sorted(first) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+    for node in net.nodes.values():
+        kept = node.broker.retained.get("queue")
+        assert kept is not None
+        assert kept.payload == first[-1], "the last in the order"
+
+
+def test_what_is_kept_of_an_ordered_channel_is_kept_once() -> None:
+    net = Net("a")
+    node = net.nodes["a"]
+    node.overlay.registry.create(ChannelDefinition(name="kept", template="total_order"))
+    session = node.subscriber("kept")
+    net.settle()
+    kept: list[bytes] = []
+    node.broker.hub.keep = lambda message: kept.append(message.payload)  # type: ignore[method-assign]
+    node.publish("kept", b"1")
+    net.settle(8_000)  # a sequencer that has just come up looks around first
+    assert got(session) == kept == [b"1"]
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self.told = 0
+
+    def go_on(self) -> None:
+        self.told += 1
+
+
+def test_who_publishes_too_much_is_told_when_there_is_room() -> None:
+    net = Net("ab")
+    a = net.nodes["a"]
+    a.overlay.registry.create(ChannelDefinition(name="feed", template="reliable"))
+    net.nodes["b"].subscriber("feed", qos=0)
+    net.settle()
+    client = _Waiting()
+    published = 0
+    while not a.abroad.hold_back("feed", client):
+        a.publish("feed", str(published).encode())
+        published += 1
+    assert published > 1_000
+    a.abroad.release()
+    assert client.told == 0
+    net.settle(1_000)
+    a.abroad.release()
+    a.abroad.release()
+    assert client.told == 1
+    assert not a.abroad.hold_back("feed", client)

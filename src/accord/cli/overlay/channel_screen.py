@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from accord.api.net_answers import Channel
 from accord.cli.overlay.screen import met_text, new_table
 from accord.cli.overlay.words import NOTHING, required_text, share_text
 from accord.cli.screen import safe
+from accord.core.overlay.channel_answers import Channel
 
 
 def draw_channels(channels: Sequence[Channel]) -> Table:
@@ -39,6 +39,8 @@ def channel_fields(channel: Channel) -> list[tuple[str, str]]:
     if channel.options:
         pairs = (f"{name}={value}" for name, value in sorted(channel.options.items()))
         fields.append(("options", ", ".join(pairs)))
+    if channel.missing_at:
+        fields.append(("not installed", f"the template, at {', '.join(channel.missing_at)}"))
     if channel.flows:
         fields.append(("met", f"by {channel.flows_met} of {channel.flows} flows"))
     if channel.delivered:

@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from accord.api.net_answers import CHANNELS, NET, Channel, ChannelList, Deleted, WantedChannel
+from accord.api.net_answers import CHANNELS, NET, Deleted
 from accord.api.policy_answers import JSON
 from accord.cli.node_http import NodeHttp
+from accord.core.overlay.channel_answers import Channel, ChannelList, WantedChannel
 from accord.core.overlay.status import NetStatus
 
 _ADVICE: Final = {

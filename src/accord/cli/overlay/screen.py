@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.overlay.lately import Lately
+from accord.cli.overlay.tier_screen import fill_children, fill_parents, tier_words
 from accord.cli.overlay.words import (
     LOCAL,
     NOTHING,
@@ -25,6 +26,7 @@ from accord.core.overlay.status import (
     IN_USE,
     ArrivalStatus,
     CarriedStatus,
+    CarryStatus,
     ChannelStatus,
     FlowStatus,
     LinkStatus,
@@ -32,6 +34,7 @@ from accord.core.overlay.status import (
     NodeStatus,
     shortfall,
 )
+from accord.core.overlay.tier_status import ChildStatus, ParentStatus
 
 MAX_ROWS: Final = 100
 
@@ -40,12 +43,16 @@ def draw_net(status: NetStatus, lately: Lately | None = None, *, rows: int = MAX
     """Each table has `rows` lines at most."""
     parts: list[RenderableType] = [_headline(status), *_troubles(status)]
     pairs = _pairs(status.links)
+    parents = () if status.tier is None else status.tier.parents
     for table, total in (
         (_nodes(status, rows), len(status.nodes)),
         (_links(status, pairs, rows), len(pairs)),
         (_channels(status.channels[:rows]), len(status.channels)),
         (_flows(status.flows[:rows]), len(status.flows)),
         (_arrivals(status.arrivals[:rows], lately), len(status.arrivals)),
+        (_carry(status.carry[:rows]), len(status.carry)),
+        (_children(status.children[:rows]), len(status.children)),
+        (_parents(parents[:rows]), len(parents)),
     ):
         if total:
             parts += [Text(), table]
@@ -72,7 +79,29 @@ def met_text(channel_flows: int, met: int) -> Text:
     return Text(f"by {met} of {channel_flows} flows", "yellow")
 
 
+def _carry(rules: Sequence[CarryStatus]) -> Table:
+    """By what this node sends channels, and what it can't send so."""
+    table = new_table("channels", "carried by", "events", "kept on tcp", right=("events",))
+    for rule in rules:
+        kept = Text(f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING)
+        table.add_row(safe(", ".join(rule.channels)), rule.transport, f"{rule.events:,}", kept)
+    return table
+
+
+def _children(children: Sequence[ChildStatus]) -> Table:
+    """The secondary nodes whose parent this one is."""
+    table = new_table("child", "this node is", "needs", "waiting", "lost", right=("needs",))
+    return fill_children(table, children)
+
+
+def _parents(parents: Sequence[ParentStatus]) -> Table:
+    table = new_table("parent", "state", "takes", "waiting", "lost", right=("takes",))
+    return fill_parents(table, parents)
+
+
 def _headline(status: NetStatus) -> Text:
+    if status.tier is not None:
+        return Text.assemble((safe(status.node), "bold"), "  ", tier_words(status.tier))
     reachable = sum(node.is_reachable for node in status.nodes)
     pairs = _pairs(status.links)
     up = sum(all(each.is_used for each in pair) for pair in pairs)

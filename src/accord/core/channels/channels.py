@@ -9,10 +9,13 @@ import msgspec
 
 from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
+from accord.core.channels.persistent.options import is_persistent
 from accord.core.channels.reliable import Reliable
 from accord.core.channels.routed import Routed
-from accord.core.channels.template import Context, Template
+from accord.core.channels.template import IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
+from accord.core.model.channels import filter_selects
+from accord.core.overlay.binding import Bound
 from accord.core.overlay.map import Map
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -29,24 +32,50 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
     "total_order": TotalOrder,
 }
 UNKNOWN: Final = "template not installed"
+TEMPLATE: Final = "template"  # the kind of fact: which are installed at a node
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
+# Gives the template, or None where it turns out that it can't be had.
+Load = Callable[[], type[Template] | None]
+NONE: Final[Mapping[str, Load]] = {}
 T = TypeVar("T", bound=Template)
 
 
 class Channels:
-    """Publishes through templates; `missing` counts events whose template is not installed."""
+    """Publishes through templates; those that are only `installed` are loaded when one is needed.
 
-    def __init__(self, overlay: Overlay, templates: Mapping[str, type[Template]] = SHIPPED) -> None:
+    `missing` counts events whose template is not installed. All nodes tell which they have.
+    """
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        templates: Mapping[str, type[Template]] = SHIPPED,
+        installed: Mapping[str, Load] = NONE,
+    ) -> None:
         self.overlay = overlay
         self.templates = {
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
         }
         self.services: dict[str, Template] = {}
         self.missing: dict[str, int] = {}
+        # Persistent channels from before a start, until it is known what is defined now.
+        self.remembered: tuple[str, ...] = ()
+        self.is_touched = False  # something was published: what is due may be earlier
+        self._installed = {name: installed[name] for name in installed if name not in templates}
         self._timed = self._find_timed()
         overlay.on_said = self._said
         overlay.on_carried = self._carried
+        self._tell()
+
+    def names(self) -> list[str]:
+        """The templates that channels can be bound to at this node."""
+        return sorted([*self.templates, *self._installed])
+
+    def nodes_without(self, template: str) -> list[str]:
+        """The nodes, as far as they have told, where it is not installed."""
+        told = self.overlay.store.all(TEMPLATE)
+        return sorted(node for node, _, value in told if template not in _decoded(value))
 
     def serve(self, name: str, make: Callable[[Context], T]) -> T:
         """Let something talk to its like at other nodes that no channel is bound to."""
@@ -59,8 +88,9 @@ class Channels:
     def publish(self, event: Carried, destinations: list[str], now_us: int) -> None:
         """An event of a local client that clients of those nodes want."""
         self.overlay.now_us = now_us
+        self.is_touched = True
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
-        template = self.templates.get(definition.template)
+        template = self._template(definition.template)
         if template is None:
             self.missing[definition.template] = self.missing.get(definition.template, 0) + 1
             self.overlay.lose(event, UNKNOWN)
@@ -73,18 +103,61 @@ class Channels:
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
         self.templates[ROUTED].published(event, destinations, definition, now_us)
 
-    def delivers_own(self, channel: str) -> bool:
-        """Whether its template hands events to local clients too, in their turn.
+    def feedback(self, event: Carried, node: str, channel: str, now_us: int) -> None:
+        """An answer of a local client to an event of `channel`, whose source is at `node`."""
+        self.overlay.now_us = now_us
+        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        template = self._template(definition.template) or self.templates[ROUTED]
+        template.feedback(event, node, definition, now_us)
 
-        Then they must get them in no other way, and it is told of all that is published.
-        """
-        template = self._template_of(channel)
-        return template is not None and template.delivers_own
+    def knows(self, node: str) -> bool:
+        """Whether there is such a node, as far as is known here."""
+        known = self.overlay.map
+        return known.is_reachable(self.overlay.name, node) or node in known.nodes()
+
+    def bound(self, channel: str) -> Bound:
+        """What its template asks of whoever publishes to it here."""
+        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        name = definition.template
+        template = self._template(name)
+        if template is None:
+            problem = f"the template {name} of {channel} is not installed at {self.overlay.name}"
+            return Bound(problem=problem)
+        can_be_full = type(template).has_room is not Template.has_room
+        is_kept = self.is_persistent(channel)
+        return Bound(template.delivers_own, can_be_full, is_persistent=is_kept)
+
+    def is_persistent(self, channel: str) -> bool:
+        """Whether all that is published to it is kept, as far as is known yet."""
+        definition = self.overlay.registry.look_up(channel)
+        if definition is None:
+            return any(filter_selects(each, channel) for each in self.remembered)
+        return is_persistent(definition)
 
     def has_room(self, channel: str) -> bool:
         """Whether local clients may publish more to it now."""
-        template = self._template_of(channel)
+        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        template = self._template(definition.template)
         return template is None or template.has_room(channel)
+
+    def unsettled(self, channel: str) -> list[int]:
+        """Events that were published here, by their `event`, and some member may still lack."""
+        template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
+        if isinstance(template, Routed):
+            return self.overlay.sending.unacknowledged(channel)
+        return [] if template is None else template.unsettled(channel)
+
+    def trait(self, name: str) -> Bound | None:
+        """What a template asks of whoever publishes; None where it is not installed."""
+        template = self._template(name)
+        if template is None:
+            return None
+        return Bound(template.delivers_own, type(template).has_room is not Template.has_room)
+
+    def is_in_order(self, channel: str) -> bool:
+        """Whether what one source publishes to it comes in that order."""
+        template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
+        return template is not None and IN_ORDER in template.promises
 
     def advance(self, now_us: int) -> None:
         self.overlay.advance(now_us)
@@ -113,21 +186,41 @@ class Channels:
             or type(each).next_due_us is not Template.next_due_us
         ]
 
-    def _template_of(self, channel: str) -> Template | None:
-        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
-        return self.templates.get(definition.template)
+    def _template(self, name: str) -> Template | None:
+        """Loaded if it was not yet; None where it is not installed."""
+        known = self.templates.get(name)
+        load = None if known is not None else self._installed.pop(name, None)
+        if load is None:
+            return known
+        make = load()
+        if make is not None:
+            known = self.templates[name] = make(_Context(self.overlay, name))
+            self._timed = self._find_timed()
+        else:
+            self._tell()
+        return known
+
+    def _tell(self) -> None:
+        self.overlay.store.put(TEMPLATE, "", msgspec.msgpack.encode(self.names()))
 
     def _carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        template = self.templates.get(event.template)
+        template = self._template(event.template)
         if template is None:
             self.overlay.lose(event, UNKNOWN)
         else:
             template.carried(neighbour, event, now_us)
 
     def _said(self, neighbour: str, said: Said, now_us: int) -> None:
-        listener = self.templates.get(said.template) or self.services.get(said.template)
+        listener = self.services.get(said.template) or self._template(said.template)
         if listener is not None:
             listener.said(neighbour, said.channel, said.body, now_us)
+
+
+def _decoded(value: bytes) -> list[str]:
+    try:
+        return msgspec.msgpack.decode(value, type=list[str])
+    except msgspec.DecodeError:
+        return []
 
 
 class _Context:
@@ -162,4 +255,6 @@ class _Context:
         return self._overlay.registry.look_up(channel)
 
     def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
+        for node, key, value in list(self._overlay.store.all(kind)):
+            callback(node, key, value)
         self._overlay.store.watch(kind, callback)

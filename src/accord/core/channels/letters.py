@@ -2,7 +2,9 @@
 
 Each hop keeps a message until the next node has said that it got it, so that one over many links
 that lose much arrives almost as soon as one over a single link. Each hop finds the next by its own
-map, again at each try. What gets nowhere for a while is dropped: whoever asks asks again.
+map, again at each try, and over links that don't count where no others lead there: one that loses
+many pings lets many messages through. What gets nowhere for a while is dropped: whoever asks asks
+again.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from typing import Final
 
 import msgspec
 
+from accord.core.channels.trees.spanner import distances, graph_of
 from accord.core.overlay.duplicates import Duplicates
 from accord.core.overlay.map import Map
 
 _GIVE_UP_US: Final = 5_000_000
 _LEAST_US: Final = 50_000
+_LOOK_US: Final = 1_000_000  # at all links, whether they count or not
 _MOST: Final = 4_096
 
 _Key = tuple[str, int, int]
@@ -67,6 +71,8 @@ class Letters:
         self._number = 0
         self._waiting: dict[_Key, _Waiting] = {}
         self._duplicates = Duplicates()
+        self._looked: tuple[int, int] = (-1, 0)  # at which map, and when
+        self._before: dict[str, str] = {}  # on ways over all links
 
     def post(self, to: str, channel: str, body: bytes, now_us: int) -> None:
         if to == self._name:
@@ -112,19 +118,28 @@ class Letters:
         self._send(waiting, now_us)
 
     def _send(self, waiting: _Waiting, now_us: int) -> None:
-        neighbour = self._next(waiting.letter.to)
+        neighbour = self._next(waiting.letter.to, now_us)
         latency_us = 0
         if neighbour:
             latency_us = self._map.latency_us(self._name, neighbour) or 0
             self._say(neighbour, waiting.channel, waiting.letter)
         waiting.due_us = min(now_us + max(_LEAST_US, 3 * latency_us), waiting.until_us)
 
-    def _next(self, to: str) -> str:
+    def _next(self, to: str, now_us: int) -> str:
         """The neighbour on the way there; empty where none is."""
         before = self._map.distances(self._name).before
+        if to not in before:
+            before = self._before_on_all(now_us)
         node = to
         while node in before:
             if before[node] == self._name:
                 return node
             node = before[node]
         return ""
+
+    def _before_on_all(self, now_us: int) -> dict[str, str]:
+        version, looked_us = self._looked
+        if version != self._map.version or now_us - looked_us >= _LOOK_US:
+            self._looked = (self._map.version, now_us)
+            _, self._before = distances(graph_of(self._map), self._name)
+        return self._before

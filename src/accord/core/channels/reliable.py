@@ -44,6 +44,7 @@ LAGGARD: Final = "a member does not keep up"
 FORGET_US: Final = 120_000_000  # twice as long as sources usually wait
 _SWEEP_US: Final = 5_000_000
 _STREAMS: Final = 16_384
+_DIGITS: Final = 12
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
 
@@ -118,7 +119,11 @@ class Reliable(Template):
 
     def has_room(self, channel: str) -> bool:
         sender = self.senders.get(channel)
-        return sender is None or not sender.waits or sender.has_room()
+        return sender is None or sender.has_room()
+
+    def unsettled(self, channel: str) -> list[int]:
+        sender = self.senders.get(channel)
+        return [] if sender is None else sender.waiting()
 
     def left(self) -> dict[str, int]:
         return {
@@ -317,4 +322,5 @@ class Reliable(Template):
 
 def _patience_us(definition: ChannelDefinition) -> int:
     given = definition.options.get(PATIENCE, "")
-    return int(given) * 1_000 if given.isdecimal() and int(given) else PATIENCE_US
+    is_number = given.isdecimal() and len(given) < _DIGITS
+    return int(given) * 1_000 if is_number and int(given) else PATIENCE_US

@@ -54,11 +54,17 @@ class Context(Protocol):
         """How a channel is defined."""
 
     def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
-        """Be told when any node changes what it says of that kind: links, needs, channels."""
+        """Be told what all nodes say of that kind (link, need, channel), now and when it changes.
+
+        It is given the node, the key of what it says, and the value, or None where that is gone.
+        """
 
 
 class Template:
-    """One per node and kind. A template overrides what it needs; all it does not is nothing."""
+    """One per node and kind. A template overrides what it needs; all it does not is nothing.
+
+    Only answers to a source go to its node without its doing, over routes as its channel needs.
+    """
 
     promises: ClassVar[tuple[str, ...]] = ()
     # Whether it also hands events to clients of the node where they were published. Otherwise
@@ -73,8 +79,16 @@ class Template:
     ) -> None:
         """A local client published; `destinations` are the nodes whose clients want it."""
 
-    def feedback(self, event: Carried, definition: ChannelDefinition, now_us: int) -> None:
-        """A local client answers the source of an event it got."""
+    def feedback(
+        self,
+        event: Carried,
+        node: str,
+        definition: ChannelDefinition,
+        now_us: int,  # noqa: ARG002
+    ) -> None:
+        """A local client answers the source, at `node`, of an event it got."""
+        requirement = Requirement(definition.max_delay_us, definition.paths, definition.resiliency)
+        self.context.carry(event, [node], requirement)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
         """The same template at a neighbour has passed an event on."""
@@ -91,6 +105,10 @@ class Template:
     def has_room(self, channel: str) -> bool:  # noqa: ARG002
         """Whether local clients may publish more to it now."""
         return True
+
+    def unsettled(self, channel: str) -> list[int]:  # noqa: ARG002
+        """Events that were published here, by their `event`, and some member may still lack."""
+        return []
 
     def left(self) -> dict[str, int]:
         """How much it keeps, by kind; nothing some time after all members have left."""

@@ -7,6 +7,7 @@ through the index of predicates finds local and remote receivers alike.
 from __future__ import annotations
 
 from accord.core.errors import PredicateError
+from accord.core.model.channels import filter_selects
 from accord.core.node.message import Message
 from accord.core.node.router import Router
 from accord.core.node.routes import Receiver, Subscription
@@ -60,12 +61,21 @@ class Remotes:
         if known is not None:
             self._remove(node, known)
 
+    def selecting(self, channel: str) -> list[str]:
+        """All nodes that may want an event of that channel."""
+        found = {
+            node: True
+            for (node, _), each in self._subscriptions.items()
+            if filter_selects(each.pattern, channel)
+        }
+        return list(found)
+
     def _add(self, node: str, need: Need) -> Subscription:
         receiver = self.nodes.get(node)
         if receiver is None:
             receiver = self.nodes[node] = RemoteNode(node, self.wanted)
         receiver.needs += 1
-        predicate = _predicate(need)
+        predicate = predicate_of(need)
         if predicate is None:
             known = self._whole.get((node, need.filter))
             if known is not None:
@@ -100,7 +110,7 @@ class Remotes:
             del self.nodes[node]
 
 
-def _predicate(need: Need) -> Predicate | None:
+def predicate_of(need: Need) -> Predicate | None:
     """None for all events: also where a newer node says what this one can't read."""
     try:
         if need.where:

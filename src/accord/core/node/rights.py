@@ -26,10 +26,17 @@ CAPABILITIES: Final = "$accord/capabilities"
 PROPERTIES: Final = "$accord/properties"
 ADVICE: Final = "$accord/advice"
 ADVERTISEMENTS: Final = "$accord/advertisements"  # anybody may, for what they may publish to
-REQUESTS: Final = (POLICIES, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
+# Answers to one's own events. Who has an event's receipt may answer: it is what comes behind.
+FEEDBACK: Final = "$accord/feedback"
+ANSWERS: Final = FEEDBACK + "/"
+PAST: Final = "$accord/past"  # what of the past a subscription could not have
+CHANNELS: Final = "$accord/channels"
+REQUESTS: Final = (
+    *(POLICIES, CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS),
+)
 _OPEN: Final = (QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
 # Of these each client gets only what concerns itself.
-_PRIVATE: Final = (EXPECTATIONS, ADVICE)
+_PRIVATE: Final = (EXPECTATIONS, ADVICE, FEEDBACK, PAST)
 _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
 
@@ -72,9 +79,11 @@ class Rights(Struct, frozen=True):
             return True
         if _is_statistics(channel):
             return False
-        if channel in _OPEN:
+        if channel in _OPEN or channel.startswith(ANSWERS):
             return True
-        if channel.startswith("$") and (self.system or (self.policies and channel == POLICIES)):
+        if channel.startswith("$") and (
+            self.system or (self.policies and channel in (POLICIES, CHANNELS))
+        ):
             return True
         return any(filter_selects(pattern, channel) for pattern in self.publish)
 

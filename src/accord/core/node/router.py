@@ -10,7 +10,7 @@ subscription gives each message to one member of its group.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from accord.core.errors import EventError
@@ -28,6 +28,7 @@ from accord.core.node.routes import (
     Way,
     merge,
 )
+from accord.core.overlay.binding import UNBOUND, Bound
 from accord.core.predicates.index import Index
 from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, Side, View
 
@@ -43,6 +44,7 @@ class Router:
         self.placed_for = policies  # those by which all predicates have their place in the index
         self.channels = ChannelTable()
         self.watched: dict[str, bool] = {}  # channels whose events are measured
+        self.bound: Callable[[str], Bound] = _unbound  # how a channel is
         self.match_limit: int | None = match_limit or None
         self._plain: ChannelMap[dict[Receiver, Subscription]] = ChannelMap()
         self._shared: ChannelMap[dict[str, Group]] = ChannelMap()
@@ -139,7 +141,7 @@ class Router:
         route = self._routes.get(channel)
         if route is None:
             route = self._work_out(channel)
-            if len(channel) <= _REMEMBERED_LENGTH:
+            if len(channel) <= _REMEMBERED_LENGTH and route.is_valid:
                 if len(self._routes) >= _REMEMBERED_ROUTES:
                     self.invalidate("#")
                 self._routes[channel] = route
@@ -243,6 +245,7 @@ class Router:
             assert fresh.groups == route.groups
             assert fresh.has_predicates == route.has_predicates
             assert fresh.is_watched == route.is_watched
+            assert fresh.bound == route.bound
             assert fresh.is_plain == route.is_plain
             assert fresh.plain == route.plain
 
@@ -325,8 +328,11 @@ class Router:
                 route.groups.append((group.members[0].pattern, name))
         route.targets = merge(route.subscriptions, route.view)
         route.has_predicates = bool(self._conditional.select(channel))
-        route.is_kept = bool(self._kept.select(channel))
+        route.is_kept_always = bool(self._kept.select(channel))
         route.is_watched = channel in self.watched
+        route.bound = self.bound(channel)
+        route.is_kept = route.is_kept_always or route.bound.is_persistent
+        route.is_valid = not route.bound.problem  # so that each message is looked at
         route.plain = self._audience([target.receiver for target in route.targets])
         route.is_plain = not (
             channel.startswith("$")
@@ -334,7 +340,14 @@ class Router:
             or route.groups
             or route.is_kept
             or route.is_watched
+            or route.bound.is_ordered
+            or route.bound.problem
+            or route.bound.goes_up
             or any(target.side.mask for target in route.targets)
             or any(not subscription.is_plain() for subscription in route.subscriptions)
         )
         return route
+
+
+def _unbound(_: str) -> Bound:
+    return UNBOUND

@@ -12,6 +12,7 @@ from typing import Final
 from accord.core.model.document import Document
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.node.message import Message
+from accord.core.overlay.binding import UNBOUND
 from accord.core.predicates.predicate import Predicate
 from accord.core.qos.policies import DEFAULT_GRANT, Entity, Grant, View
 from accord.core.scheduling.outbox import Run
@@ -152,7 +153,9 @@ class Route:
         self.groups: list[tuple[str, str]] = []
         self.has_predicates = False
         self.is_kept = False
+        self.is_kept_always = False  # also where it was published at another node
         self.is_watched = False  # whether its events are measured, one by one
+        self.bound = UNBOUND
         self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
         # Whether unacknowledged messages can be forwarded as they are to all of `plain`.

@@ -9,6 +9,9 @@ other, so nothing slow is taken for dead that answers within two intervals. What
 for the mean. But where several answers were late and come together, a link was held up and is free
 again: all of them tell how long to wait for others, but only the newest how long the link takes.
 
+Where the bandwidth for pings is limited, a neighbour may be pinged less often (`pace`, `hello`).
+From the first miss on it is pinged every `ping_us` all the same, until it has answered or is dead.
+
 A node that was held up itself sends one ping afterwards, not all those it owes: it can't take its
 own pause for the silence of others.
 
@@ -112,11 +115,13 @@ class Pulse:
         self.options = options
         self.is_up = False
         self.loss = 0.0  # share of pings missed, lately
+        self.interval_us = options.ping_us  # between pings, while none is missed
         self.sends: list[Ping] = []
         self._random = random
         self._availability = Availability(options.availability, now_us)
         self._is_connected = False
         self._ping_due_us = now_us
+        self._pinged_us = now_us
         self._number = 0
         self._missed = 0  # in a row
         self._heard_us = now_us  # when anything at all came from it
@@ -166,6 +171,11 @@ class Pulse:
         self._is_connected = False
         self._forget()
         return self._turn(False, now_us)
+
+    def pace(self, interval_us: int) -> None:
+        """Ping it so often from now on, but no more often than `ping_us` says."""
+        self.interval_us = max(interval_us, self.options.ping_us)
+        self._hurry(self.interval_us)
 
     def heard(self, now_us: int) -> None:
         """Something came from it: it lives, even if answers are held up behind what is sent there.
@@ -223,12 +233,21 @@ class Pulse:
         self._number += 1
         self._awaited[self._number] = now_us
         self.sends.append(Ping(self._number, now_us))
+        self._pinged_us = now_us
+        is_suspect = 0 < self._missed < self.options.misses
+        interval_us = self.options.ping_us if is_suspect else self.interval_us
         share = 1 - _JITTER * self._random()
-        self._ping_due_us = now_us + max(round(self.options.ping_us * share), 1)
+        self._ping_due_us = now_us + max(round(interval_us * share), 1)
+
+    def _hurry(self, interval_us: int) -> None:
+        """The next ping is due no later than that after the last one."""
+        self._ping_due_us = min(self._ping_due_us, self._pinged_us + interval_us)
 
     def _miss(self, sent_us: int, now_us: int) -> bool:
         # What was said before the ping was sent may have come since.
         self._missed = 0 if self._heard_us > sent_us + self.latency_us else self._missed + 1
+        if 0 < self._missed < self.options.misses:
+            self._hurry(self.options.ping_us)
         if not self.is_up:
             return False  # how much a link loses that is dead is no question
         self.loss += (1 - self.loss) * _LOSS_SHARE

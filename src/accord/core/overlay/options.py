@@ -7,6 +7,7 @@ import msgspec
 
 class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
     ping_us: int = 1_000_000
+    hello_bytes_per_s: int = 0  # that pings of all neighbours may take; 0: any
     refresh_us: int = 5_000_000  # of routes
     idle_us: int = 120_000_000  # routes by which nothing went for so long are torn down
     advertise_us: int = 50_000  # measurements are told others at most so often

@@ -20,6 +20,7 @@ from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.delivery import Incoming
 from accord.core.overlay.duplicates import Duplicates
 from accord.core.overlay.facts import Digest, Facts, FactStore, Stamps, Wanted
+from accord.core.overlay.hello import Hello
 from accord.core.overlay.liveness import Pulse, PulseOptions, answer
 from accord.core.overlay.map import Map
 from accord.core.overlay.messages import Ping, Pong
@@ -28,6 +29,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
 from accord.core.overlay.sending import Sending
+from accord.core.overlay.shared import SharedEvent, SharedTransit, share_of
 from accord.core.overlay.signals import (
     Acknowledge,
     Carried,
@@ -40,7 +42,7 @@ from accord.core.overlay.signals import (
 )
 from accord.core.overlay.switching import Switching
 from accord.core.overlay.telling import Telling
-from accord.core.overlay.transit import EXPIRED, Transits
+from accord.core.overlay.transit import EXPIRED, LINK_DOWN, Transits
 from accord.core.predicates.predicate import Predicate
 
 Control = (
@@ -134,12 +136,20 @@ class Overlay:
         self._told_processing_us = 0.0
         self._told_processing_at_us = 0
         self._pulse_options = PulseOptions(ping_us=options.ping_us)
+        self._hello = Hello(
+            ping_us=options.ping_us,
+            misses=self._pulse_options.misses,
+            give_up_us=options.give_up_us,
+            bytes_per_s=options.hello_bytes_per_s,
+        )
+        self._sent_before: dict[str, int] = {}  # events, by neighbour, at the last plan of pings
         self._random = random
         self._on_need = on_need
         self._duplicates = Duplicates()
         self._incoming: dict[tuple[str, int], Incoming] = {}
         self._heard_by: dict[tuple[str, int], int] = {}  # by which route, lately
         self._sends: list[tuple[str, Control]] = []
+        self._shared: SharedTransit | None = None  # only where there is a multicast group
         self.now_us = 0
         self._is_map_new = False
         self._pulses_due_us = -1  # when one of them is due; below 0: not known
@@ -203,6 +213,8 @@ class Overlay:
     def advance(self, now_us: int) -> None:
         """Do what is due."""
         self.now_us = now_us
+        if self._hello.is_due(now_us):
+            self._pace()
         for neighbour, known in self.neighbours.items():
             known.pulse.advance(now_us)
             if known.pulse.sends:
@@ -229,6 +241,8 @@ class Overlay:
         self._acknowledge(now_us)
         for transit in self.transits.all.values():
             self._count_dropped(transit.dropped)
+        if self._shared is not None:
+            self._count_dropped(self._shared.dropped)
         for event, _, cause in self.sending.lost:
             self.lose(event, cause)
         self.sending.lost.clear()
@@ -243,7 +257,9 @@ class Overlay:
         if self._pulses_due_us < 0:
             self._pulses_due_us = self._next_pulse_us()
         due_us = min(self._pulses_due_us, self._sweep_us)
-        for part in (self.store, self.routes, self.switching, self.sending, self.telling):
+        for part in (
+            self.store, self.routes, self.switching, self.sending, self.telling, self._hello,
+        ):  # fmt: skip
             part_us = part.next_due_us()
             if part_us is not None and part_us < due_us:
                 due_us = part_us
@@ -272,6 +288,31 @@ class Overlay:
             part.clear()
         return sends
 
+    def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
+        """Those that hear what this node sends to its multicast group, in messages so large."""
+        if self._shared is None:
+            self._shared = SharedTransit(self.options.transit_bytes)
+            self.transits.put_shared = self._shared.put
+        self._shared.reach(neighbours, message_bytes)
+
+    def take_shared(self, bytes_wanted: int, now_us: int) -> list[SharedEvent]:
+        """Events to send to the group next; to be asked before `take_loose` and `take`."""
+        shared = self._shared
+        return [] if shared is None else shared.take(bytes_wanted, now_us, self._give_one)
+
+    def receive_shared(self, neighbour: str, shared: SharedEvent, now_us: int) -> None:
+        """What `neighbour` has sent to the group."""
+        event = share_of(shared, self.name)
+        if event is not None:
+            self.receive(neighbour, event, now_us)
+
+    def _give_one(self, neighbour: str, event: Carried, due_us: int, arrived_us: int) -> None:
+        transit = self.transits.all.get(neighbour)
+        if transit is None:
+            self.lose(event, LINK_DOWN)
+        else:
+            transit.put(event, due_us, arrived_us, is_loose=True)
+
     def has_work(self) -> bool:
         """Whether something has come up that should not wait until it is due."""
         return bool(self.transits.ready or self.sends or self.needs.has_changed())
@@ -299,6 +340,9 @@ class Overlay:
         for transit in self.transits.all.values():
             transit.check_invariants()
         self.budgets.check_invariants()
+        self.transits.carriage.check_invariants()
+        if self._shared is not None:
+            self._shared.check_invariants()
         for neighbour, known in self.neighbours.items():
             known.pulse.check_invariants()
             assert known.is_connected == (neighbour in self.transits.all)
@@ -464,6 +508,32 @@ class Overlay:
             else:
                 self.switching.link_down(neighbour)
                 self.routes.link_down(neighbour, self.now_us)
+
+    def _pace(self) -> None:
+        """Ping neighbours as often as they matter, within the allowance."""
+        latencies_us = {
+            name: known.pulse.latency_us
+            for name, known in self.neighbours.items()
+            if known.is_connected
+        }
+        planned = self._hello.plan(latencies_us, self._critical(), self.now_us)
+        for name, interval_us in planned.items():
+            self.neighbours[name].pulse.pace(interval_us)
+        self._pulses_due_us = -1
+
+    def _critical(self) -> dict[str, None]:
+        """Neighbours that routes in use go through, or that events were sent to lately."""
+        found: dict[str, None] = {}
+        for flow in self.routes.flows.values():
+            found.update(dict.fromkeys(route.path[1] for route in flow.in_use()))
+        for passage in self.switching.passages.values():
+            found[passage.before] = found[passage.after] = None
+        sent = {name: transit.sent for name, transit in self.transits.all.items()}
+        for name, count in sent.items():
+            if count > self._sent_before.get(name, 0):
+                found[name] = None
+        self._sent_before = sent
+        return found
 
     def _tell_link(self, neighbour: str, known: Neighbour) -> None:
         """To all others, if it is worth it."""

@@ -137,7 +137,7 @@ class Registry:
         if channel in self._found:
             return self._found[channel]
         found = self._defined.select(channel)
-        best = max(found, key=_specificity, default=None)
+        best = max(found, key=specificity, default=None)
         if len(channel) <= MAX_KEY:
             if len(self._found) >= _CACHE_LIMIT:
                 self._found.clear()
@@ -254,7 +254,7 @@ def _decoded(value: bytes | None) -> Claim | None:
     return claim if 0 <= claim.created_us <= MAX_STAMP else None
 
 
-def _specificity(definition: ChannelDefinition) -> tuple[int, ...]:
+def specificity(definition: ChannelDefinition) -> tuple[int, ...]:
     """Level by level: a name before `+`, that before `#`; and the end before `#`."""
     kinds = {"#": 0, "+": 1}
     return (*(kinds.get(level, 2) for level in definition.name.split("/")), 3)

@@ -103,6 +103,14 @@ class Sending:
             del self._promises[signal.destination, number]
         self._release(signal.destination, outgoing, now_us)
 
+    def unacknowledged(self, channel: str) -> list[int]:
+        """Events of a channel that some destination has not confirmed."""
+        return [
+            promise.event.carried.event
+            for promise in self._promises.values()
+            if promise.event.carried.channel == channel
+        ]
+
     def advance(self, now_us: int) -> None:
         for destination, outgoing in list(self.outgoing.items()):
             self._send_due(destination, outgoing, now_us)

@@ -86,6 +86,8 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     by datagrams. `trail` are the nodes it has passed, each with its age there. What `is_early` goes
     by routes that are just being established, right behind the signal that asks for them. Where a
     `template` is named, that one decides at each node where it goes, by what it noted in `note`.
+    `origin` is the secondary node whose client published it, if it is none of its source's own,
+    and `original` what it is called there.
     """
 
     source: str
@@ -109,3 +111,5 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     is_early: bool = False
     template: str = ""
     note: bytes = b""
+    origin: str = ""
+    original: int = 0

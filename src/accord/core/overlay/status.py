@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from accord.core.overlay.tier_status import ChildStatus, TierStatus
+
 ASKED: Final = "asked for"  # not established yet
 IN_USE: Final = "in use"
 LEAVING: Final = "leaving"  # in use until others are ready
@@ -88,6 +90,7 @@ class ChannelStatus(msgspec.Struct, frozen=True, kw_only=True):
     flows_met: int = 0
     delivered: int = 0
     late: int = 0
+    missing_at: tuple[str, ...] = ()  # nodes where its template is not installed
 
 
 class CarriedStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +108,18 @@ class CarriedStatus(msgspec.Struct, frozen=True, kw_only=True):
     received: int = 0
     received_bytes: int = 0
     lost: dict[str, int] = {}
+
+
+class CarryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node that is asked sends channels by, and how often it passed events on by that.
+
+    `kept` is how often it used connections instead, for what must not be lost.
+    """
+
+    channels: tuple[str, ...]
+    transport: str
+    events: int = 0
+    kept: int = 0
 
 
 class InTimeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +151,9 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     carried: CarriedStatus
     in_time: tuple[InTimeStatus, ...] = ()
     unlinked: tuple[UnlinkedStatus, ...] = ()
+    carry: tuple[CarryStatus, ...] = ()
+    children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
+    tier: TierStatus | None = None  # where it is a secondary node itself
     problem: str = ""
 
 

@@ -8,11 +8,13 @@ useless.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from accord.core.overlay.budgets import Budgets
+from accord.core.overlay.carriage import MULTICAST, TCP, Carriage
 from accord.core.overlay.signals import Carried
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.parcels import Parcel
@@ -24,7 +26,7 @@ LINK_DOWN: Final = "link down"
 _SHARE: Final = 1 / 16
 _HALF_US: Final = 1_000_000  # in which half of a wait is forgotten that is not seen again
 _OVERHEAD: Final = 100  # bytes that are not payload, about
-_MOST_OVERHEAD: Final = 400  # with long names and many routes
+OVERHEAD_BYTES: Final = 400  # at most, with long names and many routes
 
 
 class Waiting(Parcel):
@@ -49,18 +51,16 @@ class Transit:
     """What waits for one neighbour. `dropped` tells what was not sent, and why."""
 
     def __init__(self, bytes_limit: int) -> None:
-        self.outbox = _outbox(bytes_limit)
-        self.loose = _outbox(bytes_limit)  # what may be lost
+        self.outbox = new_outbox(bytes_limit)
+        self.loose = new_outbox(bytes_limit)  # what goes by datagrams, if it can
         self.dropped: list[tuple[Carried, str]] = []
         self.sent = 0
         self.waited_us = 0  # of those sent, in all
         self._usual_us = 0.0  # how long they wait, smoothed
         self._learnt_us = 0  # and as of when
 
-    def put(self, carried: Carried, due_us: int, now_us: int) -> None:
-        self._put(
-            self.loose if carried.may_be_lost else self.outbox, Waiting(carried, due_us, now_us)
-        )
+    def put(self, carried: Carried, due_us: int, now_us: int, is_loose: bool = False) -> None:
+        self._put(self.loose if is_loose else self.outbox, Waiting(carried, due_us, now_us))
 
     def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
         """What is to be sent next, about so much, as old as it is now."""
@@ -76,7 +76,7 @@ class Transit:
         while bytes_wanted > 0 and (parcels := self.loose.take(1, 0)):
             for parcel in parcels:
                 assert isinstance(parcel, Waiting)
-                if parcel.size + _MOST_OVERHEAD <= message_bytes:
+                if parcel.size + OVERHEAD_BYTES <= message_bytes:
                     small.append(parcel)
                     bytes_wanted -= parcel.size
                 else:
@@ -135,7 +135,7 @@ class Transit:
             self.dropped.append((parcel.carried, cause))
 
 
-def _outbox(bytes_limit: int) -> Outbox:
+def new_outbox(bytes_limit: int) -> Outbox:
     return Outbox(
         bytes_limit=bytes_limit,
         tracked_limit=0,
@@ -151,6 +151,9 @@ class Transits:
         self.name = name
         self.budgets = budgets
         self.bytes_limit = bytes_limit
+        self.carriage = Carriage()
+        # Takes what goes to several at once; False where it can't.
+        self.put_shared: Callable[[str, Carried, int, int], bool] | None = None
         self.all: dict[str, Transit] = {}
         self.ready: list[str] = []  # for whom something began to wait
 
@@ -166,13 +169,17 @@ class Transits:
     def pass_on(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
         """Queue one copy of `event` for each neighbour, with the routes that go on there."""
         trail = (*event.trail, (self.name, event.age_us))
+        way = self.carriage.way(event)
+        put_shared = self.put_shared if way == MULTICAST else None
         for neighbour, numbers in routes.items():
             transit = self.all.get(neighbour)
             if transit is not None:
                 if transit.is_empty():
                     self.ready.append(neighbour)
                 copy = msgspec.structs.replace(event, routes=tuple(numbers), trail=trail)
-                transit.put(copy, self._due_us(event.source, numbers, now_us), now_us)
+                due_us = self._due_us(event.source, numbers, now_us)
+                if put_shared is None or not put_shared(neighbour, copy, due_us, now_us):
+                    transit.put(copy, due_us, now_us, way != TCP)
 
     def _due_us(self, source: str, numbers: list[int], now_us: int) -> int:
         """As the tightest of its routes says; 0 for whenever."""

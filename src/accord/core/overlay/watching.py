@@ -53,6 +53,7 @@ def net_status(overlay: Overlay) -> NetStatus:
             InTimeStatus(channel=name, delivered=tally.delivered, late=tally.late)
             for name, tally in overlay.telling.arrivals.by_definition.items()
         ),
+        carry=overlay.transits.carriage.status(),
         problem=overlay.store.problem,
     )
 

@@ -20,10 +20,10 @@ from accord.edges.link.keys import ID_BYTES, DatagramKey
 from accord.edges.link.messages import Heard
 from accord.edges.link.traffic import Count
 
-_NUMBER_BYTES: Final = 8
+NUMBER_BYTES: Final = 8
 _MAC_BYTES: Final = 16
-_SIGNED_BYTES: Final = ID_BYTES + _NUMBER_BYTES
-OVERHEAD_BYTES: Final = _SIGNED_BYTES + _MAC_BYTES
+SIGNED_BYTES: Final = ID_BYTES + NUMBER_BYTES
+OVERHEAD_BYTES: Final = SIGNED_BYTES + _MAC_BYTES
 _ARRAY_BYTES: Final = 3
 _WINDOW: Final = 1_024
 _WINDOW_MASK: Final = (1 << _WINDOW) - 1
@@ -40,10 +40,10 @@ class Sealer:
         self._count = count
 
     def seal(self, messages: list[bytes]) -> bytes:
-        signed = self._key.id + self.number.to_bytes(_NUMBER_BYTES)
+        signed = self._key.id + self.number.to_bytes(NUMBER_BYTES)
         self.number += 1
         body = body_of(messages)
-        datagram = signed + _mac(self._key, signed, body) + body
+        datagram = signed + mac_of(self._key, signed, body) + body
         self._count.add(1, len(messages), len(datagram))
         return datagram
 
@@ -67,49 +67,24 @@ class Sealer:
         return datagrams, too_large
 
 
-class Opener:
-    """One direction's receiver: lets each number pass once, if it is not too old."""
+class Window:
+    """Lets each number pass once, if it is not too old; `first` is the lowest that may."""
 
-    def __init__(self, key: DatagramKey, codec: LinkCodec, count: Count) -> None:
-        self.highest = -1
+    def __init__(self, first: int = 0) -> None:
+        self.highest = first - 1
         self.received = 0
-        self.refused = 0  # forged, or nothing that can be read
-        self.repeated = 0  # or too late to tell
-        self._key = key
-        self._codec = codec
-        self._count = count
+        self._first = first
         self._seen = 0  # bit 0 is the highest number, bit 1 the one before
-
-    @property
-    def id(self) -> bytes:
-        return self._key.id
 
     @property
     def lost(self) -> int:
         """As far as is known now: what is late still counts as lost."""
-        return self.highest + 1 - self.received
+        return self.highest + 1 - self._first - self.received
 
-    def open(self, datagram: bytes) -> list[Any]:
-        """Its messages; none where it must not be believed."""
-        body = datagram[OVERHEAD_BYTES:]
-        signed = datagram[:_SIGNED_BYTES]
-        mac = datagram[_SIGNED_BYTES:OVERHEAD_BYTES]
-        if not hmac.compare_digest(mac, _mac(self._key, signed, body)):
-            self.refused += 1
-            return []
-        if not self._pass(int.from_bytes(signed[ID_BYTES:])):
-            self.repeated += 1
-            return []
-        try:
-            messages = self._codec.decode(body)
-        except LinkError:
-            self.refused += 1
-            return []
-        self._count.add(1, len(messages), len(datagram))
-        return messages
-
-    def _pass(self, number: int) -> bool:
+    def admit(self, number: int) -> bool:
         ahead = number - self.highest
+        if number < self._first:
+            return False
         if ahead > 0:
             self._seen = ((self._seen << min(ahead, _WINDOW)) | 1) & _WINDOW_MASK
             self.highest = number
@@ -122,34 +97,89 @@ class Opener:
         return True
 
 
+class Hearing:
+    """Whether what this side sends gets through, as the other side reports it."""
+
+    def __init__(self, report_us: int, first: int = 0) -> None:
+        self.loss = 0.0
+        self._report_us = report_us
+        self._heard = Heard(0, first - 1)
+        self._heard_us = -1
+
+    def is_open(self, now_us: int) -> bool:
+        """Whether the other side has heard something lately."""
+        return self._heard_us >= 0 and now_us - self._heard_us <= _SILENCES * self._report_us
+
+    def heard(self, received: int, highest: int, next_number: int, now_us: int) -> None:
+        """A report; one that can't be true is ignored."""
+        sent = highest - self._heard.highest
+        came = received - self._heard.received
+        if not (sent > 0 and came >= 0 and highest < next_number):
+            return
+        self._heard = Heard(received, highest)
+        self._heard_us = now_us
+        self.loss += (max(1 - came / sent, 0.0) - self.loss) / 8
+
+
+class Opener(Window):
+    """One direction's receiver."""
+
+    def __init__(self, key: DatagramKey, codec: LinkCodec, count: Count) -> None:
+        super().__init__()
+        self.refused = 0  # forged, or nothing that can be read
+        self.repeated = 0  # or too late to tell
+        self._key = key
+        self._codec = codec
+        self._count = count
+
+    @property
+    def id(self) -> bytes:
+        return self._key.id
+
+    def open(self, datagram: bytes) -> list[Any]:
+        """Its messages; none where it must not be believed."""
+        body = datagram[OVERHEAD_BYTES:]
+        signed = datagram[:SIGNED_BYTES]
+        mac = datagram[SIGNED_BYTES:OVERHEAD_BYTES]
+        if not hmac.compare_digest(mac, mac_of(self._key, signed, body)):
+            self.refused += 1
+            return []
+        if not self.admit(int.from_bytes(signed[ID_BYTES:])):
+            self.repeated += 1
+            return []
+        try:
+            messages = self._codec.decode(body)
+        except LinkError:
+            self.refused += 1
+            return []
+        self._count.add(1, len(messages), len(datagram))
+        return messages
+
+
 class Datagrams:
     """Both directions of a link, and whether they get through."""
 
     def __init__(self, sealer: Sealer, opener: Opener, *, report_us: int, now_us: int) -> None:
         self.sealer = sealer
         self.opener = opener
-        self.loss = 0.0  # of what was sent, as the other side reports it
         self.due_us = now_us
         self._report_us = report_us
-        self._heard = Heard(0, -1)
-        self._heard_us = -1
+        self._hearing = Hearing(report_us)
         self._reported = -1
         self._probed = 0  # what had been sent at the last look
 
+    @property
+    def loss(self) -> float:
+        """Of what was sent, as the other side reports it."""
+        return self._hearing.loss
+
     def is_open(self, now_us: int) -> bool:
         """Whether the other side has heard a datagram lately."""
-        return self._heard_us >= 0 and now_us - self._heard_us <= _SILENCES * self._report_us
+        return self._hearing.is_open(now_us)
 
     def heard(self, report: Heard, now_us: int) -> None:
-        """The other side's report; one that can't be true is ignored."""
-        before = self._heard
-        sent = report.highest - before.highest
-        came = report.received - before.received
-        if not (sent > 0 and came >= 0 and report.highest < self.sealer.number):
-            return
-        self._heard = report
-        self._heard_us = now_us
-        self.loss += (max(1 - came / sent, 0.0) - self.loss) / 8
+        """The other side's report."""
+        self._hearing.heard(report.received, report.highest, self.sealer.number, now_us)
 
     def advance(self, now_us: int) -> tuple[bytes | None, Heard | None]:
         """When due: an empty datagram to send, and a report."""
@@ -164,5 +194,5 @@ class Datagrams:
         return probe, Heard(self.opener.received, self.opener.highest)
 
 
-def _mac(key: DatagramKey, signed: bytes, body: bytes) -> bytes:
+def mac_of(key: DatagramKey, signed: bytes, body: bytes) -> bytes:
     return hmac.digest(key.secret, signed + body, "sha256")[:_MAC_BYTES]

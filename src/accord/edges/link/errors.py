@@ -24,6 +24,8 @@ class Why(StrEnum):
     NAME = "name"
     SAME_NAME = "same-name"
     ITSELF = "itself"
+    TIER = "tier"
+    OTHER = "other"  # than the node that was to be there
     DUPLICATE = "duplicate"
     REPLACED = "replaced"
     BUSY = "busy"
@@ -45,6 +47,7 @@ _REMEDIES: Final[dict[str, str]] = {
     Why.CERTIFICATE: "give it a certificate for its node name, or give both nodes a shared key",
     Why.NAME: "choose a name of 1 to 64 bytes without spaces and control characters",
     Why.SAME_NAME: "give each node a name of its own",
+    Why.TIER: "name backbone nodes as the neighbours of a secondary one",
     Why.BUSY: "raise the limit of links, or connect to another node",
 }
 
@@ -66,4 +69,4 @@ class LinkError(AccordError):
     @property
     def is_routine(self) -> bool:
         """Whether it belongs to how links come and go."""
-        return self.why in (Why.DUPLICATE, Why.REPLACED, Why.ITSELF, Why.STOPPED)
+        return self.why in (Why.DUPLICATE, Why.REPLACED, Why.ITSELF, Why.OTHER, Why.STOPPED)

@@ -25,6 +25,7 @@ from accord.edges.link.messages import (
     MAGIC,
     MOST_VERSION,
     NONCE_BYTES,
+    SECONDARY,
     Hello,
     LinkMessage,
     Proof,
@@ -47,12 +48,16 @@ class Local(Struct, frozen=True, kw_only=True):
 
 
 class Remote(Struct, frozen=True, kw_only=True):
-    """The other end, as the transport knows it; `certified` are the names of its certificate."""
+    """The other end, as the transport knows it; `certified` are the names of its certificate.
+
+    Where only one node will do, that is `expected`.
+    """
 
     address: str
     is_loopback: bool = False
     is_encrypted: bool = False
     certified: tuple[str, ...] = ()
+    expected: str = ""
 
 
 class Neighbour(Struct, frozen=True, kw_only=True):
@@ -170,6 +175,12 @@ class Handshake:
             if hello.incarnation == local.incarnation:
                 raise LinkError(Why.ITSELF, f"node {local.node} has reached itself")
             raise LinkError(Why.SAME_NAME, f"both nodes are called {local.node}")
+        if self._remote.expected not in ("", hello.node):
+            problem = f"expected node {self._remote.expected} there, found {hello.node}"
+            raise LinkError(Why.OTHER, problem)
+        if SECONDARY in hello.features and SECONDARY in local.features:
+            problem = f"nodes {local.node} and {hello.node} are both secondary"
+            raise LinkError(Why.TIER, problem)
         self._check_trust(hello)
 
     def _check_trust(self, hello: Hello) -> None:

@@ -47,9 +47,16 @@ class SharedKey:
             hmac.digest(known, _labelled(b"datagram key", sender), "sha256"),
         )
 
+    def group_key(self, group: str) -> DatagramKey:
+        """For what all nodes with this key send to a multicast group."""
+        return DatagramKey(
+            hmac.digest(self._secret, _labelled(b"group id", group.encode()), "sha256")[:ID_BYTES],
+            hmac.digest(self._secret, _labelled(b"group key", group.encode()), "sha256"),
+        )
+
 
 class DatagramKey:
-    """The key of one direction, and what datagrams say in clear to tell whose they are."""
+    """The key of one direction or of a group, and what tells, in clear, whose a datagram is."""
 
     __slots__ = ("id", "secret")
 

@@ -18,6 +18,8 @@ NONCE_BYTES: Final = 32
 DATAGRAM_PORT: Final = "udp"
 MESSAGE_BYTES: Final = "bytes"
 KEEPALIVE_US: Final = "keepalive"
+GROUP: Final = "group"  # the multicast group a node is in, and its key
+SECONDARY: Final = "secondary"  # it has parents, and no map
 
 
 class Hello(Struct, frozen=True, array_like=True, tag="hello"):
@@ -53,7 +55,18 @@ class Heard(Struct, frozen=True, array_like=True, tag="heard"):
     highest: int
 
 
-LinkMessage = Hello | Proof | Ended | Heard
+class GroupHeard(Struct, frozen=True, array_like=True, tag="group"):
+    """Of what the other side sends to their group: how many came, and the highest number.
+
+    Of its own, those from the number `first` on are for this link.
+    """
+
+    first: int
+    received: int
+    highest: int
+
+
+LinkMessage = Hello | Proof | Ended | Heard | GroupHeard
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final[msgspec.msgpack.Decoder[LinkMessage]] = msgspec.msgpack.Decoder(LinkMessage)

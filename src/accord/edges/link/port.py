@@ -33,3 +33,16 @@ class OverlayPort(Protocol):
         It is asked first, and only while datagrams get through: `take` is to give what is left,
         whatever it tolerates. Where nothing tolerates loss it gives nothing.
         """
+
+
+class GroupPort(Protocol):
+    """The same for the multicast group of a node, where it is in one."""
+
+    def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
+        """Those that hear what is sent there now, in messages of that size at most."""
+
+    def take_shared(self, bytes_wanted: int) -> list[bytes]:
+        """Data for several of them at once, encoded; what is not for several is kept for `take`."""
+
+    def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
+        """What a neighbour has sent there, to this node or to others."""

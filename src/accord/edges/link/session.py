@@ -14,12 +14,15 @@ from accord.edges.link.codec import CONTROL, DATA, LAST, LINK, PART, LinkCodec
 from accord.edges.link.datagrams import Datagrams, Opener, Sealer
 from accord.edges.link.errors import LinkError, Why
 from accord.edges.link.framing import HEADER_BYTES, Framer
+from accord.edges.link.group import Group, GroupEnd
 from accord.edges.link.handshake import Admit, Handshake, Local, Neighbour, Remote
 from accord.edges.link.messages import (
     DATAGRAM_PORT,
+    GROUP,
     KEEPALIVE_US,
     MESSAGE_BYTES,
     Ended,
+    GroupHeard,
     Heard,
     Hello,
     decode_link_message,
@@ -48,6 +51,7 @@ class Session:
         admit: Admit,
         now_us: int,
         options: LinkOptions = _DEFAULTS,
+        group: Group | None = None,
     ) -> None:
         self.remote = remote
         self.neighbour: Neighbour | None = None
@@ -55,6 +59,8 @@ class Session:
         self.ended: LinkError | None = None
         self.traffic = no_traffic()
         self.datagrams: Datagrams | None = None
+        self.in_group: GroupEnd | None = None  # where both are in the same multicast group
+        self._group = group
         self._codec = codec
         self._options = options
         self._features = _features(local, remote, options)
@@ -156,6 +162,8 @@ class Session:
         if self.neighbour is None:
             return self._started_us + self._options.handshake_us
         due_us = min(self._received_us + self._idle_us, self._sent_us + self._options.keepalive_us)
+        if self.in_group is not None:
+            due_us = min(due_us, self.in_group.due_us)
         return due_us if self.datagrams is None else min(due_us, self.datagrams.due_us)
 
     def advance(self, now_us: int) -> None:
@@ -177,6 +185,10 @@ class Session:
             self._probe = probe or self._probe
             if report is not None:
                 self._outgoing.put_link(encode_link_message(report))
+        if self.in_group is not None:
+            about_group = self.in_group.advance(now_us)
+            if about_group is not None:
+                self._outgoing.put_link(encode_link_message(about_group))
         if now_us - self._sent_us >= self._options.keepalive_us:
             self.touch()
 
@@ -246,6 +258,9 @@ class Session:
         elif isinstance(message, Heard):
             if self.datagrams is not None:
                 self.datagrams.heard(message, now_us)
+        elif isinstance(message, GroupHeard):
+            if self.in_group is not None:
+                self.in_group.told(message, now_us)
         else:
             raise LinkError(Why.GARBAGE, "a second handshake")
 
@@ -275,6 +290,8 @@ class Session:
                 report_us=options.report_us,
                 now_us=now_us,
             )
+        if self._group is not None and features.get(GROUP) == self._features.get(GROUP, 0):
+            self.in_group = GroupEnd(self._group, report_us=options.report_us, now_us=now_us)
 
     def _explained(self, error: LinkError, data: bytes) -> LinkError:
         """What is no greeting at all comes from something else than a node."""
@@ -300,6 +317,7 @@ def _features(local: Local, remote: Remote, options: LinkOptions) -> dict[str, i
     if remote.is_encrypted:
         # Datagrams are not: nothing that TLS was to hide may go by them.
         features.pop(DATAGRAM_PORT, None)
+        features.pop(GROUP, None)
     features[MESSAGE_BYTES] = options.message_bytes
     features[KEEPALIVE_US] = options.keepalive_us
     return features

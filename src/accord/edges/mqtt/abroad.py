@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -14,8 +14,10 @@ from accord.core.model.channels import problem_with_channel
 from accord.core.monitoring.ledger import DELIVERED, SHED
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.node.remotes import Remotes
+from accord.core.node.rights import FEEDBACK
 from accord.core.node.routes import Subscription
 from accord.core.overlay.needs import Need
+from accord.core.overlay.registry import CHANNEL
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.qos.policies import Entity
@@ -26,8 +28,15 @@ from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
+    from accord.edges.mqtt.child_nodes import ChildNodes
 
 DAMAGED = "damaged on the way"
+
+
+class HeldBack(Protocol):
+    """A client that waits until it may publish more."""
+
+    def go_on(self) -> None: ...
 
 
 class Abroad:
@@ -38,11 +47,21 @@ class Abroad:
         self.remotes = Remotes(broker.router)
         self._clock_us = clock_us
         self.channels: Channels | None = None
-        self._is_arriving = False
+        self.is_arriving = False
+        self.source, self.incarnation = "", 0  # of the event that is
+        self.event: Carried | None = None  # that one, as it came
+        self.children: ChildNodes | None = None  # secondary nodes, where it may have some
+        self.origin, self.original = "", 0  # of an event that one of them published
+        # Who may not go on publishing before there is room for it, by channel.
+        self.held_back: dict[str, dict[HeldBack, bool]] = {}
         self._foreign: dict[str, bool] = {}  # channels whose retained message is another node's
 
     def join(self, channels: Channels) -> None:
         self.channels = channels
+        router = self.broker.router
+        router.bound = channels.bound
+        router.invalidate("#")
+        channels.overlay.store.watch(CHANNEL, lambda *_: router.invalidate("#"))
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
@@ -65,25 +84,59 @@ class Abroad:
             return
         for message in self.broker.retained.select(need.filter, now_ms=self.broker.hub.now_ms):
             if not self._foreign.get(message.channel) and isinstance(message, MqttMessage):
-                self.send(message, [node], 0)
+                channels = self.channels
+                assert channels is not None
+                channels.replay(self.carried(message, 0), [node], self._clock_us())
 
-    def published(self, message: MqttMessage) -> None:
-        """The router has just been through with `message`."""
+    def published(self, message: MqttMessage, importance: int) -> None:  # noqa: ARG002
+        """The router has just been through with `message`, whose publisher has that importance."""
         wanted = self.remotes.wanted
-        if not self._is_arriving:
+        if self.children is not None:
+            self.children.published(message)
+        if not self.is_arriving:
             if message.is_retained:
                 self._foreign.pop(message.channel, None)
             if wanted and not message.channel.startswith("$"):
-                importance = max(grant.importance for grant in wanted.values())
-                self.send(message, list(wanted), importance)
+                granted = max(grant.importance for grant in wanted.values())
+                self.send(message, list(wanted), granted)
         wanted.clear()
 
+    def keep_here(self) -> None:
+        """What the router has just been through with is for clients of this node alone."""
+        self.remotes.wanted.clear()
+        if self.children is not None:
+            self.children.wanted.clear()
+
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:
+        """To clients of those nodes; where its template orders it, to those of this one too."""
         assert self.channels is not None
+        self.channels.publish(self.carried(message, importance), nodes, self._clock_us())
+
+    def answer(self, message: MqttMessage, node: str, channel: str, importance: int) -> None:
+        """A client of this node answers an event of that channel, whose source is at `node`."""
+        assert self.channels is not None
+        event = self.carried(message, importance)
+        self.channels.feedback(event, node, channel, self._clock_us())
+
+    def hold_back(self, channel: str, client: HeldBack) -> bool:
+        """Whether `client` has to wait until there is room; then it is told when there is."""
+        if self.channels is None or self.channels.has_room(channel):
+            return False
+        self.held_back.setdefault(channel, {})[client] = True
+        return True
+
+    def release(self) -> None:
+        assert self.channels is not None
+        for channel in list(self.held_back):
+            if self.channels.has_room(channel):
+                for client in self.held_back.pop(channel):
+                    client.go_on()
+
+    def carried(self, message: MqttMessage, importance: int) -> Carried:
         hub = self.broker.hub
         age_ms = max(0, hub.now_ms - message.received_ms)
         deadline_ms = message.expires_ms - message.received_ms if message.expires_ms else 0
-        event = Carried(
+        return Carried(
             "",
             0,
             0,
@@ -99,8 +152,9 @@ class Abroad:
             message.expiry_s,
             0 if message.is_retained else age_ms * 1_000,
             max(deadline_ms, 1) * 1_000 if message.expires_ms else 0,
+            origin=self.origin,
+            original=self.original,
         )
-        self.channels.publish(event, nodes, self._clock_us())
 
     def sent(self, neighbour: str, event: Carried) -> None:
         """It is on its way to a neighbour: each hop stands in the ledger of its node."""
@@ -136,29 +190,38 @@ class Abroad:
             )
 
     def arrived(self, event: Carried) -> None:
-        """Hand an event of another node to the clients of this one."""
+        """Hand an event to the clients of this node: another's, or one whose turn has come."""
         broker = self.broker
         hub = broker.hub
         self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
-        message = _message(event, hub.now_ms)
+        if event.channel == FEEDBACK and broker.feedback is not None:
+            broker.feedback.arrived(event, hub.now_ms)
+            return
+        if self.children is not None and not self.children.is_new(event):
+            return  # it came by another parent of the secondary node where it was published
+        message = message_of(event, hub.now_ms)
         if message is None:
             hub.counters.shed(DAMAGED, event.source)
             return
-        if event.is_retained:
+        is_own = hub.node in (event.source, event.origin)
+        if event.is_retained and not is_own:
             known = broker.retained.get(event.channel)
             if known is not None and known.number == event.event:
                 return  # told once more, because this node or the other began anew
             self._foreign[event.channel] = True
-        publisher = Entity(event.publisher, node=event.source)
+        publisher = Entity(event.publisher, node=event.origin or event.source)
         way = broker.way(publisher, event.channel)
         message.counts = way.route.counts
         message.number = event.event
-        self._is_arriving = True
+        self.is_arriving = True
+        self.source, self.incarnation = event.source, event.incarnation
+        self.event = event
         try:
             with suppress(EventError):
-                broker.publish_now(message, way)
+                broker.publish_now(message, way, is_kept_already=is_own)
         finally:
-            self._is_arriving = False
+            self.is_arriving = False
+            self.event = None
 
 
 def trail_text(event: Carried) -> str:
@@ -166,7 +229,7 @@ def trail_text(event: Carried) -> str:
     return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
 
 
-def _message(event: Carried, now_ms: int) -> MqttMessage | None:
+def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
     """None where it is none: other nodes are believed, but not everything."""
     if problem_with_channel(event.channel) or event.channel.startswith("$"):
         return None

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from accord.core.channels.persistent.messages import Wanted
 from accord.core.errors import EventError, PredicateError
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import NOW, read_moment
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.retained import Retained
@@ -28,12 +29,15 @@ from accord.edges.mqtt import durable
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.admitting import Admitting
 from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
+from accord.edges.mqtt.kept import of_node
 from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import OWN
 from accord.edges.mqtt.packets import Filter, Will
+from accord.edges.mqtt.past import Pasts, Progress
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
 from accord.edges.mqtt.quality import Expecting, Quality
 from accord.edges.mqtt.session import Session
@@ -91,9 +95,10 @@ class Condition:
 class Since:
     """When a subscription is to begin, or why that can't be read."""
 
-    def __init__(self, since_ms: int, problem: str) -> None:
+    def __init__(self, since_ms: int, problem: str, is_now: bool = False) -> None:
         self.since_ms = since_ms
         self.problem = problem
+        self.is_now = is_now  # nothing of the past is wanted
 
 
 class Broker:
@@ -121,6 +126,10 @@ class Broker:
         self.abroad: Abroad | None = None  # once the node is one of many
         self.quality: Quality | None = None  # where it is negotiated
         self.admitting: Admitting | None = None  # where subscriptions are admitted
+        self.feedback: Feedback | None = None  # where sources of events can be answered
+        self.pasts: Pasts | None = None  # where channels can be persistent
+        # Subscriptions to such channels from before a restart, until `pasts` goes on with them.
+        self.pasts_before: dict[Subscription, tuple[Session, str, Progress]] = {}
         self.retained = Retained(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
         )
@@ -244,6 +253,8 @@ class Broker:
         if self.abroad is not None:
             for subscription in session.subscriptions.values():
                 self.abroad.unsubscribed(subscription)
+        for subscription in session.subscriptions.values():
+            self._end_past(subscription)
         if self.quality is not None:
             self.quality.ended(session)
         if self.admitting is not None:
@@ -273,14 +284,28 @@ class Broker:
         if route.is_kept:
             message.event()
         counters = self.hub.counters
-        if route.is_watched and self.quality is not None:
+        abroad = self.abroad
+        if (
+            route.bound.is_persistent
+            and self.pasts is not None
+            and self.pasts.publishing(message, route, is_kept_already=is_kept_already)
+        ):
+            way.renew(self.router.route(message.channel))
+            route = way.route
+        if route.bound.is_ordered and abroad is not None and not abroad.is_arriving:
+            abroad.send(message, [], way.grant.importance)
+            reached = 1
+        elif route.is_watched and self.quality is not None:
             reached = self.quality.watching.publish(message, way)
         else:
             reached = self.router.publish(message, way)
-        if self.abroad is not None:
-            self.abroad.published(message)
+        if abroad is not None:
+            abroad.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
-            self.hub.keep(message)
+            if abroad is None or not abroad.is_arriving:
+                self.hub.keep(message)
+            elif route.is_kept_always:
+                self.hub.keep(of_node(message, abroad.source))
         if message.is_retained:
             self.retain(message)
         if reached:
@@ -314,7 +339,7 @@ class Broker:
         self.hub.enter(message, way.route.counts)
         self.router.publish(message, way)
         if self.abroad is not None:
-            self.abroad.remotes.wanted.clear()  # it is for clients of this node
+            self.abroad.keep_here()
 
     def subscribe(
         self,
@@ -329,15 +354,29 @@ class Broker:
         group, pattern = split_shared(wish.pattern)
         known = session.subscriptions.get(wish.pattern)
         refusal = self._refusal(session, pattern, known, condition)
-        if refusal is None and since is not None:
-            refusal = self._no_history(session, since, wish.pattern)
+        pasts = self.pasts
+        if pasts is not None and (group or not pasts.selects(pattern)):
+            pasts = None
+        begin = since
+        if pasts is not None and since is not None and not since.problem:
+            if since.is_now:
+                pasts = begin = None
+            elif self.hub.no_history:
+                begin = None  # of other channels there is no past
+        if refusal is None and begin is not None:
+            refusal = self._no_history(session, begin, wish.pattern)
         if refusal is None and expecting is not None and self.quality is not None:
             problem = self.quality.problem(session, wish.pattern, pattern, expecting)
             if problem:
                 refusal = Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         if refusal is not None:
             return refusal
+        going_on = None
         if known is not None:
+            if pasts is not None and since is None:
+                # It comes back, and has what it had.
+                wanted = Wanted(pattern, condition.where, condition.xpath)
+                going_on = pasts.release(known, wanted)
             self.drop(session, wish.pattern)
         subscription = Subscription(
             session,
@@ -351,8 +390,13 @@ class Broker:
             where=condition.where,
             xpath=condition.xpath,
         )
-        if since is not None:
-            self.catch_up(session, wish.pattern, subscription).begin(since.since_ms)
+        if begin is not None:
+            self.catch_up(session, wish.pattern, subscription).begin(begin.since_ms)
+        if pasts is not None and going_on is not None:
+            pasts.take_over(going_on, subscription)
+        elif pasts is not None:
+            since_ms = 0 if since is None else since.since_ms
+            pasts.begin(session, wish.pattern, subscription, since_ms)
         self.add(session, wish.pattern, subscription)
         if expecting is not None and self.quality is not None:
             problem = self.quality.subscribed(session, wish.pattern, pattern, expecting)
@@ -393,7 +437,8 @@ class Broker:
         if len(texts) > 1:
             return Since(0, "expected one user property `since`, got several")
         try:
-            return Since(read_moment(texts[0], now_ms=self.hub.now_ms), "")
+            is_now = texts[0].strip() == NOW
+            return Since(read_moment(texts[0], now_ms=self.hub.now_ms), "", is_now)
         except ValueError as error:
             return Since(0, f"since: {error}")
 
@@ -465,7 +510,13 @@ class Broker:
         if self.quality is not None:
             self.quality.unsubscribed(session, name)
         self.catch_ups.pop(subscription, None)
+        self._end_past(subscription)
         return True
+
+    def _end_past(self, subscription: Subscription) -> None:
+        self.pasts_before.pop(subscription, None)
+        if self.pasts is not None:
+            self.pasts.end(subscription)
 
     def unsubscribe(self, session: Session, pattern: str) -> bool:
         if self.admitting is not None:
@@ -515,9 +566,12 @@ class Broker:
             return 0
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         sent = 0
+        has_past = self.pasts is not None and self.pasts.has(subscription)
         for message in self.retained.select(subscription.pattern, now_ms=self.hub.now_ms):
             if subscription.is_local_excluded and message.publisher == session.name:
                 continue
+            if has_past and self.router.route(message.channel).bound.is_persistent:
+                continue  # it comes with the past
             if subscription.predicate is not None and not self._matches(
                 subscription.predicate, message
             ):
@@ -543,6 +597,8 @@ class Broker:
             )
             check_names(message)
             way = self.way(session.entity, will.topic)
+            if self.feedback is not None:
+                self.feedback.stamp(message, session.owner, self.hub.number + 1)
             self.hub.enter(message, way.route.counts)
             self.publish_now(message, way)
         except EventError:
@@ -601,7 +657,14 @@ class Broker:
             subscription.xpath,
             None if catch_up is None else catch_up.progress(),
             () if self.quality is None else self.quality.texts(session, pattern),
+            self._progress(subscription),
         )
+
+    def _progress(self, subscription: Subscription) -> Progress | None:
+        before = self.pasts_before.get(subscription)
+        if before is not None:
+            return before[2]
+        return None if self.pasts is None else self.pasts.progress(subscription)
 
 
 class SessionTimer(Timer):

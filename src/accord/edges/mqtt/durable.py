@@ -55,6 +55,8 @@ class Subscribed(_Record, frozen=True, tag="sub"):
     xpath: str
     history: tuple[int, int, int, str, bool] | None = None  # `history.Progress`
     expect: tuple[str, ...] = ()  # expectations as JSON
+    # Of persistent channels: since when, and by node where it was, or None where it was live.
+    past: tuple[int, dict[str, tuple[int, int, str]] | None] | None = None
 
 
 class Unsubscribed(_Record, frozen=True, tag="unsub"):

@@ -85,6 +85,12 @@ class HandedOver:
         return not left
 
 
+class Front(Receiver):
+    """Receives in place of `inner`, or of a session, what concerns it, and hands on the rest."""
+
+    inner: Receiver
+
+
 class HistoryCut(Cut):
     def __init__(self, catch_up: CatchUp, kept: int) -> None:
         super().__init__(kept)
@@ -225,6 +231,8 @@ class CatchUp(Receiver):
     def _hand_over(self, found: Found, session: Session) -> bool:
         """False where the client has no room for it."""
         hub = session.hub
+        if hub.router.route(found.channel).bound.is_persistent:
+            return True  # that is another's affair
         if self.subscription.is_local_excluded and found.publisher == session.name:
             return True
         try:
@@ -311,9 +319,13 @@ class CatchUp(Receiver):
         router = session.hub.router
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         self.is_live = True
-        router.remove(self.subscription)
-        self.subscription.receiver = session
-        router.add(self.subscription)
+        receiver = self.subscription.receiver
+        if isinstance(receiver, Front):
+            receiver.inner = session
+        else:
+            router.remove(self.subscription)
+            self.subscription.receiver = session
+            router.add(self.subscription)
         if self._handed_over:
             last = self._handed_over[-1]
             last.progress = self._progress()

@@ -136,6 +136,7 @@ class Hub:
         self.is_durable = is_durable
         self.now_ms = now_ms
         self.number = now_ms * 1_000_000  # of the last message: unique across restarts
+        self.cut_number = 0  # the same when another node was last told how far the journal is
         self.counters = Counters(started_ms=now_ms)
         self.ledger = Ledger()
         self.discipline = Discipline()

@@ -12,16 +12,18 @@ import msgspec
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import event_id
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.names import CHANNEL, EVENT, PUBLISHER, RECEIVED
+from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, PUBLISHER, RECEIVED
 from accord.edges.mqtt.properties import Properties, passed_on_block, read_block
 from accord.edges.mqtt.wire import string_bytes
 from accord.edges.pipeline.messages import Found
 
 
-def past_message(found: Found, counts: ChannelCounts, now_ms: int) -> MqttMessage:
+def past_message(
+    found: Found, counts: ChannelCounts, now_ms: int, node: str = ""
+) -> MqttMessage:
     """A kept event for a subscription; ProtocolError where its properties are damaged."""
     properties = read_block(found.properties)
-    told = (*properties.user, *_named(found))
+    told = (*properties.user, *_named(found), *(((NODE, node),) if node else ()))
     message = _message(found, string_bytes(found.channel), properties, told, now_ms)
     message.counts = counts
     return message
@@ -45,6 +47,31 @@ def result_message(
         (PUBLISHER, found.publisher),
     )
     return _message(found, string_bytes(topic), answering, told, now_ms)
+
+
+def of_node(message: MqttMessage, node: str) -> MqttMessage:
+    """The same to be kept here, though it was published at another node."""
+    user = (*message.properties.user, (NODE, node))
+    block = passed_on_block(msgspec.structs.replace(message.properties, user=user))
+    kept = MqttMessage(
+        message.channel,
+        message.topic,
+        message.payload,
+        message.qos,
+        message.is_retained,
+        message.publisher,
+        message.received_ms,
+        message.properties,
+        block,
+        message.expires_ms,
+    )
+    kept.number = message.number
+    return kept
+
+
+def is_of_node(block: bytes) -> bool:
+    """Whether an event that was kept here was published at another node."""
+    return NODE.encode() in block and any(name == NODE for name, _ in read_block(block).user)
 
 
 def _named(found: Found) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,7 @@
-"""User properties of the node's own, on kept events that it sends again. Clients can't set them."""
+"""User properties of the node's own, on kept events that it sends again and on answers to events.
+
+Clients can't set them.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +12,6 @@ CHANNEL: Final = "accord-channel"
 EVENT: Final = "accord-event"
 RECEIVED: Final = "accord-received-ms"
 PUBLISHER: Final = "accord-publisher"
+NODE: Final = "accord-node"  # where the publisher is a client
 PAGE: Final = "accord-page"  # the message behind the events of a page: (PAGE, END)
 END: Final = "end"

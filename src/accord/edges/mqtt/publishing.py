@@ -13,11 +13,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.channels.channels import UNKNOWN
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
-from accord.core.node.rights import POLICIES, QUERIES, REQUESTS, Rights
+from accord.core.node.rights import (
+    ANSWERS,
+    CHANNELS,
+    FEEDBACK,
+    POLICIES,
+    QUERIES,
+    REQUESTS,
+    Rights,
+)
 from accord.core.node.routes import HeavyMatchError, Way
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.policies import DEFAULT_GRANT, Grant
@@ -29,6 +38,8 @@ from accord.edges.mqtt.answering import NOTHING, Answering
 from accord.edges.mqtt.broker import Broker, check_names, read_special
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
+from accord.edges.mqtt.feedback import TOPIC as FEEDBACK_TOPIC
+from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.hub import Order, Request
 from accord.edges.mqtt.mapping import EVENT
 from accord.edges.mqtt.message import (
@@ -67,6 +78,7 @@ class Publishing(Answering):
         self._importance = 0  # of the last of them
         # Whether no more is taken from the client until its tasks are done, most of them at least.
         self.is_stalled = False
+        self._waits_for_room = False  # in a channel
         self._tells_events = False  # whether acknowledgements say how events are called here
 
     def wants_data(self) -> bool:
@@ -199,6 +211,9 @@ class Publishing(Answering):
                 return
             topic = string_bytes(channel)
             way = self._way(topic, channel)
+            if way.route.bound.problem:
+                self._refuse_channel(channel, way.route.bound.problem, qos, packet_id)
+                return
         route = way.route
         session.published += 1
         if qos == 2 and packet_id in session.received:
@@ -227,6 +242,8 @@ class Publishing(Answering):
             if properties is not NO_PROPERTIES:
                 read_special(message)
                 check_names(message)
+                if properties.response_topic is not None and not route.is_request:
+                    self._stamp(message, session)
             if qos == 2:
                 message.packet_id = packet_id
         except EventError as error:
@@ -274,6 +291,8 @@ class Publishing(Answering):
         """The way of this client's messages to `channel`, remembered under `topic`."""
         session = self.session
         assert session is not None
+        if channel.startswith(ANSWERS):  # one way for all, whatever receipts they have
+            topic, channel = FEEDBACK_TOPIC, FEEDBACK
         route = self.broker.router.route(channel)
         way = self._ways.get(topic)
         if way is not None:
@@ -309,9 +328,21 @@ class Publishing(Answering):
             self._unanswered -= 1
         if self.is_stalled:
             is_low = self._tasks <= _TASKS // 2 and self.hub.tasks.may_resume(self._importance)
-            if is_low or self._tasks == 0:
+            if (is_low or self._tasks == 0) and not self._waits_for_room:
                 self.is_stalled = False
                 self.hub.wake(self)  # to be read from again
+
+    def _wait_for_room_in(self, channel: str) -> None:
+        """Take no more from the client before its channel has room again, at all its members."""
+        abroad = self.broker.abroad
+        if abroad is not None and abroad.hold_back(channel, self):
+            self._waits_for_room = self.is_stalled = True
+
+    def go_on(self) -> None:
+        self._waits_for_room = False
+        if self.is_stalled and not self._tasks:
+            self.is_stalled = False
+            self.hub.wake(self)
 
     def finish(
         self, message: MqttMessage, way: Way, session: Session, qos: int, packet_id: int
@@ -327,17 +358,22 @@ class Publishing(Answering):
                 session.received.pop(packet_id, None)
             self.answering(session, qos).refuse_event(qos, packet_id, message.channel, error)
             return
+        if way.route.bound.can_be_full:
+            self._wait_for_room_in(message.channel)
         if qos == 0:
             return
         if qos == 2:
             session.received[packet_id] = True
             if session.is_durable:
-                # Neither may be lost without the other: the client would repeat it or not.
-                hub.record(durable.Received(session.name, packet_id))
-                hub.join(recorded)
+                self._record_taken(session, packet_id, recorded)
         answering = self.answering(session, qos)
         if answering.waits_for == NOTHING:
             answering.acknowledge(message, qos, packet_id, reached, appended)
+
+    def _record_taken(self, session: Session, packet_id: int, recorded: int) -> None:
+        """Neither may be lost without the other: the client would repeat it or not."""
+        self.hub.record(durable.Received(session.name, packet_id))
+        self.hub.join(recorded)
 
     def answering(self, session: Session, qos: int) -> Publishing:
         """Where the answer to a message goes.
@@ -397,6 +433,9 @@ class Publishing(Answering):
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A message to the node itself: the driver answers it."""
         hub = self.hub
+        if message.channel == FEEDBACK and self.broker.feedback is not None:
+            self._answer_source(self.broker.feedback, message, qos, packet_id)
+            return
         if message.channel not in REQUESTS:
             problem = f"nobody answers there, expected {' or '.join(REQUESTS)}"
             self._answer(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
@@ -404,19 +443,44 @@ class Publishing(Answering):
         topic = message.properties.response_topic
         session = self.session
         assert session is not None
-        if topic is None and message.channel in (POLICIES, QUERIES):
+        if topic is None and message.channel in (POLICIES, CHANNELS, QUERIES):
             problem = "expected a response topic"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
         if len(hub.requests) >= _REQUESTS_WAITING:
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
             return
-        if message.channel != POLICIES and topic and session.subscription_to(topic) is None:
+        is_managing = message.channel in (POLICIES, CHANNELS)
+        if topic and not is_managing and session.subscription_to(topic) is None:
             problem = f"expected a response topic that you are subscribed to, got {topic}"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
         hub.requests.append(Request(message, self.client_id, session.owner, self._rights))
         self._answer(qos, packet_id, Reason.SUCCESS, "")
+
+    def _stamp(self, message: MqttMessage, session: Session) -> None:
+        """Let receivers answer it, where that is wanted; EventError where that can't be."""
+        feedback = self.broker.feedback
+        if feedback is not None:
+            feedback.stamp(message, session.owner, self.hub.number + 1)
+
+    def _answer_source(
+        self, feedback: Feedback, message: MqttMessage, qos: int, packet_id: int
+    ) -> None:
+        """An answer to the source of an event."""
+        session = self.session
+        assert session is not None
+        appended, recorded = self.hub.appended, len(self.hub.state_records)
+        refused = feedback.answer(message, session, self._rights)
+        if refused is not None:
+            self._answer(qos, packet_id, refused.reason, refused.problem)
+            return
+        if qos == 2:
+            session.received[packet_id] = True
+            if session.is_durable:
+                self._record_taken(session, packet_id, recorded)
+        if qos:
+            self.acknowledge(message, qos, packet_id, 1, appended)
 
     def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:
         hub = self.hub
@@ -426,6 +490,13 @@ class Publishing(Answering):
         note_untaken(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
         if self.waits_for == NOTHING:
             self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+
+    def _refuse_channel(self, channel: str, problem: str, qos: int, packet_id: int) -> None:
+        hub = self.hub
+        hub.counters.shed(UNKNOWN, self.client_id)
+        hub.number += 1
+        note_untaken(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
+        self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
     def _check_flood(self) -> None:
         if self.version == V5:

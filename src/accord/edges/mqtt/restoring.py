@@ -215,6 +215,8 @@ class _Restoring:
             self._broker.catch_up(session, record.pattern, subscription).go_on(record.history)
             if is_live:
                 subscription.receiver = session
+        if record.past is not None:
+            self._broker.pasts_before[subscription] = session, record.pattern, record.past
         self._broker.add(session, record.pattern, subscription)
         if record.expect and self._broker.quality is not None:
             self._broker.quality.restored(session, record.pattern, pattern, record.expect)

@@ -42,7 +42,7 @@ def test_places_of_an_epoch_that_is_over_are_not_taken() -> None:
     desk = Desk(1, 0)
     desk.put(event("x"), 0)
     desk.ask(0)
-    desk.heard_of((3, "r", 1))
+    desk.heard_of((3, "r", 1), 0)
     assert desk.granted(Grant(1, Held(EPOCH, 1, 1, "a", 1)), 7) == []
     assert desk.asks_us == 7
     again = desk.ask(7)

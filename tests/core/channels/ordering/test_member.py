@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.channel_nets import event
@@ -7,7 +8,6 @@ from tests.channel_nets import event
 from accord.core.channels.ordering.member import (
     ASK_US,
     FIRST_ASK_US,
-    GRACE_US,
     PATIENCE_US,
     Member,
 )
@@ -21,7 +21,7 @@ NEXT = (2, "r", 1)
 
 def put(member: Member, place: int, epoch: Epoch = EPOCH, now_us: int = 0) -> list[str]:
     stamp = stamp_of(epoch, place)
-    member.put(stamp, Kept(event(f"{epoch[0]}.{place}"), Note(NOTHING), 0), now_us)
+    member.put(stamp, Kept(event(f"{epoch[0]}.{place}"), Note(NOTHING), 0))
     return out(member, now_us)
 
 
@@ -33,7 +33,7 @@ def out(member: Member, now_us: int = 0) -> list[str]:
 
 def begun(now_us: int = 0) -> Member:
     """One that has handed over the first place."""
-    member = Member(now_us)
+    member = Member()
     assert put(member, 1, now_us=now_us) == []
     member.holders(Holders(None, stamp_of(EPOCH, 1), ()))
     assert out(member, now_us) == ["1.1"]
@@ -41,11 +41,11 @@ def begun(now_us: int = 0) -> Member:
 
 
 def test_a_new_member_asks_what_comes_before() -> None:
-    member = Member(0)
+    member = Member()
     put(member, 5)
-    assert member.question(FIRST_ASK_US - 1) is None
-    assert member.question(FIRST_ASK_US) == Between(None, stamp_of(EPOCH, 5))
-    assert member.question(FIRST_ASK_US + 1) is None
+    assert member.question(NEXT, FIRST_ASK_US - 1) is None
+    assert member.question(NEXT, FIRST_ASK_US) == Between(None, stamp_of(EPOCH, 5), NEXT)
+    assert member.question(NEXT, FIRST_ASK_US + 1) is None
     held = Held(EPOCH, 3, 4, "a", 1)
     member.holders(Holders(None, stamp_of(EPOCH, 5), (held,)))
     assert out(member) == []
@@ -100,24 +100,36 @@ def test_an_answer_to_an_earlier_question_does_not_count() -> None:
     assert out(member) == []
 
 
-def test_sources_that_can_not_be_reached_are_not_waited_for_long() -> None:
+def test_sources_that_are_lost_are_not_waited_for() -> None:
     member = begun()
     put(member, 3)
     held = Held(EPOCH, 2, 2, "a", 1)
     member.holders(Holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 3), (held,)))
-    member.wait_less({}, 10)
-    member.wait_less({}, 10 + GRACE_US - 1)
+    member.wait_less(lambda source: source != "a", 10)
     assert out(member) == []
-    member.wait_less({}, 10 + GRACE_US)
+    member.wait_less(lambda source: source == "a", 10)
     assert out(member) == ["1.3"]
+
+
+def test_what_was_sent_before_its_source_was_started_again_is_outdated() -> None:
+    def kept(source: str, incarnation: int) -> Kept:
+        sent = msgspec.structs.replace(event("x"), source=source, incarnation=incarnation)
+        return Kept(sent, Note(NOTHING), 0)
+
+    member = Member()
+    assert not member.is_outdated(kept("a", 1))
+    assert not member.is_outdated(kept("a", 3))
+    assert member.is_outdated(kept("a", 2))
+    assert not member.is_outdated(kept("b", 2))
+    assert not member.is_outdated(kept("a", 3))
 
 
 def test_nobody_is_waited_for_for_ever() -> None:
     member = begun()
     put(member, 3)
-    member.wait_less({"a": 0}, PATIENCE_US - 1)
+    member.wait_less(lambda _: False, PATIENCE_US - 1)
     assert out(member) == []
-    member.wait_less({"a": 0}, PATIENCE_US)
+    member.wait_less(lambda _: False, PATIENCE_US)
     assert out(member) == ["1.3"]
     assert member.given_up == 1
 
@@ -134,7 +146,7 @@ def test_whatever_comes_when_places_only_grow(
             held = tuple(Held(EPOCH, each, each, "a", 1) for each in order if each not in voids)
             member.holders(Holders(member.position, member.gap.high, held))
         if step == patience:
-            member.wait_less({}, PATIENCE_US)
+            member.wait_less(lambda _: False, PATIENCE_US)
         found += out(member)
     places = [int(each.partition(".")[2]) for each in found]
     assert places == sorted(set(places))

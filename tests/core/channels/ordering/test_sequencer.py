@@ -48,7 +48,7 @@ def test_an_epoch_begins_after_all_earlier_ones_and_when_all_have_answered() -> 
     assert list(sequencer.waiting) == ["b", "c"]
     assert sequencer.collected("b", Collected(sequencer.epoch, OLD, ()))
     assert list(sequencer.waiting) == ["c"]
-    sequencer.keep_waiting_for(["a", "b"])
+    sequencer.wait_for_all_but(lambda node: node == "c")
     assert sequencer.is_ready
     between = Between(stamp_of(OLD, 4), stamp_of(sequencer.epoch, 1))
     assert sequencer.holders(between).held == (held,)
@@ -72,3 +72,15 @@ def test_who_has_which_places() -> None:
     sequencer.begin(epoch, [])  # it takes over from itself
     asked = Between(stamp_of(epoch, 3), stamp_of(sequencer.epoch, 1))
     assert sequencer.holders(asked).held == tuple(held[1:])
+
+
+def test_who_asks_too_early_gets_its_places_later() -> None:
+    sequencer = Sequencer("q", 7, 0)
+    sequencer.begin(NO_EPOCH, ["a"])
+    ask = Ask(1, 1, 2, NO_EPOCH)
+    sequencer.wish("b", ask)
+    assert sequencer.take_wishes() == []
+    sequencer.collected("a", Collected(sequencer.epoch, NO_EPOCH, ()))
+    assert sequencer.take_wishes() == [("b", ask)]
+    assert sequencer.take_wishes() == []
+    sequencer.check_invariants()

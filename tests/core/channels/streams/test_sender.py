@@ -25,7 +25,7 @@ def send(sender: Sender, count: int, now_us: int = 0) -> list[int]:
 
 
 def acknowledge(sender: Sender, now_us: int = 0, **through: int) -> None:
-    sender.stream.report(through)
+    sender.stream.report(through, through)
     sender.advance(now_us)
     sender.check_invariants()
 

@@ -74,9 +74,29 @@ def test_no_more_is_kept_than_a_window() -> None:
 
 def test_reports_only_grow() -> None:
     stream = Stream("chat", KEY, 1, 0)
-    assert stream.report({"b": 3, "c": 1})
-    assert not stream.report({"b": 2, "c": 1})
+    stream.hear(1, 3)
+    assert stream.report({"b": 3, "c": 1}, "bc")
+    assert not stream.report({"b": 2, "c": 1}, "bc")
     assert stream.reports == {"b": 3, "c": 1}
+
+
+def test_reports_of_others_and_of_more_than_there_is_do_not_count() -> None:
+    stream = Stream("chat", KEY, 1, 0)
+    stream.hear(1, 3)
+    assert stream.report({"b": 1 << 40, "elsewhere": 2}, "bc")
+    assert stream.reports == {"b": 3}
+
+
+def test_a_jump_ahead_costs_nothing() -> None:
+    stream = Stream("chat", KEY, 1, 0)
+    stream.hear(1, 5)
+    stream.put(2, kept(2))
+    stream.put(5, kept(5))
+    stream.hear(1 << 40, 1 << 40)
+    assert numbers(stream.ready()) == [2, 5]
+    assert stream.skipped == (1 << 40) - 1 - 2
+    assert stream.through == (1 << 40) - 1
+    stream.check_invariants()
 
 
 def test_who_is_silent_hears_less_often() -> None:

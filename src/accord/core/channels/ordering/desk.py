@@ -8,13 +8,21 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.core.channels.ordering.stamps import MOST_PLACES, NO_EPOCH, Ask, Epoch, Grant, Held
+from accord.core.channels.ordering.stamps import (
+    MOST_HELD,
+    MOST_PLACES,
+    NO_EPOCH,
+    Ask,
+    Epoch,
+    Grant,
+    Held,
+)
 from accord.core.channels.streams.stream import NEVER
 from accord.core.overlay.signals import Carried
 
 _ASK_US: Final = 500_000
 _MOST: Final = 1_024
-_HELD: Final = 256
+_TELL_US: Final = 500_000
 
 
 class Desk:
@@ -23,9 +31,10 @@ class Desk:
     def __init__(self, incarnation: int, now_us: int) -> None:
         self.latest: Epoch = NO_EPOCH
         self.pending: deque[tuple[Carried, int]] = deque()
-        self.held: deque[Held] = deque(maxlen=_HELD)
+        self.held: deque[Held] = deque(maxlen=MOST_HELD)
         self.used_us = now_us
         self.asks_us = NEVER  # when to ask again
+        self._told_us = -_TELL_US  # when somebody was told of the latest epoch
         self._incarnation = incarnation
         self._request = 0
         self._count = 0  # that were asked for
@@ -48,8 +57,9 @@ class Desk:
         self.asks_us = now_us + _ASK_US
         return Ask(self._incarnation, self._request, self._count, self.latest)
 
-    def is_asking(self) -> bool:
-        return self._count > 0
+    def may_take(self, held: Held) -> bool:
+        """Whether these places may be on their way here."""
+        return self._count > 0 and held.epoch >= self.latest and held not in self.held
 
     def granted(self, grant: Grant, now_us: int) -> list[tuple[Carried, int]]:
         """The events that have their places now; none where the answer is not to be taken."""
@@ -67,8 +77,18 @@ class Desk:
         self.asks_us = now_us if self.pending else NEVER
         return events
 
-    def heard_of(self, epoch: Epoch) -> None:
-        self.latest = max(self.latest, epoch)
+    def heard_of(self, epoch: Epoch, now_us: int) -> None:
+        if epoch > self.latest:
+            self.latest = epoch
+            if self.pending:
+                self.asks_us = now_us  # another sequencer than the one that was asked
+
+    def is_to_tell(self, now_us: int) -> bool:
+        """Whether it is time to tell somebody of the latest epoch who does not know it."""
+        if now_us - self._told_us < _TELL_US:
+            return False
+        self._told_us = now_us
+        return True
 
     def check_invariants(self) -> None:
         assert len(self.pending) <= _MOST

@@ -3,16 +3,19 @@
 What follows directly on the last event is handed over at once. Where places are missing in between
 the member asks the sequencer who has them, and those sources whether they will come. It waits for
 what will come, and for nothing else; not even for that if it takes too long. What comes after all
-is too late here, and left out: better missing than in another order than elsewhere.
+is too late here, and left out: better missing than in another order than elsewhere. So is what a
+source had sent before it was started again, after something that it has sent since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
     Between,
+    Epoch,
     Held,
     Holders,
     Stamp,
@@ -22,40 +25,38 @@ from accord.core.channels.ordering.stamps import (
 from accord.core.channels.streams.stream import NEVER, Kept
 
 PATIENCE_US: Final = 25_000_000
-GRACE_US: Final = 5_000_000  # for places of sources that can't be reached
 FIRST_ASK_US: Final = 100_000
 ASK_US: Final = 400_000
 _MOST: Final = 4_096  # waiting
+_SOURCES: Final = 4_096
 
 
 class Gap:
     """Between the last event that was handed over and the lowest that waits."""
 
-    __slots__ = ("asked_us", "high", "outstanding", "since_us", "unreachable_us")
+    __slots__ = ("asked_us", "high", "outstanding", "since_us")
 
     def __init__(self, high: Stamp, now_us: int) -> None:
         self.high = high
         self.since_us = now_us
         self.asked_us = now_us + FIRST_ASK_US - ASK_US
         self.outstanding: dict[Held, bool] | None = None  # None: not known yet
-        self.unreachable_us: dict[Held, int] = {}  # since when
 
 
 class Member:
     """`late` counts what came too late, `given_up` gaps that were not waited for."""
 
-    def __init__(self, now_us: int) -> None:
+    def __init__(self) -> None:
         self.position: Stamp | None = None
         self.late = 0
         self.given_up = 0
         self.gap: Gap | None = None
-        self.used_us = now_us
         self._waiting: dict[Stamp, Kept] = {}
         self._heap: list[Stamp] = []
+        self._incarnations: dict[str, int] = {}  # of sources
 
-    def put(self, stamp: Stamp, kept: Kept, now_us: int) -> bool:
+    def put(self, stamp: Stamp, kept: Kept) -> bool:
         """False where it is too late for it."""
-        self.used_us = now_us
         if self.position is not None and stamp <= self.position:
             self.late += 1
             return False
@@ -82,6 +83,17 @@ class Member:
             self.gap = None
         return found
 
+    def is_outdated(self, kept: Kept) -> bool:
+        """Whether its source was started again, and something that it sent since was ready."""
+        source, incarnation = kept.event.source, kept.event.incarnation
+        if self._incarnations.get(source, 0) > incarnation:
+            return True
+        self._incarnations.pop(source, None)
+        while len(self._incarnations) >= _SOURCES:
+            del self._incarnations[next(iter(self._incarnations))]
+        self._incarnations[source] = incarnation
+        return False
+
     def holders(self, message: Holders) -> None:
         """The sequencer's answer."""
         gap = self.gap
@@ -96,8 +108,8 @@ class Member:
         if gap is not None and gap.outstanding is not None:
             gap.outstanding.pop(message.held, None)
 
-    def wait_less(self, reachable: dict[str, int], now_us: int) -> None:
-        """Give up what takes too long, sooner if it can't be reached."""
+    def wait_less(self, is_lost: Callable[[str], bool], now_us: int) -> None:
+        """Give up what takes too long, sooner if its source is lost."""
         gap = self.gap
         if gap is None:
             return
@@ -105,19 +117,17 @@ class Member:
             self.given_up += 1
             gap.outstanding = {}
         for held in list(gap.outstanding or ()):
-            if held.source in reachable:
-                gap.unreachable_us.pop(held, None)
-            elif now_us - gap.unreachable_us.setdefault(held, now_us) >= GRACE_US:
+            if is_lost(held.source):
                 assert gap.outstanding is not None
                 del gap.outstanding[held]
 
-    def question(self, now_us: int) -> Between | None:
-        """What to ask the sequencer now."""
+    def question(self, latest: Epoch, now_us: int) -> Between | None:
+        """What to ask the sequencer now, if that is the latest epoch."""
         gap = self.gap
         if gap is None or gap.outstanding is not None or now_us - gap.asked_us < ASK_US:
             return None
         gap.asked_us = now_us
-        return Between(self.position, gap.high)
+        return Between(self.position, gap.high, latest)
 
     def questions(self, now_us: int) -> list[Held]:
         """Of which places to ask their sources now."""
@@ -135,6 +145,7 @@ class Member:
 
     def check_invariants(self) -> None:
         assert len(self._heap) == len(self._waiting)
+        assert len(self._incarnations) <= _SOURCES
         assert all(stamp in self._waiting for stamp in self._heap)
         assert self.position is None or all(stamp > self.position for stamp in self._heap)
 

@@ -1,14 +1,15 @@
 """The sequencer of a channel: gives each source that asks the next places in the order.
 
 It only counts; who has which place it knows for those who miss one. One that takes over asks all
-nodes that can be reached what they have of earlier epochs, and gives nothing before all of them
-have answered: from then on nobody takes a place of an earlier epoch, and all that were taken are
-known. What a node has that can't be reached is not waited for.
+nodes what they have of earlier epochs, and gives nothing before all of them have answered: from
+then on nobody takes a place of an earlier epoch, and all that were taken are known. Only nodes that
+are lost (`contacts`) are not waited for.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
@@ -25,7 +26,7 @@ from accord.core.channels.ordering.stamps import (
 
 _HELD: Final = 1_024  # grants that are remembered
 _SHOWN: Final = 64  # further back nobody waits for anything
-COLLECT_US: Final = 1_000_000
+COLLECT_US: Final = 500_000
 
 
 class Sequencer:
@@ -40,6 +41,7 @@ class Sequencer:
         self._held: deque[Held] = deque(maxlen=_HELD)
         self._grants: dict[tuple[str, int], Grant] = {}
         self._collected: dict[Held, bool] = {}
+        self._wishes: dict[str, Ask] = {}  # of sources that asked too early
 
     @property
     def is_ready(self) -> bool:
@@ -69,10 +71,20 @@ class Sequencer:
         self.waiting.pop(node, None)
         return True
 
-    def keep_waiting_for(self, nodes: list[str]) -> None:
-        """Only those that can be reached."""
-        reachable = dict.fromkeys(nodes, True)
-        self.waiting = {each: True for each in self.waiting if each in reachable}
+    def wait_for_all_but(self, is_lost: Callable[[str], bool]) -> None:
+        self.waiting = {each: True for each in self.waiting if not is_lost(each)}
+
+    def wish(self, source: str, ask: Ask) -> None:
+        """To be granted when it is ready."""
+        if len(self._wishes) < _HELD:
+            self._wishes[source] = ask
+
+    def take_wishes(self) -> list[tuple[str, Ask]]:
+        """None before it is ready."""
+        if not self.is_ready:
+            return []
+        wishes, self._wishes = self._wishes, {}
+        return list(wishes.items())
 
     def grant(self, source: str, ask: Ask, now_us: int) -> Grant:
         assert self.is_ready
@@ -102,6 +114,7 @@ class Sequencer:
 
     def check_invariants(self) -> None:
         assert len(self._held) <= _HELD
+        assert len(self._wishes) <= _HELD
         last = 0
         for held in self._held:
             assert held.epoch == self.epoch

@@ -17,6 +17,7 @@ Stamp = tuple[int, str, int, int]  # an epoch, and the place in it
 
 NO_EPOCH: Final[Epoch] = (0, "", 0)
 MOST_PLACES: Final = 64  # given at once
+MOST_HELD: Final = 256  # that a node tells of
 
 
 def epoch_of(stamp: Stamp) -> Epoch:
@@ -68,11 +69,18 @@ class Collected(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
     held: tuple[Held, ...]
 
 
+class Reign(msgspec.Struct, frozen=True, array_like=True, tag="reign"):
+    """There is this epoch: whom to ask, or to wait for."""
+
+    epoch: Epoch
+
+
 class Between(msgspec.Struct, frozen=True, array_like=True, tag="between"):
     """A member asks who has the places between two stamps, or where `low` is None before one."""
 
     low: Stamp | None
     high: Stamp
+    latest: Epoch = NO_EPOCH  # that it knows of
 
 
 class Holders(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
@@ -87,13 +95,33 @@ class Yours(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
     held: Held
 
 
+class Coming(msgspec.Struct, frozen=True, array_like=True, tag="coming"):
+    """It may."""
+
+    held: Held
+
+
 class Void(msgspec.Struct, frozen=True, array_like=True, tag="void"):
     """It will not."""
 
     held: Held
 
 
-Body = Ask | Grant | Collect | Collected | Between | Holders | Yours | Void
+Body = Ask | Grant | Collect | Collected | Reign | Between | Holders | Yours | Coming | Void
 
 encode: Final = msgspec.msgpack.Encoder().encode
 bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
+
+
+def is_sane(body: Body) -> bool:
+    """Whether a node could have said that."""
+    match body:
+        case Grant() | Yours() | Coming() | Void():
+            return _is_held(body.held)
+        case Collected() | Holders():
+            return len(body.held) <= MOST_HELD and all(map(_is_held, body.held))
+    return True
+
+
+def _is_held(held: Held) -> bool:
+    return 1 <= held.first <= held.last < held.first + MOST_PLACES

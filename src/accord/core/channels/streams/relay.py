@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.streams.messages import Ack, Have, Message, Nack, State, Sync, encode
-from accord.core.channels.streams.stream import NEVER, Kept, Pace, Stream
+from accord.core.channels.streams.stream import MOST_ASKED, NEVER, Kept, Pace, Stream
 from accord.core.channels.template import Context
 from accord.core.channels.trees.known import Trees
 from accord.core.channels.trees.tree import problem_with_tree
@@ -78,15 +78,19 @@ class Relay:
 
     def asked(self, neighbour: str, stream: Stream, message: Nack, now_us: int) -> None:
         """Send again what a neighbour lacks."""
-        for first, last in message.ranges:
-            for number in range(max(first, stream.base), min(last, stream.top) + 1):
+        left = MOST_ASKED
+        for first, last in message.ranges[:MOST_ASKED]:
+            begin = max(first, stream.base)
+            for number in range(begin, min(last + 1, stream.top + 1, begin + left)):
                 kept = stream.events.get(number)
                 if kept is not None:
+                    left -= 1
                     self._pass_on(neighbour, stream, number, kept, now_us)
 
     def acknowledged(self, neighbour: str, stream: Stream, message: Ack, now_us: int) -> None:
         """Take in who has what, to tell it on."""
-        is_news = stream.report(message.through)
+        beyond = self.trees.beyond(stream.digest, neighbour)
+        is_news = stream.report(message.through, beyond)
         if message.base > stream.bases.get(neighbour, 0):
             stream.bases[neighbour] = message.base
         if self._is_complete(stream, neighbour):

@@ -3,8 +3,8 @@
 The window of a stream has a fixed size, and moves on with the slowest member. What does not fit
 waits in a backlog of a fixed size, too. A member that has something to get and does not advance for
 `patience_us` is not waited for any more, until it has caught up; where the channel's option
-`laggards` is `wait`, only if it can't be reached either. When the backlog is full, `drop` gives the
-slowest up at once, and `wait` has no room for more.
+`laggards` is `wait`, only if it can't be reached either. When the backlog is full there is no room
+for more: publishers are held back. For one that can't be, `drop` gives the slowest member up.
 """
 
 from __future__ import annotations
@@ -128,6 +128,11 @@ class Sender:
         events = self.stream.events.items()
         window = [kept.note for each, kept in events if each > number]
         return window + [note for _, note, _ in self.backlog]
+
+    def waiting(self) -> list[int]:
+        """What somebody may lack, by what it is called at its node."""
+        window = [kept.event.event for kept in self.stream.events.values()]
+        return window + [event.event for event, _, _ in self.backlog]
 
     def is_done(self) -> bool:
         """Whether everybody has everything."""

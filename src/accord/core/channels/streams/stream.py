@@ -7,6 +7,7 @@ of a base beyond what it has was given up by the source; it has missed something
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from accord.core.channels.streams.messages import Key, Note
@@ -15,7 +16,7 @@ from accord.core.overlay.signals import Carried
 
 WINDOW: Final = 1_024  # events from the base on
 _RANGES: Final = 16
-_ASKED: Final = 64  # in one message
+MOST_ASKED: Final = 64  # in one message
 _FIRST_NACK_US: Final = 5_000
 _LEAST_NACK_US: Final = 60_000
 _MOST_SYNC_US: Final = 600_000
@@ -86,14 +87,13 @@ class Stream:
     def ready(self) -> list[Kept]:
         """Events whose turn it is: not waiting for what will never come."""
         found = []
-        while True:
-            kept = self.events.get(self.through + 1)
-            if kept is not None:
-                found.append(kept)
-            elif self.through + 1 < self.base:
-                self.skipped += 1
-            else:
-                break
+        if self.through + 1 < self.base:
+            passed = sorted(number for number in self.events if self.through < number < self.base)
+            found += [self.events[number] for number in passed]
+            self.skipped += self.base - 1 - self.through - len(passed)
+            self.through = self.base - 1
+        while (kept := self.events.get(self.through + 1)) is not None:
+            found.append(kept)
             self.through += 1
         self._forget()
         return found
@@ -113,7 +113,7 @@ class Stream:
         for number in range(self.through + 1, self.top + 1):
             if number in self.events:
                 continue
-            if asked >= _ASKED:
+            if asked >= MOST_ASKED:
                 break
             asked += 1
             if ranges and ranges[-1][1] == number - 1:
@@ -134,10 +134,11 @@ class Stream:
     def sought(self, latency_us: int, now_us: int) -> None:
         self.nack_us = now_us + max(_LEAST_NACK_US, 3 * latency_us)
 
-    def report(self, through: dict[str, int]) -> bool:
-        """What nodes beyond have; False where that is known."""
+    def report(self, through: dict[str, int], nodes: Iterable[str]) -> bool:
+        """What of `nodes` have, which are those beyond; False where that is known."""
         is_news = False
-        for node, number in through.items():
+        for node in nodes:
+            number = min(through.get(node, -1), self.top)  # more than there is nobody has
             if number > self.reports.get(node, -1):
                 self.reports[node] = number
                 is_news = True

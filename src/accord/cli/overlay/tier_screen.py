@@ -1,0 +1,62 @@
+"""What `accord net` draws of parents and children: at a backbone node, and at a secondary one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from accord.cli.overlay.words import NOTHING, time_text
+from accord.cli.quantities import count_text
+from accord.cli.screen import safe
+from accord.core.overlay.tier_status import ChildStatus, ParentStatus, TierStatus
+
+ACTIVE = Text("active", "green")
+STANDBY = Text("standby")
+
+
+def tier_words(tier: TierStatus) -> str:
+    """Of a secondary node, in its headline."""
+    linked = sum(parent.is_linked for parent in tier.parents)
+    parts = [f"secondary node, {linked} of {count_text(len(tier.parents), 'parent')} linked"]
+    if tier.switches:
+        parts.append(f"{count_text(tier.switches, 'change')} of the active one")
+    if tier.waiting:
+        parts.append(f"{count_text(tier.waiting, 'event')} not with everybody yet")
+    return " · ".join(parts)
+
+
+def fill_parents(table: Table, parents: Sequence[ParentStatus]) -> Table:
+    for parent in parents:
+        table.add_row(
+            safe(parent.name),
+            _role(parent),
+            time_text(parent.latency_us) if parent.is_linked else NOTHING,
+            f"{parent.waiting:,}" if parent.waiting else NOTHING,
+            Text(f"{parent.lost:,}", "red") if parent.lost else Text(NOTHING),
+        )
+    return table
+
+
+def fill_children(table: Table, children: Sequence[ChildStatus]) -> Table:
+    for child in children:
+        away = "" if child.is_linked else ", not linked"
+        role = (ACTIVE if child.is_active else STANDBY).copy().append(away, "yellow")
+        causes = [f"{count:,} {safe(cause)}" for cause, count in child.lost.items()]
+        table.add_row(
+            safe(child.name),
+            role,
+            str(child.needs or NOTHING),
+            f"{child.waiting:,}" if child.waiting else NOTHING,
+            Text(", ".join(causes), "red") if causes else Text(NOTHING),
+        )
+    return table
+
+
+def _role(parent: ParentStatus) -> Text:
+    if not parent.is_linked:
+        return Text("not linked", "red")
+    if parent.is_active:
+        return ACTIVE
+    return STANDBY if parent.is_standby else Text("linked", "dim")

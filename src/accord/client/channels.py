@@ -1,0 +1,38 @@
+"""Channels seen and defined through a session: what is said on `$accord/channels`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from accord.client.errors import ChannelRefusedError
+from accord.client.messages import ReceivedEvent
+from accord.core.node.rights import CHANNELS
+from accord.core.overlay.channel_answers import Channel
+
+Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    ok: bool = False
+    channel: Channel | None = None
+    channels: tuple[Channel, ...] = ()
+    error: str = "the answer can't be understood"
+    place: str = ""
+
+
+_DECODER: Final = msgspec.json.Decoder(Answer)
+
+
+async def ask(session_request: Ask, **request: Any) -> Answer:
+    """ChannelRefusedError where the server says no."""
+    event = await session_request(CHANNELS, msgspec.json.encode(request))
+    try:
+        answer = _DECODER.decode(event.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        answer = Answer()
+    if not answer.ok:
+        raise ChannelRefusedError(answer.error, answer.place)
+    return answer

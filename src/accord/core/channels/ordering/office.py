@@ -1,0 +1,170 @@
+"""Who is the sequencer of a channel, and what this node does where it is.
+
+That is the one of the latest epoch, as long as it is not lost (`contacts`), and else the rendezvous
+of all that can be reached. Whoever is asked by one that knows of no later epoch takes over: that
+is safe at any time, because it begins by asking all others. A node that has just been started
+waits, so that it hears of the others first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from accord.core.channels.ordering.contacts import Contacts
+from accord.core.channels.ordering.desk import Desk
+from accord.core.channels.ordering.sequencer import COLLECT_US, Sequencer
+from accord.core.channels.ordering.stamps import (
+    Ask,
+    Between,
+    Body,
+    Collect,
+    Collected,
+    Epoch,
+    Reign,
+)
+from accord.core.channels.rendezvous import Rendezvous
+from accord.core.channels.streams.stream import NEVER
+from accord.core.channels.template import Context
+
+YOUNG_US: Final = 3_000_000
+MOST_CHANNELS: Final = 4_096
+
+# (to, channel, what, now_us), and (channel, now_us)
+Post = Callable[[str, str, Body, int], None]
+DeskOf = Callable[[str, int], Desk]
+
+
+class Office:
+    """Of one node, for all channels."""
+
+    def __init__(self, context: Context, desk: DeskOf, post: Post) -> None:
+        self.sequencers: dict[str, Sequencer] = {}
+        self.contacts = Contacts(context.name, context.map)
+        self.rendezvous = Rendezvous(context.name, context.map)
+        self._context = context
+        self._desk = desk
+        self._post = post
+        self._began_us = -1
+
+    def head(self, channel: str, now_us: int) -> str:
+        """Whom to ask; it is expected to answer."""
+        name = self._desk(channel, now_us).latest[1]
+        if not name or self.contacts.is_lost(name, now_us):
+            name = self.rendezvous.of(channel)
+        self.contacts.ask(name, now_us)
+        return name
+
+    def asked_for_places(self, origin: str, channel: str, message: Ask, now_us: int) -> None:
+        sequencer = self._serving(origin, channel, message.latest, now_us)
+        if sequencer is not None:
+            self._post(origin, channel, sequencer.grant(origin, message, now_us), now_us)
+        elif (sequencer := self.sequencers.get(channel)) is not None:
+            sequencer.wish(origin, message)
+
+    def asked_who(self, origin: str, channel: str, message: Between, now_us: int) -> None:
+        sequencer = self._serving(origin, channel, message.latest, now_us)
+        if sequencer is not None:
+            self._post(origin, channel, sequencer.holders(message), now_us)
+
+    def collected(self, origin: str, channel: str, message: Collected, now_us: int) -> None:
+        sequencer = self.sequencers.get(channel)
+        if sequencer is None:
+            return
+        if sequencer.collected(origin, message):
+            self._grant_wishes(channel, sequencer, now_us)
+            return
+        self._desk(channel, now_us).heard_of(message.latest, now_us)
+        if self._is_gone(message.latest, now_us):
+            self._begin(channel, sequencer, message.latest, now_us)
+        else:
+            del self.sequencers[channel]
+
+    def step_down(self, channel: str, epoch: Epoch) -> None:
+        """Another begins an epoch."""
+        sequencer = self.sequencers.get(channel)
+        if sequencer is not None and sequencer.epoch < epoch:
+            del self.sequencers[channel]
+
+    def advance(self, now_us: int) -> None:
+        self._is_young(now_us)
+        for channel, sequencer in list(self.sequencers.items()):
+            if sequencer.waiting and sequencer.asked_us + COLLECT_US <= now_us:
+                self._collect(channel, sequencer, now_us)
+
+    def next_due_us(self) -> int:
+        waiting = (each for each in self.sequencers.values() if each.waiting)
+        return min((each.asked_us + COLLECT_US for each in waiting), default=NEVER)
+
+    def forget(self, before_us: int, now_us: int) -> None:
+        """What was not used since."""
+        for channel, sequencer in list(self.sequencers.items()):
+            if sequencer.used_us <= before_us:
+                del self.sequencers[channel]
+        self.contacts.forget(now_us)
+
+    def check_invariants(self) -> None:
+        assert len(self.sequencers) <= MOST_CHANNELS
+        self.contacts.check_invariants()
+        self.rendezvous.check_invariants()
+        for sequencer in self.sequencers.values():
+            sequencer.check_invariants()
+
+    def _serving(self, origin: str, channel: str, latest: Epoch, now_us: int) -> Sequencer | None:
+        """If this is the sequencer, and has taken over; who asks is told what else there is."""
+        desk = self._desk(channel, now_us)
+        sequencer = self.sequencers.get(channel)
+        is_current = sequencer is not None and sequencer.epoch >= max(desk.latest, latest)
+        if not is_current and desk.latest > latest and not self._is_gone(desk.latest, now_us):
+            self._post(origin, channel, Reign(desk.latest), now_us)
+            return None
+        if not is_current:
+            if self._is_young(now_us):
+                return None
+            self.contacts.told_lost(latest[1], now_us)
+            sequencer = self._take_over(channel, max(desk.latest, latest), now_us)
+        assert sequencer is not None
+        sequencer.used_us = now_us
+        if sequencer.is_ready:
+            return sequencer
+        self._post(origin, channel, Reign(sequencer.epoch), now_us)
+        return None
+
+    def _take_over(self, channel: str, latest: Epoch, now_us: int) -> Sequencer:
+        sequencer = self.sequencers.get(channel)
+        if sequencer is None:
+            while len(self.sequencers) >= MOST_CHANNELS:
+                del self.sequencers[next(iter(self.sequencers))]
+            sequencer = Sequencer(self._context.name, self._context.incarnation, now_us)
+            self.sequencers[channel] = sequencer
+        self._begin(channel, sequencer, latest, now_us)
+        return sequencer
+
+    def _begin(self, channel: str, sequencer: Sequencer, latest: Epoch, now_us: int) -> None:
+        nodes = dict.fromkeys([*self._context.map.nodes(), self._context.name], True)
+        sequencer.begin(latest, list(nodes))
+        self._desk(channel, now_us).heard_of(sequencer.epoch, now_us)
+        self._collect(channel, sequencer, now_us)
+
+    def _collect(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
+        sequencer.wait_for_all_but(lambda node: self.contacts.is_lost(node, now_us))
+        sequencer.asked_us = now_us
+        for node in list(sequencer.waiting):
+            self.contacts.ask(node, now_us)
+            self._post(node, channel, Collect(sequencer.epoch), now_us)
+
+        self._grant_wishes(channel, sequencer, now_us)
+
+    def _grant_wishes(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
+        """What was asked for before it was ready."""
+        for origin, wish in sequencer.take_wishes():
+            self._post(origin, channel, sequencer.grant(origin, wish, now_us), now_us)
+
+    def _is_gone(self, epoch: Epoch, now_us: int) -> bool:
+        """Whether its sequencer is lost, or was this node before it was started again."""
+        return epoch[1] == self._context.name or self.contacts.is_lost(epoch[1], now_us)
+
+    def _is_young(self, now_us: int) -> bool:
+        if self._began_us < 0:
+            self._began_us = now_us
+        return now_us - self._began_us < YOUNG_US

@@ -1,0 +1,1 @@
+"""The past of persistent channels, from all nodes, before what is published now."""

@@ -1,0 +1,1 @@
+"""Answers to the source of an event."""

@@ -1,0 +1,236 @@
+"""Which other nodes to be linked with, where that is left to the node itself.
+
+Nodes tell where they listen, as facts; those of the same LAN are also seen by their beacons. From
+these a node chooses whom to dial, until it has as many links as it may: first who is on its LAN,
+then who is near by the map. Where several are equally far, each node has an order of its own, or
+all would choose the same one.
+
+Who can't be reached at all is dialled first, one at a time and even if there are links enough: so
+parts of a network that were separated find each other again. For the same reason a link is given
+up only if its other end can be reached without it, and only one that was chosen here: when there
+are too many, or for somebody that is much nearer, and not often. Who does not answer, or turns out
+to be somebody else, is left alone for a while, longer each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from accord.core.overlay.distances import delay_us_of
+from accord.core.overlay.map import Map
+
+ADDRESS: Final = "address"  # the kind of fact: where a node listens
+MOST_ADDRESSES: Final = 8
+ADDRESS_CHARACTERS: Final = 300
+_MOST_KNOWN: Final = 10_000
+_AT_ONCE: Final = 2  # new ones per look
+_LONGEST_REST: Final = 7  # doublings
+_MUCH: Final = 2  # so many times nearer is worth a change
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+
+
+class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`most_links` are those it seeks, others may open more; times in microseconds."""
+
+    most_links: int = 4
+    rest_us: int = 15_000_000  # for who did not answer, at first
+    settle_us: int = 60_000_000  # between two links that are given up
+    beacon_us: int = 10_000_000  # so long a beacon counts
+
+
+class Dial(msgspec.Struct, frozen=True):
+    """Keep a link with `node`, which listens at `address`."""
+
+    node: str
+    address: str
+
+
+class Undial(msgspec.Struct, frozen=True):
+    """No longer; a link that was opened for that ends."""
+
+    node: str
+    address: str
+
+
+class _Known:
+    __slots__ = ("addresses", "beacon", "beacon_us", "failures", "rests_until_us")
+
+    def __init__(self) -> None:
+        self.addresses: tuple[str, ...] = ()
+        self.beacon: tuple[str, ...] = ()
+        self.beacon_us = -1
+        self.failures = 0
+        self.rests_until_us = 0
+
+
+class Discovery:
+    """One node's."""
+
+    def __init__(self, name: str, overlay_map: Map, options: DiscoveryOptions) -> None:
+        self.name = name
+        self.options = options
+        self.dialled: dict[str, str] = {}  # by node, where: what was ordered
+        self._map = overlay_map
+        self._known: dict[str, _Known] = {}
+        self._settled_us = 0
+
+    def told(self, origin: str, _key: str, value: bytes | None) -> None:
+        """What a node says of where it listens; to be given to a store's `watch`."""
+        if origin == self.name:
+            return
+        known = self._find(origin)
+        if known is not None:
+            known.addresses = () if value is None else _addresses(value)
+
+    def seen(self, node: str, addresses: tuple[str, ...], now_us: int) -> None:
+        """Its beacon came: it is on the same LAN."""
+        known = None if node == self.name else self._find(node)
+        if known is not None and _are_addresses(addresses):
+            known.beacon = addresses
+            known.beacon_us = now_us
+
+    def failed(self, node: str, now_us: int) -> list[Undial]:
+        """It did not answer where it was dialled, or was somebody else."""
+        address = self.dialled.pop(node, None)
+        if address is None:
+            return []
+        known = self._known.get(node)
+        if known is not None:
+            rest_us = self.options.rest_us << min(known.failures, _LONGEST_REST)
+            known.failures += 1
+            known.rests_until_us = now_us + rest_us
+        return [Undial(node, address)]
+
+    def advance(self, now_us: int, linked: Collection[str]) -> list[Dial | Undial]:
+        """Whom to dial now, or not any more; `linked` are all neighbours, however they came."""
+        for node in linked:
+            if node in self.dialled and node in self._known:
+                self._known[node].failures = 0
+        self._forget(now_us)
+        orders: list[Dial | Undial] = []
+        if now_us >= self._settled_us + self.options.settle_us:
+            orders += self._give_up(now_us, linked)
+        return orders + self._choose(now_us, linked)
+
+    def check_invariants(self) -> None:
+        assert len(self._known) <= _MOST_KNOWN
+        assert self.name not in self._known
+        assert self.name not in self.dialled
+        assert all(self.dialled.values())
+
+    def _choose(self, now_us: int, linked: Collection[str]) -> list[Dial | Undial]:
+        reachable = self._map.distances(self.name).costs
+        pending = [node for node in self.dialled if node not in linked]
+        found = [
+            (node in reachable, not known.beacon, reachable.get(node, 0), self._order(node), node)
+            for node, known in self._known.items()
+            if node not in linked
+            and node not in self.dialled
+            and now_us >= known.rests_until_us
+            and (known.addresses or known.beacon)
+        ]
+        free = min(self.options.most_links - len(linked) - len(pending), _AT_ONCE)
+        if not any(node not in reachable for node in pending):
+            free = max(free, int(any(not is_reachable for is_reachable, *_ in found)))
+        return [self._dial(node) for *_, node in sorted(found)[: max(free, 0)]]
+
+    def _dial(self, node: str) -> Dial:
+        known = self._known[node]
+        places = known.beacon or known.addresses
+        address = self.dialled[node] = places[known.failures % len(places)]
+        return Dial(node, address)
+
+    def _give_up(self, now_us: int, linked: Collection[str]) -> list[Dial | Undial]:
+        """One link, if there are too many or somebody is much nearer."""
+        own = [
+            (self._map.latency_us(self.name, node) or 0, node)
+            for node in self.dialled
+            if node in linked and self._is_needless(node)
+        ]
+        if not own:
+            return []
+        farthest_us, node = max(own)
+        if len(linked) == self.options.most_links:
+            nearest_us = self._nearest_us(now_us, linked)
+            if nearest_us is None or nearest_us * _MUCH >= farthest_us:
+                return []
+        elif len(linked) < self.options.most_links:
+            return []
+        self._settled_us = now_us
+        address = self.dialled.pop(node)
+        self._known[node].rests_until_us = now_us + 10 * self.options.settle_us
+        return [Undial(node, address)]
+
+    def _nearest_us(self, now_us: int, linked: Collection[str]) -> int | None:
+        """How far the nearest is that could be dialled: no link can be longer than that."""
+        costs = self._map.distances(self.name).costs
+        return min(
+            (
+                delay_us_of(costs[node])
+                for node, known in self._known.items()
+                if node in costs
+                and node not in linked
+                and node not in self.dialled
+                and known.rests_until_us <= now_us
+                and (known.addresses or known.beacon)
+            ),
+            default=None,
+        )
+
+    def _is_needless(self, node: str) -> bool:
+        """Whether it can be reached without the link to it."""
+        if node not in self._known:
+            return False
+        waiting = [each for each in self._map.neighbours(self.name) if each != node]
+        found = dict.fromkeys([self.name, *waiting])
+        while waiting:
+            for each in self._map.neighbours(waiting.pop()):
+                if each == node:
+                    return True
+                if each not in found:
+                    found[each] = None
+                    waiting.append(each)
+        return False
+
+    def _order(self, node: str) -> int:
+        """As good as random, and another at each node."""
+        return crc32(f"{self.name}\0{node}".encode())
+
+    def _find(self, node: str) -> _Known | None:
+        known = self._known.get(node)
+        if known is None and len(self._known) < _MOST_KNOWN:
+            known = self._known[node] = _Known()
+        return known
+
+    def _forget(self, now_us: int) -> None:
+        for node, known in list(self._known.items()):
+            if known.beacon and now_us > known.beacon_us + self.options.beacon_us:
+                known.beacon = ()
+            is_empty = not (known.addresses or known.beacon)
+            if is_empty and now_us >= known.rests_until_us:
+                del self._known[node]
+
+
+def encode_addresses(addresses: tuple[str, ...]) -> bytes:
+    return _encode(addresses[:MOST_ADDRESSES])
+
+
+def _addresses(value: bytes) -> tuple[str, ...]:
+    """None where they can't be read."""
+    try:
+        found = _decode(value)
+    except (ValueError, RecursionError, OverflowError):
+        return ()
+    return found if _are_addresses(found) else ()
+
+
+def _are_addresses(addresses: tuple[str, ...]) -> bool:
+    return len(addresses) <= MOST_ADDRESSES and all(
+        0 < len(each) <= ADDRESS_CHARACTERS for each in addresses
+    )

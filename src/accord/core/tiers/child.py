@@ -1,0 +1,366 @@
+"""A secondary node: it has parents instead of a map.
+
+From its active parent (`roles`) come the events that its clients want, and to it go those that they
+publish; the standby keeps the same events for it, so that it can go on where the active one fails.
+Both know its needs. What comes down is put in order and handed over once, whoever sent it: events
+are known by the node where they were published and their number there. What goes up is kept until
+the active parent says that it is with everybody, and goes to the next one if it does not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.binding import Bound
+from accord.core.overlay.needs import Condition
+from accord.core.overlay.signals import Carried
+from accord.core.overlay.tier_status import TierStatus
+from accord.core.predicates.predicate import Predicate
+from accord.core.tiers.flows import Inflow, Outflow
+from accord.core.tiers.lookups import Lookups
+from accord.core.tiers.messages import Attend, Down, FromChild, Had, Offer, Serve, Told, Up, key_of
+from accord.core.tiers.needs_log import NeedsLog
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.roles import NEVER, ParentView, Roles
+from accord.core.tiers.seen import Seen
+
+NO_ROOM: Final = "no room on the way to a parent"
+_OVERHEAD: Final = 200
+_LOSSES: Final = 1_000  # remembered at a time
+_NUMBERS: Final = 1_000_000  # of events in a millisecond
+# Held until the definition of the channel is known.
+_UNSURE: Final = Bound(is_ordered=True, can_be_full=True, goes_up=True)
+
+
+class Child:
+    """`sends` are control messages for parents, `deliveries` events for local clients.
+
+    `on_bound` is called when what `bound` says may have changed.
+    """
+
+    def __init__(self, name: str, incarnation: int, options: TierOptions) -> None:
+        self.name = name
+        self.sends: list[tuple[str, FromChild]] = []
+        self.ready: list[str] = []
+        self.deliveries: list[Carried] = []
+        self.losses: list[tuple[Carried, str]] = []
+        self.lookups = Lookups(options)
+        self.roles = Roles(options, self._begin_turn)
+        self.on_bound: Callable[[], None] = lambda: None
+        self._delivered = 0
+        self._again = 0  # events that came once more
+        self._lost: dict[str, int] = {}
+        self._incarnation = incarnation
+        self._options = options
+        self._log = NeedsLog(incarnation)
+        self._inflow: Inflow[Carried] = Inflow()
+        self._up: Outflow[tuple[Carried, bool, int]] = Outflow()  # echoed or not, and since when
+        self._undecided: deque[tuple[Carried, int]] = deque()  # and since when
+        self._undecided_bytes = 0
+        self._seen = Seen()
+
+    # ------------------------------------------------------------------------------ for its clients
+
+    def need(self, pattern: str, condition: Condition, predicate: Predicate | None) -> None:
+        self._log.needs.add(pattern, condition, predicate)
+
+    def unneed(self, pattern: str, condition: Condition) -> None:
+        self._log.needs.remove(pattern, condition)
+
+    def bound(self, channel: str, now_us: int) -> Bound:
+        """What is asked of clients that publish to a channel."""
+        found = self.lookups.bound(channel)
+        if found is None:
+            self.lookups.want(channel, now_us)
+        return _UNSURE if found is None else found
+
+    def publish(self, event: Carried, now_us: int) -> None:
+        """What local clients have already, if they want it."""
+        self._send_up(event, now_us, is_echoed=False)
+
+    def submit(self, event: Carried, now_us: int) -> None:
+        """What local clients are to get when its turn has come, as its template decides."""
+        event = msgspec.structs.replace(event, source=self.name)
+        bound = self.lookups.bound(event.channel)
+        if self._undecided or bound is None:
+            self._undecided.append((event, now_us))
+            self._undecided_bytes += _size(event)
+            self.lookups.want(event.channel, now_us)
+        else:
+            self._decided(event, now_us, is_ordered=bound.is_ordered)
+
+    def has_room(self, channel: str) -> bool:
+        """Whether local clients may publish more to it now."""
+        if self._undecided:
+            return False
+        if not self.lookups.keeps_all(channel):
+            return True  # it is shed where there is no room
+        return self._fits(1)
+
+    # ------------------------------------------------------------------------------- for its driver
+
+    def link_up(self, parent: str, rank: int, now_us: int) -> None:
+        """A link to a parent is there; the one with the lowest rank is preferred."""
+        self.roles.link_up(parent, rank, now_us)
+        self._take_leave()
+
+    def link_down(self, parent: str, now_us: int) -> None:
+        self.roles.link_down(parent, now_us)
+        self._take_leave()
+
+    def receive(self, parent: str, message: object, now_us: int) -> None:
+        known = self.roles.parents.get(parent)
+        if known is None or not known.is_linked:
+            return
+        known.heard_us = now_us
+        match message:
+            case Serve():
+                self._served(known, message, now_us)
+            case Down():
+                self._came(known, message, now_us)
+            case Offer():
+                self._offered(known, message, now_us)
+            case Told() if parent == self.roles.active:
+                self.lookups.told(message, now_us)
+                self._decide(now_us)
+
+    def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[Up]:
+        """Events to send to a parent next."""
+        active = self.roles.met()
+        if active is None or parent != active.name:
+            return []
+        taken = self._up.take(bytes_wanted, active.through)
+        return [
+            Up(
+                self._incarnation,
+                number,
+                msgspec.structs.replace(event, age_us=event.age_us + now_us - since_us),
+                is_echoed,
+            )
+            for number, (event, is_echoed, since_us) in taken
+        ]
+
+    def advance(self, now_us: int) -> None:
+        self._log.update()
+        self.roles.choose(now_us, self._seen, self._log.version)
+        self._take_leave()
+        for known in self.roles.used():
+            self._tell_needs(known, now_us)
+            if known.attend_us <= now_us:
+                self._attend(known, now_us)
+        self._decide(now_us)
+        active = self.roles.met()
+        ask = None if active is None else self.lookups.ask(now_us)
+        if active is not None and ask is not None:
+            self.sends.append((active.name, ask))
+
+    def next_due_us(self) -> int | None:
+        if self._log.needs.has_changed():
+            return 0
+        due_us = self.roles.next_due_us()
+        for known in self.roles.used():
+            if self._is_to_tell(known):
+                due_us = min(due_us, known.told_us + self._again_us(known))
+        if self.roles.met() is not None:
+            due_us = min(due_us, self.lookups.next_due_us())
+        if self._undecided:
+            due_us = min(due_us, self._undecided[0][1] + self._options.decide_us)
+        return None if due_us == NEVER else due_us
+
+    def leave(self) -> None:
+        """Tell the parents that this node does not come back soon."""
+        self.roles.left += [each.name for each in self.roles.used()]
+        self._take_leave()
+
+    def status(self) -> TierStatus:
+        return TierStatus(
+            parents=tuple(self.roles.status()),
+            switches=self.roles.switches,
+            waiting=len(self._up) + len(self._undecided),
+            waiting_bytes=self._up.bytes + self._undecided_bytes,
+            delivered=self._delivered,
+            again=self._again,
+            lost=dict(self._lost),
+        )
+
+    def check_invariants(self) -> None:
+        self._log.check_invariants()
+        self._up.check_invariants()
+        self._inflow.check_invariants()
+        self._seen.check_invariants()
+        self.lookups.check_invariants()
+        self.roles.check_invariants()
+        assert not self._inflow.first()
+        assert self._undecided_bytes == sum(_size(event) for event, _ in self._undecided)
+
+    # ------------------------------------------------------------------------------------- parents
+
+    def _begin_turn(self) -> None:
+        self._inflow = Inflow()
+
+    def _take_leave(self) -> None:
+        for name in self.roles.left:
+            if self.roles.parents[name].is_linked:
+                left = Attend(self._incarnation, self.roles.turn, is_active=False, is_leaving=True)
+                self.sends.append((name, left))
+        self.roles.left.clear()
+
+    def _attend(self, parent: ParentView, now_us: int) -> None:
+        is_active = parent.name == self.roles.active
+        again_us = self._again_us(parent)
+        parent.attend_us = now_us + self._options.pulse_us
+        attend = Attend(
+            self._incarnation,
+            self.roles.turn,
+            is_active,
+            now_us,
+            self._inflow.through if is_active else 0,
+            self._inflow.missing(again_us, now_us) if is_active else (),
+            self._up.base,
+            self._up.sent,
+        )
+        self.sends.append((parent.name, attend))
+        ask_us = self._inflow.ask_us(again_us) if is_active else None
+        if ask_us is not None:
+            parent.attend_by(ask_us)
+
+    def _again_us(self, parent: ParentView) -> int:
+        return max(self._options.again_us, int(2 * parent.round_trip.mean_us))
+
+    # ---------------------------------------------------------------------------------- what comes
+
+    def _served(self, parent: ParentView, message: Serve, now_us: int) -> None:
+        if message.child != self._incarnation or not self.roles.served(parent, message, now_us):
+            return
+        if message.version != parent.version:
+            parent.version = message.version
+            parent.told_us = -NEVER
+            self._log.forget(min(each.version for each in (parent, *self.roles.used())))
+        if parent.name == self.roles.active and message.turn == self.roles.turn:
+            self._flows(parent, message, now_us)
+
+    def _flows(self, parent: ParentView, message: Serve, now_us: int) -> None:
+        """What the active parent says of both flows."""
+        self._inflow.hear(message.top)
+        if self._inflow.lacks():
+            parent.attend_by(now_us + self._options.soon_us)
+        if parent.turn != self.roles.turn:
+            parent.turn = self.roles.turn
+            parent.through = message.through
+            self._up.begin_anew(message.through)
+        parent.through = max(parent.through, message.through)
+        self._up.asked(message.missing)
+        self._up.confirm(message.settled)
+        if self._up.has_more(parent.through):
+            self.ready.append(parent.name)
+        self.lookups.hear(parent.name, message.incarnation, message.directory, now_us)
+
+    def _came(self, parent: ParentView, message: Down, now_us: int) -> None:
+        if parent.name != self.roles.active or message.turn != self.roles.turn:
+            return
+        self._inflow.put(message.number, message.event)
+        while self._inflow.first() is not None:
+            self._hand_over(self._inflow.take())
+        parent.attend_by(now_us + self._options.soon_us)
+
+    def _hand_over(self, event: Carried) -> None:
+        if self._seen.is_new(key_of(event)):
+            self._delivered += 1
+            self.deliveries.append(event)
+        else:
+            self._again += 1
+
+    def _offered(self, parent: ParentView, message: Offer, now_us: int) -> None:
+        if message.turn != self.roles.turn or not message.events:
+            return
+        places, lacking = [], []
+        for place, node, number in message.events:
+            if (node, number) in self._seen:
+                places.append(place)
+            else:
+                lacking.append((node, number))
+        last = message.events[-1][0]
+        had = Had(self._incarnation, self.roles.turn, last, tuple(places))
+        self.sends.append((parent.name, had))
+        if lacking and parent.name == self.roles.standby:
+            self.roles.offered(lacking, self._seen, now_us)
+
+    # ---------------------------------------------------------------------------------------- needs
+
+    def _tell_needs(self, parent: ParentView, now_us: int) -> None:
+        if not self._is_to_tell(parent) or now_us < parent.told_us + self._again_us(parent):
+            return
+        parent.told_us = now_us
+        if 0 < parent.version < self._log.floor:
+            self.roles.left.append(parent.name)  # so that it forgets, and can be told everything
+            self._take_leave()
+            return
+        wants = self._log.since(parent.version, self._most_to_tell(parent))
+        if wants is not None:
+            self.sends.append((parent.name, wants))
+
+    def _is_to_tell(self, parent: ParentView) -> bool:
+        return parent.life != (0, 0) and parent.version < self._most_to_tell(parent)
+
+    def _most_to_tell(self, parent: ParentView) -> int:
+        """A standby keeps nothing that the active parent does not know to be wanted yet."""
+        active = self.roles.met()
+        is_second = parent.name == self.roles.standby and active is not None
+        return active.version if is_second and active is not None else self._log.version
+
+    # --------------------------------------------------------------------------------- on their way
+
+    def _decide(self, now_us: int) -> None:
+        """See to events that waited to know how their channel is defined."""
+        if self.lookups.news:
+            self.lookups.news = False
+            self.on_bound()
+        while self._undecided:
+            event, since_us = self._undecided[0]
+            bound = self.lookups.bound(event.channel)
+            if bound is None and now_us - since_us < self._options.decide_us:
+                return
+            self._undecided.popleft()
+            self._undecided_bytes -= _size(event)
+            aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - since_us)
+            self._decided(aged, now_us, is_ordered=bound is not None and bound.is_ordered)
+
+    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> None:
+        if not is_ordered:
+            self.deliveries.append(event)
+        self._send_up(event, now_us, is_echoed=is_ordered)
+
+    def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
+        if self.lookups.is_local(event.channel):
+            return
+        # Publishers of those that must not be lost are held back, and may be a little late.
+        if not self._fits(2 if self.lookups.keeps_all(event.channel) else 1):
+            self._lost[NO_ROOM] = self._lost.get(NO_ROOM, 0) + 1
+            if len(self.losses) < _LOSSES:
+                self.losses.append((event, NO_ROOM))
+            return
+        # No other event has this number, of no other life of this node either, and later ones have
+        # larger ones.
+        original = self._incarnation * _NUMBERS + self._up.top + 1
+        if not is_echoed:
+            self._seen.is_new((self.name, original))
+        own = msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
+        self._up.put((own, is_echoed, now_us), _size(event))
+        active = self.roles.met()
+        if active is not None and self._up.has_more(active.through):
+            self.ready.append(active.name)
+
+    def _fits(self, times: int) -> bool:
+        options = self._options
+        return (
+            len(self._up) + len(self._undecided) < times * options.up_events
+            and self._up.bytes + self._undecided_bytes < times * options.up_bytes
+        )
+
+
+def _size(event: Carried) -> int:
+    return len(event.payload) + len(event.block) + _OVERHEAD

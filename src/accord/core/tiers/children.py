@@ -1,0 +1,117 @@
+"""What a parent does for its children at its own node: in its router, and among the others.
+
+The children stand in the router as receivers, as other nodes do, so that one pass finds them too.
+Their needs are needs of the parent itself; what comes for them alone it does not hand to anybody
+else. Questions about channels are answered from the directory that backbone nodes share.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.channels.channels import ROUTED, Channels
+from accord.core.node.remotes import Remotes, predicate_of
+from accord.core.node.router import Router
+from accord.core.overlay.needs import Need
+from accord.core.overlay.signals import Carried
+from accord.core.tiers.messages import Ask, Told, Trait, key_of
+from accord.core.tiers.seen import Seen
+
+_PAGE: Final = 64
+_LINES: Final = 16_384
+_ASKED: Final = 64
+_PLAIN: Final = ("", "")
+
+
+class Children:
+    """`wanted` says which of them want the message that was published last."""
+
+    def __init__(self, router: Router, channels: Channels) -> None:
+        self.remotes = Remotes(router)
+        self.wanted = self.remotes.wanted
+        self._channels = channels
+        self._needs: dict[tuple[str, str], Need] = {}
+        self._seen = Seen()
+        self._latest: dict[tuple[str, str], int] = {}  # by child and channel
+
+    def need(self, child: str, key: str, need: Need | None) -> None:
+        """A child wants something, or does not any more."""
+        overlay = self._channels.overlay
+        known = self._needs.pop((child, key), None)
+        if need is not None:
+            self._needs[child, key] = need
+            predicate = predicate_of(need)
+            condition = _PLAIN if predicate is None else (need.where, need.xpath)
+            overlay.need(need.filter, condition, predicate)
+        if known is not None:
+            condition = _PLAIN if predicate_of(known) is None else (known.where, known.xpath)
+            overlay.unneed(known.filter, condition)
+        self.remotes.need(child, key, need)
+
+    def is_new(self, event: Carried) -> bool:
+        """Whether an event of some child comes for the first time; all others do.
+
+        Where a channel keeps the order of its sources, one that comes after a later one does not
+        count: by another parent this node was not meant to get it.
+        """
+        if not event.origin:
+            return True
+        if not self._channels.is_in_order(event.channel):
+            return self._seen.is_new(key_of(event))
+        if self.has_seen(event):
+            return False
+        while len(self._latest) >= _LINES:
+            del self._latest[next(iter(self._latest))]
+        self._latest[event.origin, event.channel] = event.original
+        return True
+
+    def has_seen(self, event: Carried) -> bool:
+        """Whether an event of a child, or a later one, has come here, by whichever way."""
+        if self._channels.is_in_order(event.channel):
+            return event.original <= self._latest.get((event.origin, event.channel), 0)
+        return key_of(event) in self._seen
+
+    def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
+        """Of those that want an event, who is to get it: not the child it is of.
+
+        Where its channel has an order of its own that one gets it, too, and where it `is_echoed`.
+        """
+        found = list(self.wanted)
+        self.wanted.clear()
+        if is_echoed or event.origin not in found:
+            return found
+        if self._channels.bound(event.channel).is_ordered:
+            return found
+        return [child for child in found if child != event.origin]
+
+    def unsettled(self, channel: str) -> list[int]:
+        return self._channels.unsettled(channel)
+
+    def directory(self) -> int:
+        return self._channels.overlay.registry.version
+
+    def answer(self, ask: Ask) -> Told:
+        registry = self._channels.overlay.registry
+        found = tuple((each, registry.look_up(each)) for each in ask.channels[:_ASKED])
+        definitions = registry.all()
+        after = ask.after
+        left = [] if after is None else [each for each in definitions if each.name > after]
+        names = dict.fromkeys([ROUTED, *(each.template for each in definitions)])
+        traits = {name: self._channels.trait(name) for name in names}
+        return Told(
+            registry.version,
+            {
+                name: Trait(bound.is_ordered, bound.can_be_full)
+                for name, bound in traits.items()
+                if bound is not None
+            },
+            found,
+            tuple((each, registry.origin_of(each.name)) for each in left[:_PAGE]),
+            after,
+            len(left) <= _PAGE,
+        )
+
+    def check_invariants(self) -> None:
+        self._seen.check_invariants()
+        assert len(self._latest) <= _LINES
+        assert not self.wanted

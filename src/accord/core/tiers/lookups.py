@@ -1,0 +1,162 @@
+"""How channels are defined, as far as a secondary node has asked for it.
+
+A child has no directory of its own: it asks its active parent, whose directory is a copy of the one
+that all backbone nodes share. If there are not too many definitions it fetches them all, page by
+page, and knows for every channel how it is defined; if there are, it asks for each channel that is
+used, and remembers so many. Both are asked for anew when the parent says that something has
+changed, and from time to time. What was known counts until the answer is there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.channels import ChannelMap
+from accord.core.overlay.binding import Bound
+from accord.core.overlay.registry import (
+    ChannelDefinition,
+    problem_with_definition,
+    specificity,
+)
+from accord.core.tiers.messages import Ask, Told, Trait
+from accord.core.tiers.options import TierOptions
+
+NEVER: Final = 1 << 62
+LOCAL: Final = "local"
+_UNDEFINED: Final = ChannelDefinition(name="#")
+_MOST: Final = 4_096  # definitions, and channels
+_ASKED: Final = 64  # channels in one message
+_AGAIN_US: Final = 500_000
+
+
+class Lookups:
+    """`news` is set when answers may have changed what `bound` says."""
+
+    def __init__(self, options: TierOptions) -> None:
+        self.news = False
+        self.templates: dict[str, Trait] = {}
+        self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with their nodes
+        self.is_complete = False
+        self._options = options
+        self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
+        self._found: dict[str, ChannelDefinition | None] = {}  # by channel; the latest is last
+        self._wanted: dict[str, bool] = {}
+        self._directory: tuple[str, int, int] = ("", 0, 0)
+        self._page: list[tuple[ChannelDefinition, str]] = []
+        self._after: str | None = None  # where the page that is being asked for begins
+        self._fetched_us = 0
+        self._ask_us = NEVER
+
+    # -------------------------------------------------------------------------------------- answers
+
+    def bound(self, channel: str) -> Bound | None:
+        """What the template of a channel asks of this node; None where that is not known yet."""
+        name = self._template_of(channel)
+        if name is None:
+            return None
+        trait = self.templates.get(name)
+        if trait is None:
+            parent = self._directory[0]
+            return Bound(problem=f"the template {name} of {channel} is not installed at {parent}")
+        return Bound(trait.is_ordered, can_be_full=True, goes_up=name != LOCAL)
+
+    def keeps_all(self, channel: str) -> bool:
+        """Whether its publishers wait rather than that something is lost."""
+        trait = self.templates.get(self._template_of(channel) or "")
+        return trait is not None and trait.can_be_full
+
+    def is_local(self, channel: str) -> bool:
+        """Whether its events stay at this node."""
+        return self._template_of(channel) == LOCAL
+
+    def look_up(self, channel: str) -> ChannelDefinition | None:
+        if self.is_complete:
+            found = self._defined.select(channel)
+            return max(found, key=specificity, default=None)
+        return self._found.get(channel)
+
+    # ------------------------------------------------------------------------------------ questions
+
+    def want(self, channel: str, now_us: int) -> None:
+        """Ask for a channel, if that is not known and not asked for."""
+        if self._is_known(channel) or len(self._wanted) >= _MOST:
+            return
+        self._wanted[channel] = True
+        self._ask_us = min(self._ask_us, now_us)
+
+    def hear(self, parent: str, incarnation: int, directory: int, now_us: int) -> None:
+        """The state of the active parent's directory."""
+        heard = (parent, incarnation, directory)
+        is_old = self._fetched_us + self._options.refresh_us <= now_us
+        if heard != self._directory or (is_old and self._after is None):
+            self._directory = heard
+            self._page = []
+            self._after = ""
+            self._wanted.update(dict.fromkeys([] if self.is_complete else self._found, True))
+            self._ask_us = now_us
+
+    def ask(self, now_us: int) -> Ask | None:
+        """What to ask the active parent now."""
+        if self._ask_us > now_us:
+            return None
+        channels = tuple(list(self._wanted)[:_ASKED])
+        is_asking = bool(channels) or self._after is not None
+        self._ask_us = now_us + _AGAIN_US if is_asking else NEVER
+        return Ask(channels, self._after) if is_asking else None
+
+    def told(self, message: Told, now_us: int) -> None:
+        if message.directory != self._directory[2]:
+            return
+        self.templates = message.templates
+        for channel, definition in message.channels:
+            self._wanted.pop(channel, None)
+            if definition is None or not problem_with_definition(definition):
+                self._found.pop(channel, None)
+                self._found[channel] = definition
+                self.news = True
+        while len(self._found) > _MOST:
+            del self._found[next(iter(self._found))]
+        if message.after is not None and message.after == self._after:
+            self._turn_page(message, now_us)
+        if self._wanted or self._after is not None:
+            self._ask_us = now_us
+        else:
+            self._ask_us = NEVER
+
+    def next_due_us(self) -> int:
+        return self._ask_us
+
+    def check_invariants(self) -> None:
+        assert len(self.definitions) <= _MOST
+        assert len(self._found) <= _MOST
+        assert len(self._wanted) <= 2 * _MOST
+        assert len(self._page) <= _MOST
+        assert self._ask_us < NEVER or (not self._wanted and self._after is None)
+        for name in self.definitions:
+            assert self._defined.get(name) is not None
+
+    def _turn_page(self, message: Told, now_us: int) -> None:
+        sound = [each for each in message.page if not problem_with_definition(each[0])]
+        self._page += sound[: _MOST - len(self._page)]
+        is_whole = len(sound) == len(message.page) and len(self._page) < _MOST
+        if not message.is_last and is_whole and message.page:
+            self._after = message.page[-1][0].name
+            return
+        for name in self.definitions:
+            self._defined.remove(name)
+        self.definitions = {each.name: (each, node) for each, node in self._page}
+        for each, _ in self.definitions.values():
+            self._defined.set(each.name, each)
+        self.is_complete = message.is_last and is_whole
+        self.news = True
+        self._page = []
+        self._after = None
+        self._fetched_us = now_us
+
+    def _is_known(self, channel: str) -> bool:
+        return self.is_complete or channel in self._found
+
+    def _template_of(self, channel: str) -> str | None:
+        if not self._is_known(channel):
+            return None
+        return (self.look_up(channel) or _UNDEFINED).template

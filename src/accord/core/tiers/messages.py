@@ -1,0 +1,133 @@
+"""What a secondary node and its parents say to each other.
+
+Two flows of numbered events run between a child and its active parent: *down* what its clients
+want, *up* what they publish. Whoever sends says how far it has sent (`top`), whoever receives
+through which number it has everything, and what it misses below the top. `turn` counts the child's
+choices of an active parent: what is said of the flow down counts for that turn only.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from accord.core.overlay.needs import Need
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+
+Ranges = tuple[tuple[int, int], ...]  # first and last number of each
+Key = tuple[str, int]  # the node where an event was published, and what it is called there
+
+
+class Attend(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
+    """From a child, again and again; its parent answers with `Serve`.
+
+    All up to `through` has come down. All below `base` is done with on the way up, and has been
+    sent up to `top`.
+    """
+
+    incarnation: int
+    turn: int
+    is_active: bool
+    at_us: int = 0  # by the child's clock
+    through: int = 0
+    missing: Ranges = ()
+    base: int = 1
+    top: int = 0
+    is_leaving: bool = False
+
+
+class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
+    """A parent's answer, to what the child said at `at_us`.
+
+    Down: `top` was sent, and `waiting` are kept in all. Up: all up to `through` was taken, and all
+    up to `settled` is with everybody whom a reliable channel promised it. `version` is the last
+    change of the child's needs that counts, `directory` changes with the channels' definitions.
+    """
+
+    incarnation: int
+    birth: int  # when it began to know the child
+    child: int  # its incarnation
+    turn: int
+    at_us: int = 0
+    top: int = 0
+    waiting: int = 0
+    through: int = 0
+    missing: Ranges = ()
+    settled: int = 0
+    version: int = 0
+    directory: int = 0
+    lost: int = 0  # events for this child
+
+
+class Wants(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
+    """What changes in a child's needs from version `since` to `version`, by their keys."""
+
+    incarnation: int
+    since: int
+    version: int
+    changes: tuple[tuple[str, Need | None], ...]
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
+    """What a parent keeps for a child and has not sent: place, node and number of each event."""
+
+    turn: int
+    events: tuple[tuple[int, str, int], ...]
+
+
+class Had(msgspec.Struct, frozen=True, array_like=True, tag="had"):
+    """Of what was offered, up to the place `last`, the child has these already."""
+
+    incarnation: int
+    turn: int
+    last: int
+    places: tuple[int, ...]
+
+
+class Down(msgspec.Struct, frozen=True, array_like=True, tag="down"):
+    turn: int
+    number: int
+    event: Carried
+
+
+class Up(msgspec.Struct, frozen=True, array_like=True, tag="up"):
+    """`is_echoed`: the child's own clients get it when it comes back."""
+
+    incarnation: int
+    number: int
+    event: Carried
+    is_echoed: bool = False
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+    """How are these channels defined? And which definitions are there after that name?"""
+
+    channels: tuple[str, ...]
+    after: str | None = None
+
+
+class Trait(msgspec.Struct, frozen=True, array_like=True):
+    """What a node must know of a template where clients publish."""
+
+    is_ordered: bool = False
+    can_be_full: bool = False
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
+    """How channels are defined, by an answer's `directory`; a name without definition has none."""
+
+    directory: int
+    templates: dict[str, Trait]
+    channels: tuple[tuple[str, ChannelDefinition | None], ...] = ()
+    page: tuple[tuple[ChannelDefinition, str], ...] = ()  # with the node that defined it
+    after: str | None = None  # the page that was asked for
+    is_last: bool = False
+
+
+FromChild = Attend | Wants | Had | Up | Ask
+FromParent = Serve | Offer | Down | Told
+
+
+def key_of(event: Carried) -> Key:
+    """What an event is called wherever it goes."""
+    return (event.origin, event.original) if event.origin else (event.source, event.event)

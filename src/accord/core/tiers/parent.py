@@ -1,0 +1,365 @@
+"""A node as the parent of secondary nodes, its children.
+
+What a child needs its parent needs itself, so it is a member of the child's channels like any other
+node, and whatever comes for the child is kept until the child has it (`keeping`). A child has two
+parents, of which one is active: the other keeps the same events, ready to go on.
+
+Up: what clients of a child publish is taken in the child's order, and published here as if it were
+of a client of this node. A child keeps an event until its parent says that it is *settled*: a
+reliable channel has brought it to every member. So whatever fails in between, the child can give it
+to another parent; whoever gets it twice knows it by the child's name and the event's number there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+import msgspec
+
+from accord.core.model.channels import problem_with_filter
+from accord.core.overlay.needs import Need
+from accord.core.overlay.signals import Carried
+from accord.core.overlay.tier_status import ChildStatus
+from accord.core.tiers.flows import Inflow
+from accord.core.tiers.keeping import Keeping
+from accord.core.tiers.messages import (
+    Ask,
+    Attend,
+    Down,
+    FromChild,
+    FromParent,
+    Had,
+    Serve,
+    Told,
+    Up,
+    Wants,
+)
+from accord.core.tiers.options import TierOptions
+
+NEVER: Final = 1 << 62
+_LOSSES: Final = 1_000  # remembered at a time
+_PAUSES: Final = 8
+_MOST_NEEDS: Final = 65_536
+_MOST_TEXT: Final = 65_536
+
+
+class ParentPort(Protocol):
+    """What a parent does for its children at its node."""
+
+    def need(self, child: str, key: str, need: Need | None) -> None:
+        """A child wants something, or does not any more."""
+
+    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        """Publish what a client of a child has; None where there is no room for it now.
+
+        Else by which number `unsettled` knows it; 0 if it is settled at once.
+        """
+
+    def unsettled(self, channel: str) -> list[int]:
+        """Events of that channel, by their numbers, that some member may still lack."""
+
+    def answer(self, ask: Ask) -> Told:
+        """How channels are defined."""
+
+    def directory(self) -> int:
+        """Changes with the definitions of channels."""
+
+
+class _State:
+    """What is known of one child since it was started."""
+
+    def __init__(self, incarnation: int, options: TierOptions, now_us: int) -> None:
+        self.incarnation = incarnation
+        self.birth_us = now_us
+        self.keeping = Keeping(options, now_us)
+        self.needs: dict[str, Need] = {}
+        self.version = 0
+        self.up: Inflow[Up] = Inflow()
+        self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, event
+        self.settled = 0
+        self.heard_us = now_us
+        self.at_us = 0
+        self.serve_us = NEVER
+
+
+class Parent:
+    """`sends` are control messages for children; `ready` are those for whom events wait."""
+
+    def __init__(self, incarnation: int, options: TierOptions, port: ParentPort) -> None:
+        self.sends: list[tuple[str, FromParent]] = []
+        self.ready: list[str] = []
+        self.losses: list[tuple[Carried, str, str]] = []  # event, child and cause
+        self._incarnation = incarnation
+        self._options = options
+        self._port = port
+        self._children: dict[str, _State] = {}
+        self._links: dict[str, bool] = {}
+        self._offer_us = NEVER
+        self._settle_us = NEVER
+        self._pause_us = options.soon_us
+
+    # ----------------------------------------------------------------------------- for its driver
+
+    def link_up(self, child: str, now_us: int) -> None:
+        self._links[child] = True
+        state = self._children.get(child)
+        if state is not None:
+            state.heard_us = now_us
+
+    def link_down(self, child: str, now_us: int) -> None:  # noqa: ARG002
+        """It may come back: what is kept for it stays for a while."""
+        self._links.pop(child, None)
+
+    def has_link(self, child: str) -> bool:
+        return child in self._links
+
+    def receive(self, child: str, message: object, now_us: int) -> None:
+        if not isinstance(message, FromChild):
+            return  # nothing that a child says
+        if isinstance(message, Ask):
+            self._send(child, self._port.answer(message))
+            return
+        state = self._state(child, message.incarnation, now_us, is_new=isinstance(message, Attend))
+        if state is None:
+            return
+        state.heard_us = now_us
+        match message:
+            case Attend():
+                self._attended(child, state, message, now_us)
+            case Wants():
+                self._wanted(child, state, message)
+                self._serve(child, state, now_us)
+            case Had():
+                state.keeping.had(message)
+                self._is_ready(child, state.keeping)
+            case Up():
+                state.up.put(message.number, message)
+                self._take_up(child, state, now_us)
+
+    def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> None:
+        """An event that a child wants."""
+        state = self._children.get(child)
+        if state is None:
+            return
+        keeping = state.keeping
+        keeping.put(event, now_us, is_in_order=is_in_order)
+        if keeping.is_active:
+            self._is_ready(child, keeping)
+        elif self._offer_us == NEVER:
+            self._offer_us = now_us + self._options.offer_us
+
+    def take(self, child: str, bytes_wanted: int, now_us: int) -> list[Down]:
+        """Events to send to a child next."""
+        state = self._children.get(child)
+        if state is None or child not in self._links:
+            return []
+        return state.keeping.take(bytes_wanted, now_us)
+
+    def advance(self, now_us: int) -> None:
+        for child, state in list(self._children.items()):
+            if state.heard_us + self._options.lease_us <= now_us:
+                self._forget(child)
+            elif state.serve_us <= now_us:
+                self._serve(child, state, now_us)
+        if self._settle_us <= now_us:
+            self._settle(now_us)
+        if self._offer_us <= now_us:
+            self._offer(now_us)
+
+    def next_due_us(self) -> int | None:
+        due_us = min(self._offer_us, self._settle_us)
+        for state in self._children.values():
+            due_us = min(due_us, state.serve_us, state.heard_us + self._options.lease_us)
+        return None if due_us == NEVER else due_us
+
+    def children(self) -> list[str]:
+        return list(self._children)
+
+    def room_made(self, now_us: int) -> None:
+        """Perhaps: take up what had to wait for it."""
+        for child, state in self._children.items():
+            if len(state.up):
+                self._take_up(child, state, now_us)
+
+    def status(self) -> list[ChildStatus]:
+        return [
+            ChildStatus(
+                name=child,
+                is_linked=child in self._links,
+                is_active=state.keeping.is_active,
+                needs=len(state.needs),
+                waiting=len(state.keeping),
+                waiting_bytes=state.keeping.bytes,
+                unsettled=len(state.unsettled),
+                lost=dict(state.keeping.lost),
+            )
+            for child, state in self._children.items()
+        ]
+
+    def check_invariants(self) -> None:
+        for state in self._children.values():
+            state.keeping.check_invariants()
+            state.up.check_invariants()
+            assert len(state.needs) <= _MOST_NEEDS
+            numbers = [number for number, _, _ in state.unsettled]
+            assert numbers == sorted(numbers)
+            assert state.settled <= state.up.through
+            assert all(state.settled < number <= state.up.through for number in numbers)
+
+    # ---------------------------------------------------------------------------------- what comes
+
+    def _state(self, child: str, incarnation: int, now_us: int, *, is_new: bool) -> _State | None:
+        """None where it is not the child's latest life, or not known and not `is_new`."""
+        known = self._children.get(child)
+        if known is not None and known.incarnation == incarnation:
+            return known
+        if not is_new or (known is not None and known.incarnation > incarnation):
+            return None
+        if known is not None:
+            self._forget(child)
+        state = self._children[child] = _State(incarnation, self._options, now_us)
+        return state
+
+    def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:
+        keeping = state.keeping
+        if message.is_leaving:
+            self._forget(child)
+            return
+        if message.turn < keeping.turn:
+            return
+        if message.turn > keeping.turn:
+            keeping.begin(message.turn, is_active=message.is_active)
+            self._offer_us = now_us
+        if message.is_active:
+            keeping.heard(message.through, message.missing)
+            self._is_ready(child, keeping)
+            state.up.hear(message.top)
+        through = message.base - 1
+        if through > state.up.through:
+            state.up.skip_to(through)
+        if through > state.settled:
+            self._settled(state, through)
+        state.at_us = message.at_us
+        self._serve(child, state, now_us)
+
+    def _wanted(self, child: str, state: _State, message: Wants) -> None:
+        if message.since != state.version or message.version <= message.since:
+            return
+        for key, need in message.changes:
+            is_more = need is not None and key not in state.needs
+            if _is_bad(key, need) or (is_more and len(state.needs) >= _MOST_NEEDS):
+                continue
+            if need is not None:
+                state.needs[key] = need
+                self._port.need(child, key, need)
+            elif state.needs.pop(key, None) is not None:
+                self._port.need(child, key, None)
+        state.version = message.version
+
+    def _take_up(self, child: str, state: _State, now_us: int) -> None:
+        before = state.up.through
+        while (up := state.up.first()) is not None:
+            event = msgspec.structs.replace(up.event, source=child, origin=child)
+            number = self._port.take_up(event, is_echoed=up.is_echoed)
+            if number is None:
+                break
+            state.up.take()
+            state.unsettled.append((up.number, event.channel, number))
+        if state.up.through > before:
+            self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
+
+    # --------------------------------------------------------------------------------- what is due
+
+    def _settle(self, now_us: int) -> None:
+        """See what is with everybody, and tell the children."""
+        self._settle_us = NEVER
+        found: dict[str, dict[int, bool]] = {}
+        has_moved = False
+        for child, state in self._children.items():
+            before = state.settled
+            while state.unsettled:
+                number, channel, event = state.unsettled[0]
+                if channel not in found:
+                    found[channel] = dict.fromkeys(self._port.unsettled(channel), True)
+                if event in found[channel]:
+                    self._settle_us = now_us
+                    break
+                state.unsettled.popleft()
+                state.settled = number
+            if state.settled > before:
+                has_moved = True
+                self._serve(child, state, now_us)
+        # To look takes time where much is on its way: less often where little happens.
+        soon_us = self._options.soon_us
+        pause_us = soon_us if has_moved else min(2 * self._pause_us, _PAUSES * soon_us)
+        self._pause_us = pause_us
+        if self._settle_us == now_us:
+            self._settle_us = now_us + pause_us
+
+    def _settled(self, state: _State, through: int) -> None:
+        state.settled = through
+        while state.unsettled and state.unsettled[0][0] <= through:
+            state.unsettled.popleft()
+
+    def _offer(self, now_us: int) -> None:
+        self._offer_us = NEVER
+        for child, state in self._children.items():
+            keeping = state.keeping
+            keeping.advance(now_us)
+            self._note_losses(child, keeping)
+            if not len(keeping):
+                continue
+            self._offer_us = now_us + self._options.offer_us
+            if child in self._links:
+                for offer in keeping.offers():
+                    self._send(child, offer)
+
+    def _serve(self, child: str, state: _State, now_us: int) -> None:
+        keeping = state.keeping
+        again_us = self._options.again_us
+        serve = Serve(
+            self._incarnation,
+            state.birth_us,
+            state.incarnation,
+            keeping.turn,
+            state.at_us,
+            keeping.top,
+            len(keeping),
+            state.up.through,
+            state.up.missing(again_us, now_us),
+            state.settled,
+            state.version,
+            self._port.directory(),
+            sum(keeping.lost.values()),
+        )
+        state.at_us = 0  # later answers say nothing of how long the way takes
+        state.serve_us = state.up.ask_us(again_us) or NEVER
+        self._note_losses(child, keeping)
+        self._send(child, serve)
+
+    def _note_losses(self, child: str, keeping: Keeping) -> None:
+        room = max(0, _LOSSES - len(self.losses))
+        self.losses += [(event, child, cause) for event, cause in keeping.losses[:room]]
+        keeping.losses.clear()
+
+    def _is_ready(self, child: str, keeping: Keeping) -> None:
+        if keeping.has_more():
+            self.ready.append(child)
+
+    def _send(self, child: str, message: FromParent) -> None:
+        if child in self._links:
+            self.sends.append((child, message))
+
+    def _forget(self, child: str) -> None:
+        """It has left: its needs go, and what was kept for it."""
+        state = self._children.pop(child)
+        for key in state.needs:
+            self._port.need(child, key, None)
+
+
+def _is_bad(key: str, need: Need | None) -> bool:
+    """Whether it is nothing that a node could have said."""
+    if not 0 < len(key) <= _MOST_TEXT or need is None:
+        return need is not None
+    return bool(problem_with_filter(need.filter)) or len(need.where) + len(need.xpath) > _MOST_TEXT

@@ -1,0 +1,122 @@
+"""The secondary nodes whose parent this node is: their events here, and events of others for them.
+
+For clients they are receivers like other nodes. What their own clients publish is published here as
+if these were clients of this node; what has come here already, by another parent, goes only to the
+other nodes, which know it as well as this one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from accord.core.errors import EventError
+from accord.core.overlay.needs import Need
+from accord.core.overlay.signals import Carried
+from accord.core.qos.policies import Entity
+from accord.core.tiers.children import Children
+from accord.core.tiers.messages import Ask, Told
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.parent import Parent
+from accord.edges.mqtt.abroad import DAMAGED, Abroad, message_of
+from accord.edges.mqtt.message import MqttMessage
+
+
+class ChildNodes:
+    """What `core.tiers.parent` does at this node; `join` first."""
+
+    def __init__(self, abroad: Abroad, incarnation: int, clock_us: Callable[[], int]) -> None:
+        assert abroad.channels is not None
+        self.parent = Parent(incarnation, TierOptions(), self)
+        self._abroad = abroad
+        self._channels = abroad.channels
+        self._broker = abroad.broker
+        self._clock_us = clock_us
+        self._children = Children(abroad.broker.router, abroad.channels)
+        self.wanted = self._children.wanted
+        self._is_echoed = False  # the event that is being published
+
+    def published(self, message: MqttMessage) -> None:
+        """The router has just been through with `message`."""
+        wanted = self.wanted
+        if not wanted:
+            return
+        abroad = self._abroad
+        event = abroad.event
+        if event is None:
+            importance = max(grant.importance for grant in wanted.values())
+            source = abroad.origin or self._broker.hub.node
+            event = msgspec.structs.replace(abroad.carried(message, importance), source=source)
+        for child in self._children.for_whom(event, is_echoed=self._is_echoed):
+            self._put(child, event)
+
+    def is_new(self, event: Carried) -> bool:
+        """Whether it has not come here by another parent of the node where it was published."""
+        return self._children.is_new(event)
+
+    # -------------------------------------------------------------------- what children ask for
+
+    def need(self, child: str, key: str, need: Need | None) -> None:
+        """A child wants something, or does not any more: it gets what is retained, too."""
+        self._children.need(child, key, need)
+        if need is None:
+            return
+        hub = self._broker.hub
+        for message in self._broker.retained.select(need.filter, now_ms=hub.now_ms):
+            if isinstance(message, MqttMessage):
+                event = self._abroad.carried(message, 0)
+                self._put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
+
+    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        if not self._channels.has_room(event.channel):
+            return None
+        hub = self._broker.hub
+        message = message_of(event, hub.now_ms)
+        if message is None or 0 < event.deadline_us <= event.age_us:
+            hub.counters.shed(DAMAGED if message is None else "expired", event.origin)
+            return 0
+        way = self._broker.way(Entity(event.publisher, node=event.origin), event.channel)
+        if way.route.bound.problem:
+            hub.counters.shed(way.route.bound.problem, event.origin)
+            return 0
+        is_ordered = way.route.bound.is_ordered
+        has_come = self._children.has_seen(event)
+        if is_ordered and has_come:
+            return 0  # it has its place in the order
+        hub.enter(message, way.route.counts)
+        self._abroad.origin, self._abroad.original = event.origin, event.original
+        self._is_echoed = is_echoed
+        try:
+            if has_come:
+                nodes = self._abroad.remotes.selecting(event.channel)
+                self._abroad.send(message, nodes, event.importance)
+            else:
+                # Where it has to wait for its place it comes by `Abroad.arrived`.
+                if not is_ordered:
+                    self._children.is_new(event)
+                with suppress(EventError):
+                    self._broker.publish_now(message, way)
+        finally:
+            self._abroad.origin, self._abroad.original = "", 0
+            self._is_echoed = False
+        return message.number
+
+    def unsettled(self, channel: str) -> list[int]:
+        return self._children.unsettled(channel)
+
+    def answer(self, ask: Ask) -> Told:
+        return self._children.answer(ask)
+
+    def directory(self) -> int:
+        return self._children.directory()
+
+    def check_invariants(self) -> None:
+        self.parent.check_invariants()
+        self._children.check_invariants()
+
+    def _put(self, child: str, event: Carried, *, is_kept: bool = False) -> None:
+        is_in_order = not is_kept and self._channels.is_in_order(event.channel)
+        clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
+        self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)

@@ -1,0 +1,390 @@
+"""Clients that subscribe to persistent channels: what all nodes have kept, then what is live.
+
+How that is got from other nodes, without gap or duplicate, is `core/channels/persistent`. Here its
+events become messages for the client, as fast as it takes them. Until then the router knows a
+`Past` in place of the session; what it does not concern passes through. A subscription whose past
+is over gets its events directly again; it is remembered, as a node that fails or comes back may
+leave it with something more to read.
+
+A durable session's progress is recorded when the client has acknowledged a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.core.admission.index.patterns import intersects
+from accord.core.channels.channels import Channels
+from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.messages import PastEvent, Wanted
+from accord.core.channels.persistent.options import is_persistent
+from accord.core.channels.persistent.recall import Handed, Missed, Recall
+from accord.core.channels.persistent.source import Position
+from accord.core.monitoring.ledger import SHED
+from accord.core.node.message import Message
+from accord.core.node.rights import PAST
+from accord.core.node.routes import Receiver, Route, Subscription
+from accord.core.qos.policies import Entity, Grant
+from accord.core.scheduling.outbox import Run
+from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.mqtt.delivery import Delivery
+from accord.edges.mqtt.history import Front, Waiting, is_under_way, page_room
+from accord.edges.mqtt.kept import past_message
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.telling import tell_session
+from accord.edges.pipeline.messages import Found
+
+if TYPE_CHECKING:
+    from accord.edges.mqtt.broker import Broker
+
+MISSED: Final = "the past of a node can't be had"
+_OVERHEAD: Final = 64
+
+Progress = tuple[int, dict[str, Position] | None]  # since when, and by node where it is
+
+
+class _Page:
+    """Events of one node's page, until the client has them all."""
+
+    def __init__(self, before: Position) -> None:
+        self.before = before
+        self.after: Position | None = None  # once all of it is handed over
+        self.deliveries: list[Delivery] = []
+
+    def is_done(self, session: Session) -> bool:
+        self.deliveries = [each for each in self.deliveries if is_under_way(session, each)]
+        return self.after is not None and not self.deliveries
+
+
+class Past(Front):
+    """Receives for a session what a subscription of it gets of persistent channels."""
+
+    def __init__(
+        self, pasts: Pasts, session: Session, name: str, subscription: Subscription, since_ms: int
+    ) -> None:
+        super().__init__(session.name, session.entity)
+        self.is_connected = True
+        self.session = session
+        self.pattern = name  # by which the session knows it
+        self.subscription = subscription
+        self.inner: Receiver = subscription.receiver
+        self.since_ms = since_ms
+        self.is_recorded = True
+        self.recall: Recall
+        self._pasts = pasts
+        self._pages: dict[str, list[_Page]] = {}  # by node, in the order they were handed over
+
+    # ---------------------------------------------------------------------------------- as receiver
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+    ) -> None:
+        pasts = self._pasts
+        if not pasts.broker.router.route(message.channel).bound.is_persistent:
+            self.inner.deliver(message, qos, is_retained, identifiers, grant)
+            return
+        waiting = Waiting(message, qos, is_retained, identifiers, grant)
+        is_now = self.recall.live(
+            pasts.source, message.number, waiting, message.size(), pasts.clock_us()
+        )
+        if is_now:
+            self.session.deliver(message, qos, is_retained, identifiers, grant)
+
+    def forward(self, run: Run) -> None:
+        self.inner.forward(run)
+
+    def room(self) -> tuple[int, int] | None:
+        return page_room(self.session, self.subscription.qos)
+
+    def wanted(self) -> Wanted:
+        subscription = self.subscription
+        return Wanted(subscription.pattern, subscription.where, subscription.xpath, self.since_ms)
+
+    def is_over(self) -> bool:
+        """Whether its client has all of the past that can be had."""
+        return self.recall.is_calm and not any(self._pages.values())
+
+    def attach(self) -> None:
+        """Come between the router and whoever receives."""
+        if self.subscription.receiver is not self:
+            self.inner = self.subscription.receiver
+            self._receive_by(self)
+
+    def detach(self) -> None:
+        if self.subscription.receiver is self:
+            self._receive_by(self.inner)
+
+    def _receive_by(self, receiver: Receiver) -> None:
+        router = self._pasts.broker.router
+        router.remove(self.subscription)
+        self.subscription.receiver = receiver
+        router.add(self.subscription)
+
+    # ------------------------------------------------------------------------------------ the past
+
+    def step(self) -> None:
+        """Hand over what the client has room for."""
+        now_us = self._pasts.clock_us()
+        self._settle()
+        while (event := self.recall.peek()) is not None and self._has_room(1, _size(event)):
+            handed = self.recall.next(now_us)
+            assert handed is not None
+            self._hand_over(handed)
+        for notice in self.recall.notices:
+            self._missed(notice)
+        self.recall.notices.clear()
+        waiting = self.recall.waiting()
+        if waiting is not None and self._has_room(*waiting):
+            for each in self.recall.go_live(now_us):
+                assert isinstance(each, Waiting)
+                self.session.deliver(
+                    each.message, each.qos, each.is_retained, each.identifiers, each.grant
+                )
+            self.is_recorded = False
+            self._tell({"state": "live", "missing": self.recall.missing()})
+
+    def progress(self) -> Progress:
+        """What a crash must not lose."""
+        recall = self.recall
+        if recall.is_calm and not recall.sources:
+            return self.since_ms, None
+        positions = dict(recall.positions())
+        positions.update(dict.fromkeys(recall.lived, (0, -1, "")))
+        for node, pages in self._pages.items():
+            if pages:
+                positions[node] = pages[0].before
+        return self.since_ms, positions
+
+    def _hand_over(self, handed: Handed) -> None:
+        node = handed.node
+        pages = self._pages.setdefault(node, [])
+        if not pages or pages[-1].after is not None:
+            pages.append(_Page(handed.before))
+        page = pages[-1]
+        delivery = self._deliver(node, handed.event)
+        if delivery is not None and delivery.qos:
+            page.deliveries.append(delivery)
+        page.after = handed.after
+
+    def _deliver(self, node: str, event: PastEvent) -> Delivery | None:
+        session, subscription = self.session, self.subscription
+        if subscription.is_local_excluded and event.publisher == session.name:
+            return None
+        hub = session.hub
+        found = Found(
+            0,
+            event.number,
+            event.received_ms,
+            event.channel,
+            event.publisher,
+            event.qos,
+            event.block,
+            event.payload,
+        )
+        try:
+            counts = hub.router.channels.get(event.channel)
+            message = past_message(found, counts, hub.now_ms, node)
+        except ProtocolError:
+            hub.counters.shed("unreadable in the archive", session.name)
+            return None
+        grant = hub.router.grant(message, Entity(event.publisher, node=node), session.entity)
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
+
+    def _settle(self) -> None:
+        """Note what the client has."""
+        for pages in self._pages.values():
+            while pages and pages[0].is_done(self.session):
+                pages.pop(0)
+                self.is_recorded = False
+
+    def _has_room(self, count: int, size: int) -> bool:
+        """Whether so much fits into the queue of the client, which is there."""
+        session = self.session
+        outbox = session.outbox
+        if session.line is None:
+            return False
+        size += count * _OVERHEAD
+        if not self.subscription.qos:
+            return outbox.bytes == 0 or outbox.bytes + size <= outbox.bytes_limit // 2
+        used = outbox.tracked_bytes + session.in_flight_bytes
+        is_free = len(session.unacknowledged) + count < outbox.tracked_limit
+        is_empty = not session.unacknowledged  # then as much as there is
+        return is_empty or (is_free and used + size <= outbox.tracked_bytes_limit)
+
+    # ------------------------------------------------------------------------------------- telling
+
+    def _missed(self, notice: Missed) -> None:
+        hub = self.session.hub
+        problem = f"{MISSED}: {notice.node} {notice.why}"
+        hub.counters.shed(MISSED, self.session.name)
+        if hub.ledger.is_on:
+            now_ms = hub.now_ms
+            pattern = self.subscription.pattern
+            hub.number += 1
+            hub.ledger.add(
+                hub.number, 1, pattern, "", self.session.name, SHED,
+                now_ms, now_ms, now_ms, 0, 0, "", problem, 0,
+            )  # fmt: skip
+        self._tell({"state": "missing", "node": notice.node, "why": notice.why})
+
+    def _tell(self, form: dict[str, object]) -> None:
+        told = {"filter": self.pattern, **form}
+        tell_session(self._pasts.broker, self.session, PAST, told)
+
+
+class Pasts:
+    """Of one node. `source` is the node of the event that is being handed out."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        exchange: PastExchange,
+        channels: Channels,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self.broker = broker
+        self.exchange = exchange
+        self.clock_us = clock_us
+        self.source = broker.hub.node
+        self._channels = channels
+        self._has_kept = False
+        self._all: dict[Subscription, Past] = {}
+        self._by_recall: dict[Recall, Past] = {}
+        self._attached: dict[Past, bool] = {}
+
+    def __len__(self) -> int:
+        """How many have a past that is not over."""
+        return len(self._attached)
+
+    def selects(self, pattern: str) -> bool:
+        """Whether a filter may select persistent channels."""
+        if pattern.startswith("$"):
+            return False
+        defined = [
+            each.name for each in self._channels.overlay.registry.all() if is_persistent(each)
+        ]
+        return any(intersects(pattern, each) for each in (*defined, *self._channels.remembered))
+
+    def has(self, subscription: Subscription) -> bool:
+        """Whether it gets persistent channels from here."""
+        return subscription in self._all
+
+    def begin(self, session: Session, name: str, subscription: Subscription, since_ms: int) -> None:
+        """Let a subscription that is about to be added begin with the past."""
+        past = Past(self, session, name, subscription, since_ms)
+        subscription.receiver = past
+        self._attached[past] = True
+        self._add(past, self.exchange.recall(past.wanted(), past.room, self.clock_us()))
+
+    def release(self, subscription: Subscription, wanted: Wanted) -> Past | None:
+        """The past of a subscription that another takes the place of, if that wants the same."""
+        past = self._all.get(subscription)
+        if past is None or msgspec.structs.replace(past.wanted(), since_ms=0) != wanted:
+            return None
+        past.detach()
+        self._attached.pop(past, None)
+        return self._all.pop(subscription)
+
+    def take_over(self, past: Past, subscription: Subscription) -> None:
+        """Let a subscription that is about to be added go on where another was."""
+        past.subscription = subscription
+        self._all[subscription] = past
+        if not past.is_over():
+            past.inner = subscription.receiver
+            subscription.receiver = past
+            self._attached[past] = True
+
+    def resume(
+        self, session: Session, name: str, subscription: Subscription, progress: Progress
+    ) -> None:
+        """Let one from before go on, which the router knows."""
+        past = Past(self, session, name, subscription, progress[0])
+        now_us = self.clock_us()
+        self._add(past, self.exchange.resume(past.wanted(), past.room, progress[1], now_us))
+
+    def end(self, subscription: Subscription) -> None:
+        past = self._all.pop(subscription, None)
+        if past is not None:
+            self._by_recall.pop(past.recall)
+            self._attached.pop(past, None)
+            self.exchange.end(past.recall)
+
+    def progress(self, subscription: Subscription) -> Progress | None:
+        """What a crash must not lose of it; None where it has no past."""
+        past = self._all.get(subscription)
+        return None if past is None else past.progress()
+
+    def publishing(self, message: MqttMessage, route: Route, *, is_kept_already: bool) -> bool:
+        """An event of a persistent channel is about to be handed out; True: not to the same."""
+        hub, abroad = self.broker.hub, self.broker.abroad
+        now_us = self.clock_us()
+        if abroad is not None and abroad.is_arriving:
+            self.source = abroad.source
+            if self.exchange.arrived(abroad.source, abroad.incarnation, message.number, now_us):
+                self._attach()
+                return True
+            return False
+        self.source = hub.node
+        if not is_kept_already and message.number <= hub.cut_number:
+            # It waited while others were told how far the journal is: it comes behind that.
+            hub.number += 1
+            message.number = hub.number
+        if not self._has_kept and hub.is_durable:
+            self._has_kept = True
+            self.exchange.has_kept()
+        if not route.bound.is_ordered:
+            self.exchange.arrived(hub.node, 0, message.number, now_us)
+        return False
+
+    def step(self) -> None:
+        """Let subscriptions with a past go on, and those that are there be ordinary ones."""
+        self._attach()
+        for past in list(self._attached):
+            past.step()
+            if past.is_over():
+                past.detach()
+                del self._attached[past]
+                past.is_recorded = False
+            if not past.is_recorded:
+                past.is_recorded = True
+                self._record(past)
+
+    def _attach(self) -> None:
+        for recall in self.exchange.active:
+            past = self._by_recall[recall]
+            if past not in self._attached:
+                self._attached[past] = True
+                past.attach()
+
+    def _record(self, past: Past) -> None:
+        hub = self.broker.hub
+        if past.session.is_durable and hub.is_durable:
+            hub.record(self.broker.subscribed(past.session, past.pattern))
+
+    def _add(self, past: Past, recall: Recall) -> None:
+        past.recall = recall
+        self._all[past.subscription] = past
+        self._by_recall[recall] = past
+
+    def check_invariants(self) -> None:
+        self.exchange.check_invariants()
+        assert len(self._all) == len(self._by_recall)
+        for past in self._attached:
+            assert past.subscription.receiver is past
+        for subscription, past in self._all.items():
+            assert past.subscription is subscription
+            assert past in self._attached or subscription.receiver is not past
+
+
+def _size(event: PastEvent) -> int:
+    return len(event.payload) + len(event.block) + len(event.channel)

@@ -1,0 +1,73 @@
+"""A secondary node's events: those of its clients to its parents, those of others to its clients.
+
+To the broker it is what `Abroad` is at a backbone node, with the parents for all other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from accord.core.node.routes import Subscription
+from accord.core.overlay.binding import Bound
+from accord.core.tiers.child import Child
+from accord.edges.mqtt.abroad import Abroad, HeldBack
+from accord.edges.mqtt.message import MqttMessage
+
+if TYPE_CHECKING:
+    from accord.edges.mqtt.broker import Broker
+
+
+class Upwards(Abroad):
+    def __init__(self, broker: Broker, clock_us: Callable[[], int], child: Child) -> None:
+        super().__init__(broker, clock_us)
+        self._child = child
+        self._is_sent = False  # what is being published, because local clients have to wait for it
+
+    def begin(self) -> None:
+        """From now on."""
+        router = self.broker.router
+        router.bound = self._bound
+        router.invalidate("#")
+        self._child.on_bound = lambda: router.invalidate("#")
+        for session in self.broker.sessions.values():
+            for subscription in session.subscriptions.values():
+                self.subscribed(subscription)
+
+    def subscribed(self, subscription: Subscription) -> None:
+        if not subscription.pattern.startswith("$"):
+            condition = (subscription.where, subscription.xpath)
+            self._child.need(subscription.pattern, condition, subscription.predicate)
+
+    def unsubscribed(self, subscription: Subscription) -> None:
+        if not subscription.pattern.startswith("$"):
+            condition = (subscription.where, subscription.xpath)
+            self._child.unneed(subscription.pattern, condition)
+
+    def published(self, message: MqttMessage, importance: int) -> None:
+        was_sent, self._is_sent = self._is_sent, False
+        if self.is_arriving or message.channel.startswith("$"):
+            return
+        if message.is_retained:
+            self._foreign.pop(message.channel, None)
+        if not was_sent:
+            self._child.publish(self.carried(message, importance), self._clock_us())
+
+    def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
+        self._is_sent = True
+        self._child.submit(self.carried(message, importance), self._clock_us())
+
+    def hold_back(self, channel: str, client: HeldBack) -> bool:
+        if self._child.has_room(channel):
+            return False
+        self.held_back.setdefault(channel, {})[client] = True
+        return True
+
+    def release(self) -> None:
+        for channel in list(self.held_back):
+            if self._child.has_room(channel):
+                for client in self.held_back.pop(channel):
+                    client.go_on()
+
+    def _bound(self, channel: str) -> Bound:
+        return self._child.bound(channel, self._clock_us())

@@ -1,0 +1,120 @@
+"""`$accord/channels`: channels seen, defined and deleted by MQTT clients, as over HTTP.
+
+A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+The answer has `ok`, and `error` and maybe `place` where that is false. Who may see and change
+policies may do this: it decides what becomes of other people's events.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.errors import PolicyError
+from accord.core.overlay.channel_answers import Channel, WantedChannel, channel_of
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.status import ChannelStatus
+from accord.live.policy_requests import mistake
+
+MAX_BYTES: Final = 65_536
+ALONE: Final = (
+    'this node has no others: give it [net] with listen = "HOST:PORT", or neighbours = '
+    '"HOST:PORT" of another node, in its accord.toml, and start it again'
+)
+
+
+class ChannelView(Protocol):
+    """A node's channels, as they are seen and changed from outside."""
+
+    @property
+    def templates(self) -> list[str]: ...
+
+    def channel_statuses(self) -> list[ChannelStatus]: ...
+
+    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
+        """Gives why not, or None."""
+
+    def delete_channel(self, name: str) -> str | None: ...
+
+
+class DefinedError(PolicyError):
+    """It is defined otherwise already."""
+
+
+class List(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="list"):
+    """All that are defined, at any node."""
+
+
+class Create(
+    WantedChannel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do",
+    tag="create",
+):  # fmt: skip
+    """Define a channel or a filter; what is defined otherwise already only if it `replaces` it."""
+
+    name: str
+    replaces: bool = False
+
+
+class Delete(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="delete"):
+    name: str
+
+
+Request = List | Create | Delete
+_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
+_ACTIONS: Final = ("list", "create", "delete")
+
+
+def answer(net: ChannelView | None, body: bytes, *, may_change: bool) -> bytes:
+    """The answer to a request; never raises for what is asked."""
+    try:
+        if not may_change:
+            raise PolicyError("request", "you may not see or define channels")
+        result = _act(net, _read(body))
+    except PolicyError as error:
+        result = {"ok": False, "error": error.problem, "place": error.place}
+    return msgspec.json.encode(result)
+
+
+def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -> Channel:
+    """PolicyError where it can't be, DefinedError where it is defined otherwise already."""
+    if definition.template not in net.templates:
+        known = ", ".join(net.templates)
+        raise PolicyError("template", f"expected one of {known}, got {definition.template[:40]!r}")
+    was_there = _find(net, definition.name) is not None
+    if problem := net.create_channel(definition, replace=replaces):
+        raise (DefinedError if was_there and not replaces else PolicyError)("", problem)
+    found = _find(net, definition.name)
+    assert found is not None, "it has just been defined"
+    return channel_of(found)
+
+
+def _act(net: ChannelView | None, request: Request) -> dict[str, object]:
+    if net is None:
+        raise PolicyError("", ALONE)
+    match request:
+        case Create():
+            definition = request.definition(request.name)
+            return {"ok": True, "channel": define(net, definition, replaces=request.replaces)}
+        case Delete():
+            if problem := net.delete_channel(request.name):
+                raise PolicyError("name", problem)
+            return {"ok": True}
+        case List():
+            return {"ok": True, "channels": [channel_of(each) for each in net.channel_statuses()]}
+
+
+def _read(body: bytes) -> Request:
+    if len(body) > MAX_BYTES:
+        raise PolicyError("request", f"expected at most {MAX_BYTES} bytes, got {len(body)}")
+    try:
+        return _DECODER.decode(body)
+    except RecursionError:
+        raise PolicyError("request", "expected fewer brackets in one another") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise mistake(error, _ACTIONS) from None
+
+
+def _find(net: ChannelView, name: str) -> ChannelStatus | None:
+    return next((each for each in net.channel_statuses() if each.name == name), None)

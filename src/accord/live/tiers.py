@@ -1,0 +1,221 @@
+"""A secondary node: links to its parents, and nothing of the overlay beyond them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import msgspec
+
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.status import CarriedStatus, ChannelStatus, NetStatus, UnlinkedStatus
+from accord.core.tiers.child import Child
+from accord.core.tiers.options import TierOptions
+from accord.edges.link.codec import LinkCodec
+from accord.edges.link.handshake import Local
+from accord.edges.link.keys import SharedKey
+from accord.edges.link.messages import SECONDARY
+from accord.edges.mqtt.broker import Broker
+from accord.edges.mqtt.upwards import Upwards
+from accord.live.addresses import Address
+from accord.live.clock import Clock
+from accord.live.link_status import LinkStatus
+from accord.live.link_transports import LinkTransports
+from accord.live.neighbours import Neighbours
+from accord.live.net import NetOptions
+from accord.live.sending import clock_us
+from accord.live.server import Server
+from accord.live.tiers_parent import LinkMessage
+
+_LEAVE_S: Final = 2.0
+_PULSES: Final = 10  # without an answer until a parent has failed
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Secondary:
+    """What the links see of the node; what comes for local clients goes to the broker."""
+
+    def __init__(
+        self, options: NetOptions, broker: Broker, server: Server, clock: Clock, *, node: str
+    ) -> None:
+        self.addresses: list[Address] = []  # nobody links with it
+        self._options = options
+        dead_us = 3 * options.overlay.ping_us
+        tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
+        incarnation = clock.now_ms()
+        self._child = Child(node, incarnation, tiers)
+        self._upwards = Upwards(broker, clock_us, self._child)
+        self._broker = broker
+        self._server = server
+        self._clock = clock
+        self._neighbours: Neighbours | None = None
+        self._local = Local(
+            node=node,
+            incarnation=incarnation,
+            key=SharedKey(options.key),
+            features={SECONDARY: 1},
+        )
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Link with the parents; `stack` leaves them again."""
+        transports = LinkTransports(self._options.transports)
+        codec = LinkCodec(LinkMessage)
+        self._neighbours = Neighbours(self, self._local, codec, transports.of)
+        stack.push_async_callback(self._neighbours.close)
+        stack.push_async_callback(self._leave)
+        self._broker.abroad = self._upwards
+        self._upwards.begin()
+        for address in self._options.neighbours:
+            self._neighbours.dial(address)
+        self._neighbours.due()
+
+    def turn(self) -> None:
+        """See whether there is something for the links."""
+        child = self._child
+        if child.deliveries:
+            self._after()
+        due_us = child.next_due_us()
+        has_work = child.sends or child.ready or (due_us is not None and due_us <= clock_us())
+        if self._neighbours is not None and has_work:
+            self._neighbours.due()
+
+    # ------------------------------------------------------------------------- as the links see it
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        return list(self._child.sends)
+
+    @sends.setter
+    def sends(self, sends: list[tuple[str, Any]]) -> None:
+        self._child.sends[:] = sends
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        assert self._neighbours is not None
+        address = self._neighbours.dialled_at(neighbour)
+        order = self._options.neighbours
+        rank = order.index(address) if address in order else len(order)
+        self._child.link_up(neighbour, rank, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        self._child.link_down(neighbour, now_us)
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
+        self._child.receive(neighbour, message, now_us)
+        self._after()
+
+    def advance(self, now_us: int) -> None:
+        self._child.ready.clear()  # all links are asked
+        self._child.advance(now_us)
+        self._after()
+
+    def next_due_us(self) -> int | None:
+        return self._child.next_due_us()
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        taken = self._child.take(neighbour, bytes_wanted, clock_us())
+        if taken:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            for up in taken:
+                self._upwards.sent(neighbour, up.event)
+        return [_encode(each) for each in taken]
+
+    def take_datagrams(self, neighbour: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:  # noqa: ARG002
+        return []
+
+    def _after(self) -> None:
+        child, upwards = self._child, self._upwards
+        if child.deliveries or child.losses:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            for event in child.deliveries:
+                upwards.arrived(event)
+            child.deliveries.clear()
+            for event, cause in child.losses:
+                upwards.lost(event, cause)
+            child.losses.clear()
+            self._server.due()
+        if upwards.held_back:
+            upwards.release()
+            self._server.due()
+
+    async def _leave(self) -> None:
+        """Let the parents have what clients were promised, and tell them."""
+        assert self._neighbours is not None
+        child = self._child
+        until_us = clock_us() + round(_LEAVE_S * 1e6)
+        while child.roles.active and child.status().waiting and clock_us() < until_us:
+            await asyncio.sleep(0.01)
+        child.leave()
+        self._neighbours.due()
+        await asyncio.sleep(0.01)
+
+    # ----------------------------------------------------------------------------- for who looks
+
+    def status(self) -> NetStatus:
+        """Its parents, and what is wrong with the links to them."""
+        assert self._neighbours is not None
+        links = self._neighbours.status()
+        sent, received = links.traffic.sent.data, links.traffic.received.data
+        tier = self._child.status()
+        return NetStatus(
+            node=self._child.name,
+            nodes=(),
+            links=(),
+            channels=tuple(self.channel_statuses()),
+            flows=(),
+            arrivals=(),
+            carried=CarriedStatus(
+                delivered=tier.delivered,
+                sent=sent.messages,
+                sent_bytes=sent.bytes,
+                received=received.messages,
+                received_bytes=received.bytes,
+                lost=tier.lost,
+            ),
+            unlinked=tuple(
+                UnlinkedStatus(
+                    address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
+                )
+                for each in links.dials
+                if each.problem
+            ),
+            tier=tier,
+        )
+
+    def links(self) -> tuple[LinkStatus, ...]:
+        """What each link of this node has carried."""
+        return () if self._neighbours is None else self._neighbours.status().links
+
+    def channel_statuses(self) -> list[ChannelStatus]:
+        """The channels that are defined, as its parent has told."""
+        return [
+            ChannelStatus(
+                name=name,
+                template=each.template,
+                max_delay_us=each.max_delay_us,
+                paths=each.paths,
+                resiliency=each.resiliency,
+                node=node,
+                options=each.options,
+            )
+            for name, (each, node) in sorted(self._child.lookups.definitions.items())
+        ]
+
+    @property
+    def templates(self) -> list[str]:
+        return sorted(self._child.lookups.templates)
+
+    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:  # noqa: ARG002
+        return self._elsewhere()
+
+    def delete_channel(self, name: str) -> str | None:  # noqa: ARG002
+        return self._elsewhere()
+
+    def _elsewhere(self) -> str:
+        """Why channels are not defined here."""
+        parents = ", ".join(each.name for each in self._child.status().parents) or "none yet"
+        return (
+            f"{self._child.name} is a secondary node: define channels at a backbone node "
+            f"(its parents: {parents})"
+        )

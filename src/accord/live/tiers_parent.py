@@ -1,0 +1,82 @@
+"""The links of a backbone node to secondary ones: their events, beside those of the overlay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from accord.core.overlay.overlay import Message
+from accord.core.overlay.tier_status import ChildStatus
+from accord.core.tiers.messages import FromChild, FromParent
+from accord.core.tiers.parent import Parent
+from accord.edges.mqtt.abroad import Abroad
+from accord.edges.mqtt.child_nodes import ChildNodes
+from accord.live.sending import clock_us
+
+# All that may come over a link: a backbone node has neighbours of both tiers.
+LinkMessage = Message | FromChild | FromParent
+_encode: Final = msgspec.msgpack.Encoder().encode
+_NEVER: Final = 1 << 62
+
+
+class ChildLinks:
+    """Those neighbours that are secondary nodes; `set_clock` is called before events are."""
+
+    def __init__(self, abroad: Abroad, incarnation: int, set_clock: Callable[[], None]) -> None:
+        self._abroad = abroad
+        self._nodes = ChildNodes(abroad, incarnation, clock_us)
+        self._parent: Parent = self._nodes.parent
+        self._linked: dict[str, bool] = {}
+        self._set_clock = set_clock
+        abroad.children = self._nodes
+
+    def __contains__(self, neighbour: str) -> bool:
+        return neighbour in self._linked
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        return list(self._parent.sends)
+
+    def clear_sends(self) -> None:
+        self._parent.sends.clear()
+
+    def has_work(self) -> bool:
+        return bool(self._parent.sends or self._parent.ready)
+
+    def link_up(self, child: str, now_us: int) -> None:
+        self._linked[child] = True
+        self._parent.link_up(child, now_us)
+
+    def link_down(self, child: str, now_us: int) -> None:
+        del self._linked[child]
+        self._parent.link_down(child, now_us)
+
+    def receive(self, child: str, message: Any, now_us: int) -> None:
+        self._set_clock()
+        self._parent.receive(child, message, now_us)
+
+    def take(self, child: str, bytes_wanted: int) -> list[bytes]:
+        taken = self._parent.take(child, bytes_wanted, clock_us())
+        if taken:
+            self._set_clock()
+            for down in taken:
+                self._abroad.sent(child, down.event)
+        return [_encode(each) for each in taken]
+
+    def advance(self, now_us: int) -> None:
+        self._parent.ready.clear()  # all links are asked
+        self._set_clock()
+        self._parent.room_made(now_us)
+        self._parent.advance(now_us)
+        for event, _, cause in self._parent.losses:
+            self._abroad.lost(event, cause)
+        self._parent.losses.clear()
+
+    def next_due_us(self) -> int:
+        due_us = self._parent.next_due_us()
+        return _NEVER if due_us is None else due_us
+
+    def status(self) -> tuple[ChildStatus, ...]:
+        return tuple(self._parent.status())

@@ -1,0 +1,37 @@
+"""What the author of a template builds on; `accord.sim.check_template` tries it out.
+
+from accord.templates import Carried, ChannelDefinition, Template
+
+class Mine(Template):
+    def published(self, event, destinations, definition, now_us): ...
+"""
+
+from accord.core.channels.members import Members
+from accord.core.channels.rendezvous import Rendezvous
+from accord.core.channels.template import (
+    ALL,
+    BEST_EFFORT,
+    IN_ORDER,
+    ONCE,
+    SAME_ORDER,
+    Context,
+    Template,
+)
+from accord.core.overlay.duplicates import Duplicates
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+
+__all__ = [
+    "ALL",
+    "BEST_EFFORT",
+    "IN_ORDER",
+    "ONCE",
+    "SAME_ORDER",
+    "Carried",
+    "ChannelDefinition",
+    "Context",
+    "Duplicates",
+    "Members",
+    "Rendezvous",
+    "Template",
+]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from accord.core.channels.ordering.contacts import LOST_US, Contacts
+from accord.core.overlay.map import Map
+
+
+def a_map(*, is_up: bool) -> Map:
+    net = Map()
+    for source, target in ("ab", "ba"):
+        net.set_link(source, target, 10, 0.0, is_up, 0.0)
+    return net
+
+
+def ask(contacts: Contacts, until_us: int, step_us: int = LOST_US // 4) -> None:
+    for now_us in range(0, until_us + 1, step_us):
+        contacts.ask("b", now_us)
+    contacts.check_invariants()
+
+
+def test_who_is_silent_and_can_not_be_reached_is_lost() -> None:
+    contacts = Contacts("a", a_map(is_up=False))
+    assert not contacts.is_lost("b", 0)
+    ask(contacts, LOST_US)
+    assert not contacts.is_lost("b", LOST_US - 1)
+    assert contacts.is_lost("b", LOST_US)
+    contacts.ask("b", 10 * LOST_US)
+    assert contacts.is_lost("b", 10 * LOST_US)  # and stays so
+    contacts.hear("b")
+    assert not contacts.is_lost("b", 10 * LOST_US)
+
+
+def test_who_can_be_reached_is_not_lost() -> None:
+    net = a_map(is_up=True)
+    contacts = Contacts("a", net)
+    ask(contacts, 2 * LOST_US)
+    assert not contacts.is_lost("b", 2 * LOST_US)
+    net.set_link("b", "a", 10, 0.0, False, 0.0)
+    assert contacts.is_lost("b", 2 * LOST_US)
+    net.set_link("b", "a", 10, 0.0, True, 0.0)
+    assert not contacts.is_lost("b", 2 * LOST_US)
+
+
+def test_what_was_asked_long_ago_says_nothing() -> None:
+    contacts = Contacts("a", a_map(is_up=False))
+    contacts.ask("b", 0)
+    assert not contacts.is_lost("b", LOST_US)
+    contacts.ask("b", 5 * LOST_US)
+    assert not contacts.is_lost("b", 6 * LOST_US - 1)
+
+
+def test_what_another_found_counts_where_it_can_not_be_reached_either() -> None:
+    near, far = Contacts("a", a_map(is_up=True)), Contacts("a", a_map(is_up=False))
+    for contacts in (near, far):
+        contacts.told_lost("b", 0)
+        contacts.told_lost("a", 0)
+        contacts.check_invariants()
+    assert not near.is_lost("b", 0)
+    assert far.is_lost("b", 0)
+    assert not far.is_lost("a", 0)
+
+
+def test_forgetting() -> None:
+    contacts = Contacts("a", a_map(is_up=False))
+    contacts.ask("c", 0)
+    ask(contacts, LOST_US)
+    assert contacts.is_lost("b", LOST_US)
+    contacts.forget(20 * LOST_US)
+    assert len(contacts) == 1
+    contacts.clear()
+    assert len(contacts) == 0

@@ -1,0 +1,128 @@
+"""Questions and answers between nodes: what is bounded, and what makes no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from accord.core.channels.channels import Channels
+from accord.core.channels.letters import Letter
+from accord.core.channels.persistent.exchange import (
+    BUSY,
+    MOST_READING,
+    CutWanted,
+    PageWanted,
+    PastExchange,
+)
+from accord.core.channels.persistent.messages import (
+    MOST_ROWS,
+    SERVICE,
+    CutAsked,
+    NoPage,
+    Page,
+    PageAsked,
+    Wanted,
+    Working,
+    bodies,
+    encode,
+    problem_with_question,
+)
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.signals import Carried
+
+ASKED = PageAsked(1, Wanted("chat/#"), 0, 10, "", 100, 1_000)
+
+
+class Alone:
+    """A node that hears what a test says another one said."""
+
+    def __init__(self) -> None:
+        overlay = Overlay("me", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+        self.exchange = Channels(overlay).serve(
+            SERVICE, lambda context: PastExchange(context, overlay.store, overlay.needs)
+        )
+        self.posted: list[object] = []
+        self._number = 0
+        self.exchange.letters.post = self._post  # type: ignore[method-assign]
+
+    def _post(self, to: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+        self.posted.append(bodies.decode(body))
+
+    def hear(self, body: object) -> None:
+        self._number += 1
+        letter = Letter("other", 1, self._number, "me", encode(body))
+        self.exchange.said("other", "", encode(letter), 0)
+        self.exchange.check_invariants()
+
+
+def test_pages_are_read_a_few_at_a_time_and_none_twice() -> None:
+    alone = Alone()
+    for number in range(MOST_READING):
+        alone.hear(PageAsked(number, Wanted("chat"), 0, 10, "", 100, 1_000))
+    assert len(alone.exchange.orders) == MOST_READING
+    alone.hear(PageAsked(3, Wanted("chat"), 0, 10, "", 100, 1_000))
+    alone.hear(PageAsked(99, Wanted("chat"), 0, 10, "", 100, 1_000))
+    assert alone.posted == [Working(3), NoPage(99, BUSY)]
+    assert (alone.exchange.refused, len(alone.exchange.orders)) == (1, MOST_READING)
+    order = alone.exchange.orders[0]
+    assert isinstance(order, PageWanted)
+    alone.exchange.no_page(order, "gone", 0)
+    alone.hear(PageAsked(99, Wanted("chat"), 0, 10, "", 100, 1_000))
+    assert len(alone.exchange.orders) == MOST_READING + 1
+
+
+def test_a_cut_is_ordered_from_who_drives() -> None:
+    alone = Alone()
+    alone.hear(CutAsked(5))
+    assert alone.exchange.orders == [CutWanted("other", 5)]
+    alone.exchange.cut_made(CutWanted("other", 5), 7, 8, 0)
+    (made,) = alone.posted
+    assert (made.round, made.offset, made.number, made.incarnation) == (5, 7, 8, 1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        PageAsked(1, Wanted("chat/#/x"), 0, 10, "", 100, 1_000),
+        PageAsked(1, Wanted("chat", "x" * 100_000), 0, 10, "", 100, 1_000),
+        PageAsked(1, Wanted("chat"), 11, 10, "", 100, 1_000),
+        PageAsked(1, Wanted("chat"), -1, 10, "", 100, 1_000),
+        PageAsked(1, Wanted("chat"), 0, 10, "", MOST_ROWS + 1, 1_000),
+        PageAsked(1, Wanted("chat"), 0, 10, "", 100, 0),
+        PageAsked(1, Wanted("chat"), 0, 10, "c" * 20_000, 100, 1_000),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(asked: PageAsked) -> None:
+    assert not problem_with_question(ASKED)
+    alone = Alone()
+    alone.hear(asked)
+    assert alone.exchange.orders == []
+    assert alone.exchange.dropped == 1
+    assert isinstance(alone.posted[0], NoPage)
+
+
+def test_nonsense_is_counted() -> None:
+    alone = Alone()
+    alone.exchange.said("other", "", b"\xc1", 0)
+    alone.exchange.said("other", "", encode(Letter("other", 1, 1, "me", b"\xc1")), 0)
+    alone.exchange.page_came(Carried("other", 1, 1, (), SERVICE, b"\xc1"), 0)
+    assert alone.exchange.dropped == 3
+    page = encode(Page(7, ()))
+    alone.exchange.page_came(Carried("other", 1, 1, (), SERVICE, page), 0)  # nobody asked
+    assert alone.exchange.dropped == 3
+
+
+def test_places_outlive_a_node() -> None:
+    alone = Alone()
+    alone.exchange.restore({"other": (40, [5, 6])})
+    assert alone.exchange.places() == {"other": (40, [5, 6])}
+    recall = alone.exchange.resume(Wanted("chat"), lambda: (1, 1), None, 0)
+    assert recall.sources["other"].start == 40
+    assert recall.sources["other"].had == {5: True, 6: True}
+    fresh = alone.exchange.recall(Wanted("chat"), lambda: (1, 1), 0)
+    assert "other" not in fresh.sources  # nobody has heard of it yet
+    alone.exchange.arrived("other", 1, 7, 0)
+    assert fresh.sources["other"].start == 0
+    alone.exchange.end(recall)
+    alone.exchange.end(fresh)
+    assert not any(alone.exchange.left().values())

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.status import ChannelStatus
+from accord.core.overlay.watching import channel_statuses
+from accord.live.channel_requests import MAX_BYTES, answer
+
+
+class View:
+    """One node's channels, without links."""
+
+    templates = ("local", "routed", "total_order")
+
+    def __init__(self) -> None:
+        self.overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+
+    def channel_statuses(self) -> list[ChannelStatus]:
+        return channel_statuses(self.overlay)
+
+    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
+        return self.overlay.registry.create(definition, replace=replace)
+
+    def delete_channel(self, name: str) -> str | None:
+        return self.overlay.registry.delete(name)
+
+
+def ask(view: View | None, request: object, *, may_change: bool = True) -> dict[str, Any]:
+    body = request if isinstance(request, bytes) else json.dumps(request).encode()
+    found: dict[str, Any] = json.loads(answer(view, body, may_change=may_change))  # type: ignore[arg-type]
+    return found
+
+
+def test_channels_are_defined_listed_and_deleted() -> None:
+    view = View()
+    wanted = {"name": "standup/queue", "template": "total_order", "options": {"laggards": "wait"}}
+    made = ask(view, {"do": "create", **wanted})
+    assert made["ok"] is True
+    assert made["channel"]["node"] == "a"
+    (listed,) = ask(view, {"do": "list"})["channels"]
+    assert {name: listed[name] for name in wanted} == wanted
+    again = ask(view, {"do": "create", "name": "standup/queue", "template": "local"})
+    assert "delete it first" in again["error"]
+    replaced = {"do": "create", "name": "standup/queue", "template": "local", "replaces": True}
+    assert ask(view, replaced)["channel"]["template"] == "local"
+    assert ask(view, {"do": "delete", "name": "standup/queue"}) == {"ok": True}
+    assert ask(view, {"do": "list"})["channels"] == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "place", "problem"),
+    [
+        ({"do": "create", "name": "x", "template": "telepathy"}, "template", "expected one of"),
+        ({"do": "create", "name": "a/#/b"}, "", "name: "),
+        ({"do": "create", "name": "x", "paths": 99}, "paths", "expected"),
+        ({"do": "create", "nome": "x"}, "request", "nome"),
+        ({"do": "delete", "name": "x"}, "name", "not defined"),
+        ({"do": "explode"}, "do", "expected one of list, create, delete"),
+        ({}, "do", "expected one of"),
+        (b"[" * 20_000, "request", "expected"),
+        (b"\xff", "request", ""),
+        (b" " * (MAX_BYTES + 1), "request", "expected at most"),
+    ],
+)
+def test_what_is_wrong_is_said(request_: object, place: str, problem: str) -> None:
+    told = ask(View(), request_)
+    assert (told["ok"], told["place"]) == (False, place)
+    assert problem in told["error"]
+
+
+def test_who_may_not_and_where_nothing_is() -> None:
+    assert "may not" in ask(View(), {"do": "list"}, may_change=False)["error"]
+    assert "[net]" in ask(None, {"do": "list"})["error"]

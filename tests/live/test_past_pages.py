@@ -1,0 +1,192 @@
+"""Pages of the past from a real journal, with records of other kinds, damage and retirement."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from accord.core.channels.channels import Channels
+from accord.core.channels.persistent.messages import Page, PageAsked, Wanted
+from accord.core.channels.persistent.options import PERSISTENT
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.edges.mqtt.broker import make_message
+from accord.edges.mqtt.kept import of_node
+from accord.edges.mqtt.properties import Properties
+from accord.edges.pipeline.messages import Ask, Found
+from accord.edges.pipeline.messages import Page as ArchivePage
+from accord.journal.events import encode_event
+from accord.journal.options import JournalOptions
+from accord.journal.retention import Retention
+from accord.journal.writer import Journal
+from accord.live import past_pages
+from accord.live.past_pages import PageError, PastPages
+from accord.live.pipeline import Pipeline
+
+NOW_MS = 1_750_000_000_000
+DAY_MS = 86_400_000
+
+
+class Shelf:
+    """A journal that is being written, and what is read from it."""
+
+    def __init__(self, folder: Path, segment_bytes: int = 64 << 20) -> None:
+        self.folder = folder
+        retention = Retention(max_bytes=1)
+        self.journal = Journal.open(
+            folder,
+            JournalOptions(segment_bytes=segment_bytes, retention=retention, is_threaded=False),
+            on_commit=lambda _: None,
+            on_failure=lambda _: None,
+        )
+        self.channels = Channels(Overlay("me", 1, OverlayOptions(), lambda: 0.5, lambda *_: None))
+        for name, text in (("chat/#", "true"), ("week/#", "7d")):
+            definition = ChannelDefinition(name=name, options={PERSISTENT: text})
+            self.channels.overlay.registry.create(definition)
+        self.pipeline = Pipeline(None, node="me", data=folder)
+        self.pages = PastPages(
+            folder,
+            self.channels,
+            self.pipeline,
+            committed=lambda: self.journal.status().committed_offset,
+            now_ms=lambda: NOW_MS,
+        )
+
+    def keep(
+        self, channel: str, text: str, *, ago_ms: int = 0, node: str = "", **user: str
+    ) -> None:
+        at_ms = NOW_MS - ago_ms
+        properties = Properties(user=tuple(user.items()))
+        message = make_message(channel, text.encode(), 1, False, "bob", at_ms, properties)
+        self.journal.append([encode_event(of_node(message, node) if node else message)])
+        self.journal.work()
+
+    def retire(self) -> None:
+        """Let go of all files but the last."""
+        done = self.journal.retire()
+        while not done.done():
+            self.journal.work()
+
+    def read(self, wanted: Wanted, cursor: str = "", rows: int = 100, start: int = 0) -> Page:
+        before = self.journal.status().committed_offset
+        asked = PageAsked(1, wanted, start, before, cursor, rows, 1 << 20)
+        return asyncio.run(self.pages.read(asked))
+
+    def all(self, wanted: Wanted, rows: int = 100) -> list[str]:
+        found: list[str] = []
+        cursor = ""
+        while True:
+            page = self.read(wanted, cursor, rows)
+            assert len(page.events) <= rows
+            found += [each.payload.decode() for each in page.events]
+            cursor = page.cursor
+            if not cursor:
+                return found
+
+
+def test_pages_follow_each_other_and_have_only_what_is_wanted(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    for number in range(25):
+        shelf.keep("chat/a", str(number), level=str(number))
+        shelf.keep("other", "no")
+        shelf.keep("chat/b", "no", node="elsewhere")
+        shelf.journal.append([b"something else"])
+    numbers = [str(number) for number in range(25)]
+    assert shelf.all(Wanted("chat/#")) == numbers
+    assert shelf.all(Wanted("#"), rows=3) == numbers
+    assert shelf.all(Wanted("chat/#", where="level >= 20"), rows=2) == numbers[20:]
+    assert shelf.all(Wanted("chat/b")) == []
+
+
+def test_a_look_goes_no_further_than_it_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_pages, "_RECORDS", 10)
+    shelf = Shelf(tmp_path)
+    for _ in range(25):
+        shelf.keep("other", "no")
+    shelf.keep("chat/a", "yes")
+    first = shelf.read(Wanted("chat/#"))
+    assert (first.events, first.cursor) == ((), "j10")
+    assert shelf.all(Wanted("chat/#")) == ["yes"]
+
+
+def test_moments_and_spans_leave_out_what_is_older(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.keep("week/a", "old", ago_ms=8 * DAY_MS)
+    shelf.keep("chat/a", "any", ago_ms=8 * DAY_MS)
+    shelf.keep("week/a", "new", ago_ms=DAY_MS)
+    assert shelf.all(Wanted("#")) == ["any", "new"]
+    assert shelf.all(Wanted("#", since_ms=NOW_MS - 2 * DAY_MS)) == ["new"]
+
+
+def test_channels_from_before_count_until_it_is_known_what_is_defined(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.keep("room/a", "1")
+    assert shelf.all(Wanted("#")) == []
+    shelf.channels.remembered = ("room/#",)
+    assert shelf.all(Wanted("#")) == ["1"]
+
+
+def test_what_was_retired_is_gone_and_told_to_who_had_begun(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, segment_bytes=4_096)
+    for number in range(200):
+        shelf.keep("chat/a", str(number).zfill(100))
+    shelf.retire()
+    first = shelf.journal.status().first_offset
+    assert first > 10
+    assert shelf.read(Wanted("chat/#")).missing == 0
+    assert [int(each) for each in shelf.all(Wanted("chat/#"))] == list(range(first, 200))
+    assert shelf.read(Wanted("chat/#"), start=10).missing == first - 10
+
+
+def test_the_archive_has_what_the_journal_has_not_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(tmp_path, segment_bytes=4_096)
+    for number in range(200):
+        shelf.keep("chat/a", str(number).zfill(100))
+    shelf.retire()
+    first = shelf.journal.status().first_offset
+    asked: list[Ask] = []
+
+    async def page(ask: Ask, *, cursor: str, rows: int, bytes_: int) -> ArchivePage:
+        asked.append(ask)
+        start = int(cursor or 0)
+        end = min(start + 5, ask.before_offset or 0)
+        events = tuple(
+            Found(at, at, NOW_MS, "chat/a", "bob", 1, b"", str(at).encode())
+            for at in range(start, end)
+        )
+        return ArchivePage(id=1, events=events, cursor="" if end == ask.before_offset else str(end))
+
+    monkeypatch.setattr(shelf.pipeline, "is_enabled", True)
+    monkeypatch.setattr(shelf.pipeline, "page", page)
+    assert [int(each) for each in shelf.all(Wanted("chat/#"))] == list(range(200))
+    assert {each.before_offset for each in asked} == {first}
+
+
+def test_questions_that_can_not_be_answered_say_why(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.keep("chat/a", "1")
+    with pytest.raises(PageError, match="cursor"):
+        shelf.read(Wanted("chat/#"), "x12")
+    with pytest.raises(PageError, match="character"):
+        shelf.read(Wanted("chat/#", where="level > >"))
+    asked = PageAsked(1, Wanted("chat/#"), 0, 99, "", 10, 1_000)
+    with pytest.raises(PageError, match="not on disk"):
+        asyncio.run(shelf.pages.read(asked))
+
+
+def test_events_too_large_for_a_page_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_pages, "MAX_EVENT", 10)
+    shelf = Shelf(tmp_path)
+    shelf.keep("chat/a", "x" * 11)
+    shelf.keep("chat/a", "small")
+    page = shelf.read(Wanted("chat/#"))
+    assert ([each.payload for each in page.events], page.missing) == ([b"small"], 1)

@@ -1,0 +1,288 @@
+"""Nodes of two tiers for the simulator: backbone nodes with children, and secondary nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.core.node.message import Message
+from accord.core.node.router import Router
+from accord.core.node.routes import Subscription, Way
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+from accord.core.predicates.predicate import parse
+from accord.core.qos.book import Book
+from accord.core.qos.policies import Entity, Policies
+from accord.core.tiers.child import Child
+from accord.core.tiers.children import Children
+from accord.core.tiers.messages import Ask, Down, Up
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.parent import Parent
+from accord.sim.machine import Delivery, Make, Publication, Start, Wish
+from accord.sim.node import OverlayNode, _Event, _Subscriber
+
+CHILD: Final = "x"  # how the names of secondary nodes begin
+
+_parcel: Final[msgspec.msgpack.Decoder[Carried | Down | Up]] = msgspec.msgpack.Decoder(
+    Carried | Down | Up
+)
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def is_child(name: str) -> bool:
+    return name.startswith(CHILD)
+
+
+class BackboneNode(OverlayNode):
+    """An overlay node that has children."""
+
+    def __init__(
+        self,
+        start: Start,
+        overlay: OverlayOptions,
+        tiers: TierOptions,
+        definitions: list[ChannelDefinition],
+    ) -> None:
+        super().__init__(start, overlay)
+        for definition in definitions:
+            self.overlay.registry.create(definition)
+        self.name = start.name
+        self.children = Children(self.router, self.channels)
+        self.parent = Parent(start.incarnation, tiers, self)
+        self._sends: list[tuple[str, Any]] = []
+        self._ready: list[str] = []
+
+    # What its children ask of it.
+
+    def need(self, child: str, key: str, need: Any) -> None:
+        self.children.need(child, key, need)
+
+    def unsettled(self, channel: str) -> list[int]:
+        return self.children.unsettled(channel)
+
+    def answer(self, ask: Ask) -> Any:
+        return self.children.answer(ask)
+
+    def directory(self) -> int:
+        return self.children.directory()
+
+    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        if not self.channels.has_room(event.channel):
+            return None
+        if self.channels.bound(event.channel).is_ordered:
+            if not self.children.has_seen(event):
+                self.channels.publish(event, [], self._now_us)
+        elif self.children.is_new(event):
+            self._publish_here(event, is_echoed=is_echoed)
+        else:
+            nodes = self.remotes.selecting(event.channel)
+            self.channels.publish(event, nodes, self._now_us)
+        return event.event
+
+    def _publish_here(self, event: Carried, *, is_echoed: bool) -> None:
+        self._route(_message(event, self._now_us))
+        nodes = list(self.remotes.wanted)
+        self.remotes.wanted.clear()
+        self._give(event, self.children.for_whom(event, is_echoed=is_echoed))
+        if nodes:
+            self.channels.publish(event, nodes, self._now_us)
+
+    def _give(self, event: Carried, children: list[str]) -> None:
+        is_in_order = self.channels.is_in_order(event.channel)
+        for child in children:
+            self.parent.put(child, event, self._now_us, is_in_order=is_in_order)
+
+    # As the simulator sees it.
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        self._sends += self.overlay.sends
+        self.overlay.sends.clear()
+        self._sends += self.parent.sends
+        self.parent.sends.clear()
+        return self._sends
+
+    @property
+    def ready(self) -> list[str]:
+        self._ready += [*self.overlay.ready, *self.parent.ready]
+        self.overlay.ready.clear()
+        self.parent.ready.clear()
+        return self._ready
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        if is_child(neighbour):
+            taken = self.parent.take(neighbour, bytes_wanted, self._now_us)
+            return [_encode(each) for each in taken]
+        return super().take(neighbour, bytes_wanted)
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        self._now_us = now_us
+        (self.parent if is_child(neighbour) else self.overlay).link_up(neighbour, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        self._now_us = now_us
+        (self.parent if is_child(neighbour) else self.overlay).link_down(neighbour, now_us)
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
+        if not is_child(neighbour):
+            super().receive(neighbour, message, now_us)
+            return
+        self._now_us = now_us
+        known: Any = _parcel.decode(message) if isinstance(message, bytes) else message
+        self.parent.receive(neighbour, known, now_us)
+        self._hand_over()
+
+    def advance(self, now_us: int) -> None:
+        super().advance(now_us)
+        self.parent.room_made(now_us)
+        self.parent.advance(now_us)
+
+    def next_due_us(self) -> int:
+        due_us = self.parent.next_due_us()
+        return min(super().next_due_us(), 1 << 62 if due_us is None else due_us)
+
+    def publish(self, publication: Publication, now_us: int) -> None:
+        super().publish(publication, now_us)
+        event = replace(carried(publication), source=self.name)
+        self._give(event, self.children.for_whom(event))
+        self._hand_over()
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        self.parent.check_invariants()
+        self.children.check_invariants()
+
+    def _hand_over(self) -> None:
+        while self.overlay.deliveries:
+            event = self.overlay.deliveries.pop(0)
+            if not self.children.is_new(event):
+                continue
+            self._route(_message(event, self._now_us))
+            self.remotes.wanted.clear()
+            self._give(event, self.children.for_whom(event))
+
+
+class SecondaryNode:
+    """A router, clients, and parents; it crashes with all it knows."""
+
+    def __init__(self, start: Start, tiers: TierOptions) -> None:
+        self.deliveries: list[Delivery] = []
+        self.router = Router([], Policies(Book()))
+        self.child = Child(start.name, start.incarnation, tiers)
+        self._now_us = start.now_us
+        self._subscriptions: dict[Wish, Subscription] = {}
+        self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        return self.child.sends
+
+    @property
+    def ready(self) -> list[str]:
+        return self.child.ready
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        return [_encode(each) for each in self.child.take(neighbour, bytes_wanted, self._now_us)]
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        self._now_us = now_us
+        self.child.link_up(neighbour, self._ranks[neighbour], now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        self._now_us = now_us
+        self.child.link_down(neighbour, now_us)
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
+        self._now_us = now_us
+        known: Any = _parcel.decode(message) if isinstance(message, bytes) else message
+        self.child.receive(neighbour, known, now_us)
+        self._hand_over()
+
+    def advance(self, now_us: int) -> None:
+        self._now_us = now_us
+        self.child.advance(now_us)
+        self._hand_over()
+
+    def next_due_us(self) -> int | None:
+        return self.child.next_due_us()
+
+    def publish(self, publication: Publication, now_us: int) -> None:
+        self._now_us = now_us
+        event = carried(publication)
+        if self.child.bound(publication.channel, now_us).is_ordered:
+            self.child.submit(event, now_us)
+        else:
+            self._route(_message(event, now_us))
+            self.child.publish(event, now_us)
+        self._hand_over()
+
+    def subscribe(self, wish: Wish, now_us: int) -> None:
+        self._now_us = now_us
+        predicate = parse(wish.where) if wish.where else None
+        receiver = _Subscriber(wish.subscriber, self.deliveries)
+        subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
+        self._subscriptions[wish] = subscription
+        self.router.add(subscription)
+        self.child.need(wish.filter, (wish.where, ""), predicate)
+
+    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+        self._now_us = now_us
+        self.router.remove(self._subscriptions.pop(wish))
+        self.child.unneed(wish.filter, (wish.where, ""))
+
+    def check_invariants(self) -> None:
+        self.child.check_invariants()
+        self.router.check_invariants()
+
+    def _hand_over(self) -> None:
+        for event in self.child.deliveries:
+            self._route(_message(event, self._now_us))
+        self.child.deliveries.clear()
+
+    def _route(self, message: Message) -> None:
+        way = Way(Entity(message.publisher), self.router.route(message.channel))
+        self.router.publish(message, way)
+
+
+def carried(publication: Publication) -> Carried:
+    return Carried(
+        "",
+        0,
+        0,
+        (),
+        publication.channel,
+        publication.payload,
+        msgspec.msgpack.encode(publication.attributes),
+        publication.qos,
+        publisher=publication.publisher,
+        event=publication.number,
+        deadline_us=publication.deadline_us,
+    )
+
+
+def _message(event: Carried, now_us: int) -> Message:
+    publication = Publication(
+        number=event.event,
+        publisher=event.publisher,
+        node=event.source,
+        channel=event.channel,
+        sequence=0,
+        published_us=0,
+        payload=event.payload,
+        attributes=msgspec.msgpack.decode(event.block),
+    )
+    return _Event(publication, now_us)
+
+
+def tier_nodes(
+    overlay: OverlayOptions, tiers: TierOptions, definitions: list[ChannelDefinition]
+) -> Make:
+    def make(start: Start) -> BackboneNode | SecondaryNode:
+        if is_child(start.name):
+            return SecondaryNode(start, tiers)
+        return BackboneNode(start, overlay, tiers, definitions)
+
+    return make

@@ -1,0 +1,205 @@
+"""Random overlays with secondary nodes: whatever fails one at a time, a reliable channel keeps all.
+
+A backbone of four to six nodes has children, each linked with two of them. The links of the
+children lose up to half of what they carry, delay it and let it overtake; parents crash and come
+back, links break, told or not. What a client of any node published to a reliable channel comes to
+every client that stays, once and in order. In the end all clients leave, and nobody keeps anything
+for a child. `scripts/tier_runs.py` makes many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
+
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.tiers.options import TierOptions
+from accord.sim.checkers import Checker, World
+from accord.sim.delays import Lognormal
+from accord.sim.faults import LinkDown, LinkUp, NodeDown, NodeUp, Timed
+from accord.sim.links import LinkModel
+from accord.sim.machine import Machine
+from accord.sim.outcome import Outcome
+from accord.sim.promises import AllChecker, InOrderChecker, LivesChecker, OnceChecker
+from accord.sim.run import Options, Simulation
+from accord.sim.topology import Span, Topology
+from accord.sim.workloads import Publisher, Subscriber, Workload
+from tests.sim.tier_nodes import CHILD, BackboneNode, SecondaryNode, is_child, tier_nodes
+
+S: Final = 1_000_000
+PUBLISH_US: Final = 8 * S
+FAULTS_US: Final = 12 * S  # from then on
+PUBLISHED_US: Final = 48 * S
+PATIENCE_US: Final = 20 * S
+LEAVE_US: Final = PUBLISHED_US + PATIENCE_US + 2 * S  # all clients
+GONE_US: Final = LEAVE_US + 4 * S  # in some runs, all children
+END_US: Final = GONE_US + 16 * S
+CHANNELS: Final = ("room/one", "room/two")
+TIERS: Final = TierOptions(pulse_us=200_000, again_us=100_000, return_us=5 * S, lease_us=12 * S)
+
+
+class NothingLeftChecker(Checker):
+    """When all clients have left nobody keeps events for a child, or any of its needs."""
+
+    name = "left"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.switches = 0
+        self.again = 0
+        self.lost = 0
+
+    def ended(self, world: World, now_us: int) -> None:
+        for name, machine in world.machines().items():
+            if isinstance(machine, SecondaryNode):
+                self._look_at_child(machine, name, now_us)
+            elif isinstance(machine, BackboneNode):
+                self._look_at_parent(machine, name, world.machines(), now_us)
+
+    def _look_at_child(self, machine: SecondaryNode, name: str, now_us: int) -> None:
+        status = machine.child.status()
+        self.switches += status.switches
+        self.again += status.again
+        if status.waiting:
+            self.find(now_us, name, f"{status.waiting} events are not with everybody")
+        if sum(each.is_active for each in status.parents) != 1:
+            self.find(now_us, name, f"no active parent: {status.parents}")
+        if status.lost:
+            self.find(now_us, name, f"lost on the way up: {status.lost}")
+
+    def _look_at_parent(
+        self, machine: BackboneNode, name: str, running: Mapping[str, Machine], now_us: int
+    ) -> None:
+        for child in machine.parent.status():
+            self.lost += sum(child.lost.values())
+            if child.name not in running:
+                self.find(now_us, name, f"{child.name} has left and is still known")
+            if child.needs or child.waiting or child.unsettled or child.lost:
+                self.find(now_us, name, f"left of a child: {child}")
+        if machine.children._needs or machine.children.remotes.nodes:
+            self.find(now_us, name, f"needs are left: {list(machine.children._needs)}")
+
+
+def topology_of(random: Random) -> Topology:
+    """A ring with some chords, so that any one node may fail; children linked with two each."""
+    backbone = [f"b{number}" for number in range(random.randint(4, 6))]
+    count = len(backbone)
+    spans = [Span(backbone[at], backbone[(at + 1) % count]) for at in range(count)]
+    if random.random() < 1 / 2:
+        spans.append(Span(backbone[0], backbone[2]))
+    children = []
+    for number in range(random.randint(1, 4)):
+        child = f"{CHILD}{number}"
+        children.append(child)
+        spans += [Span(child, parent) for parent in random.sample(backbone, 2)]
+    return Topology("tiers", [*backbone, *children], spans)
+
+
+def workload_of(random: Random, topology: Topology) -> Workload:
+    children = [each for each in topology.nodes if is_child(each)]
+    publishers = [
+        Publisher(
+            name=f"p{number}",
+            node=random.choice(children if number % 2 == 0 else topology.nodes),
+            channel=random.choice(CHANNELS),
+            rate_hz=random.choice((1.0, 3.0, 6.0)),
+            pattern=random.choice(("steady", "poisson", "burst")),
+            begin_us=PUBLISH_US,
+            end_us=PUBLISHED_US,
+        )
+        for number in range(random.randint(2, 4))
+    ]
+    subscribers = []
+    for number in range(random.randint(2, 6)):
+        is_restless = random.random() < 1 / 4
+        subscribers.append(
+            Subscriber(
+                name=f"s{number}",
+                node=random.choice(children if number % 3 < 2 else topology.nodes),
+                filter=random.choice((*CHANNELS, "room/#")),
+                begin_us=0 if random.random() < 3 / 4 else random.randrange(25) * S,
+                there_us=15 * S,
+                away_us=5 * S if is_restless else 0,
+                end_us=LEAVE_US,
+            )
+        )
+    return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
+
+
+def faults_of(random: Random, topology: Topology) -> list[Timed]:
+    """One after the other: while a child has lost one parent it keeps the other."""
+    backbone = [each for each in topology.nodes if not is_child(each)]
+    spans = [each for each in topology.spans if is_child(each.one)]
+    faults: list[Timed] = []
+    at_us = FAULTS_US + random.randrange(5 * S)
+    while at_us < PUBLISHED_US:
+        lasts_us = random.choice((S // 2, 2 * S, 6 * S))
+        if random.random() < 1 / 2:
+            node = random.choice(backbone)
+            faults.append(Timed(at_us, NodeDown(node, is_silent=random.random() < 1 / 2)))
+            faults.append(Timed(at_us + lasts_us, NodeUp(node)))
+        else:
+            span = random.choice(spans)
+            is_told = random.random() < 1 / 2
+            faults.append(Timed(at_us, LinkDown(span.one, span.other, is_told=is_told)))
+            faults.append(Timed(at_us + lasts_us, LinkUp(span.one, span.other)))
+        at_us += lasts_us + 9 * S + random.randrange(4 * S)
+    return faults
+
+
+def departures(topology: Topology) -> list[Timed]:
+    """The ends of all children, without a word."""
+    children = [each for each in topology.nodes if is_child(each)]
+    return [Timed(GONE_US, NodeDown(child, is_silent=True)) for child in children]
+
+
+def model_of(random: Random, loss: float) -> Callable[[Span], LinkModel]:
+    backbone = LinkModel(delay=Lognormal(random.choice((2_000, 10_000)), 0.3), dead_us=3 * S)
+    lossy = LinkModel(
+        delay=Lognormal(random.choice((2_000, 20_000)), 0.5),
+        loss=loss,
+        duplication=random.choice((0.0, 0.1)),
+        mode=random.choice(("stream", "datagram", "datagram")) if loss < 1 / 2 else "datagram",
+        dead_us=3 * S,
+    )
+    return lambda span: lossy if is_child(span.one) else backbone
+
+
+def simulation(
+    seed: int, *, template: str = "reliable", is_checking: bool = True
+) -> tuple[Simulation, NothingLeftChecker]:
+    random = Random(f"tiers {seed}")  # noqa: S311
+    topology = topology_of(random)
+    left = NothingLeftChecker()
+    checkers: list[Checker] = [OnceChecker(), InOrderChecker(), AllChecker(), left]
+    run = Simulation(
+        topology,
+        tier_nodes(
+            OverlayOptions(tell_flows_us=0, tell_arrivals_us=0),
+            TIERS,
+            [ChannelDefinition(name="room/#", template=template)],
+        ),
+        seed=seed,
+        model=model_of(random, random.choice((0.0, 0.05, 0.2, 0.5))),
+        faults=[
+            *(faults_of(random, topology) if seed % 4 else []),
+            *(departures(topology) if seed % 2 else []),
+        ],
+        workload=workload_of(random, topology),
+        checkers=checkers,
+        options=Options(
+            is_checking=is_checking, is_tracing=False, settle_us=8 * S, patience_us=PATIENCE_US
+        ),
+        replay=f"python scripts/tier_runs.py --seed {seed}",
+    )
+    for checker in checkers:
+        if isinstance(checker, LivesChecker):
+            checker.places = run
+    return run, left
+
+
+def run(seed: int, *, is_checking: bool = True) -> tuple[Outcome, NothingLeftChecker]:
+    made, left = simulation(seed, is_checking=is_checking)
+    return made.run(END_US), left
