@@ -77,10 +77,9 @@ class TotalOrder(Reliable):
         if not self.members.of(event.channel):
             return
         desk = self._desk(event.channel, now_us)
-        if not desk.has_room():
+        if not desk.put(event, now_us):
             self.context.lose(event, QUEUE_FULL)
             return
-        desk.put(event, now_us)
         self._tend_desk(event.channel, desk, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:

@@ -21,7 +21,8 @@ from accord.core.channels.streams.stream import NEVER
 from accord.core.overlay.signals import Carried
 
 _ASK_US: Final = 500_000
-_MOST: Final = 1_024
+_ENOUGH: Final = 1_024
+_MOST: Final = 8 * _ENOUGH
 _TELL_US: Final = 500_000
 
 
@@ -40,13 +41,17 @@ class Desk:
         self._count = 0  # that were asked for
 
     def has_room(self) -> bool:
-        return len(self.pending) < _MOST
+        return len(self.pending) < _ENOUGH
 
-    def put(self, event: Carried, now_us: int) -> None:
+    def put(self, event: Carried, now_us: int) -> bool:
+        """False where too much waits already, from publishers that were not held back in time."""
+        if len(self.pending) >= _MOST:
+            return False
         self.used_us = now_us
         self.pending.append((event, now_us))
         if self.asks_us == NEVER:
             self.asks_us = now_us
+        return True
 
     def ask(self, now_us: int) -> Ask:
         """What to ask the sequencer: the same until there is an answer."""

@@ -4,7 +4,8 @@ The window of a stream has a fixed size, and moves on with the slowest member. W
 waits in a backlog of a fixed size, too. A member that has something to get and does not advance for
 `patience_us` is not waited for any more, until it has caught up; where the channel's option
 `laggards` is `wait`, only if it can't be reached either. When the backlog is full there is no room
-for more: publishers are held back. For one that can't be, `drop` gives the slowest member up.
+for more, and publishers are held back, each behind the event that it has just published. So some
+more is taken, up to a limit; beyond it `drop` gives the slowest member up.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ IDLE_US: Final = 60_000_000
 PATIENCE_US: Final = 60_000_000
 _BYTES: Final = 4 << 20
 _BACKLOG: Final = 1_024
+_MORE: Final = 8  # times as much is taken of those that could not be held back in time
 _OVERHEAD: Final = 200
 
 
@@ -54,9 +56,9 @@ class Sender:
     def put(self, event: Carried, note: Note, now_us: int) -> bool:
         """Take an event to be sent; False where there is no room."""
         self.used_us = now_us
-        if not self.has_room() and not self.waits:
+        if self._is_overfull() and not self.waits:
             self._drop_slowest()
-        if not self.has_room():
+        if self._is_overfull():
             return False
         self.backlog.append((event, note, now_us))
         self._backlog_bytes += _size(event)
@@ -145,10 +147,13 @@ class Sender:
         self.stream.check_invariants()
         stream = self.stream
         assert stream.through == stream.top
-        assert len(self.backlog) <= _BACKLOG
+        assert len(self.backlog) <= _MORE * _BACKLOG
         assert len(stream.events) == stream.top - stream.base + 1
         assert self._bytes == sum(_size(kept.event) for kept in stream.events.values())
         assert self._backlog_bytes == sum(_size(event) for event, _, _ in self.backlog)
+
+    def _is_overfull(self) -> bool:
+        return len(self.backlog) >= _MORE * _BACKLOG or self._backlog_bytes >= _MORE * _BYTES
 
     def _fits(self) -> bool:
         return len(self.stream.events) < WINDOW and (not self._bytes or self._bytes < _BYTES)
