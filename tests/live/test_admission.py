@@ -376,7 +376,7 @@ def linked(*neighbours: Address) -> NetOptions:
 
 
 def net_of(one: Node) -> Net:
-    assert one.net is not None
+    assert isinstance(one.net, Net)
     return one.net
 
 

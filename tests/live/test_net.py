@@ -40,7 +40,7 @@ def node(
 
 
 def net_of(one: Node) -> Net:
-    assert one.net is not None
+    assert isinstance(one.net, Net)
     return one.net
 
 

@@ -22,7 +22,7 @@ def settings(name: str, *neighbours: Address) -> Settings:
 
 
 def net_of(node: Node) -> Net:
-    assert node.net is not None
+    assert isinstance(node.net, Net)
     return node.net
 
 

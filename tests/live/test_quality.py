@@ -25,7 +25,7 @@ from accord.core.node.rights import EVERYTHING, Rights
 from accord.core.overlay.registry import ChannelDefinition
 from accord.edges.mqtt.codes import Reason
 from accord.live.addresses import Address
-from accord.live.net import NetOptions
+from accord.live.net import Net, NetOptions
 from accord.live.node import Listener, Node, Settings
 from accord.live.quality import QualityOptions
 from accord.live.users import Users
@@ -274,7 +274,7 @@ def test_a_path_is_added_and_withdrawn() -> None:
     async def test() -> None:
         async with a_node(net=net) as node:
             assert node.quality is not None
-            assert node.net is not None
+            assert isinstance(node.net, Net)
             quality, registry = node.quality.quality, node.net.overlay.registry
             for number, channel in enumerate(("lab/t", "lab/u"), start=1):
                 for _ in range(2):  # the same again is the same
@@ -296,14 +296,14 @@ def test_paths_that_reactions_add_are_not_kept_and_all_go_again(tmp_path: Path) 
     net = NetOptions(listen=(Address("127.0.0.1", 0),))
 
     def paths_of(node: Node, channel: str) -> int:
-        assert node.net is not None
+        assert isinstance(node.net, Net)
         found = node.net.overlay.registry.get(channel)
         return 0 if found is None else found.paths
 
     async def test() -> None:
         async with a_node(tmp_path, net=net) as node:
             assert node.quality is not None
-            assert node.net is not None
+            assert isinstance(node.net, Net)
             quality = node.quality.quality
             node.net.create_channel(ChannelDefinition(name="kept", paths=2), replace=False)
             for number, channel in enumerate(("lab/t", "lab/t", "kept"), start=1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 
@@ -30,10 +31,14 @@ def children(node: RunningNode) -> dict[str, bool]:
     return {each.name: each.is_active for each in node.status().children if each.needs}
 
 
+def is_child(node: RunningNode) -> bool:
+    return "x" in children(node)
+
+
 async def attached(nodes: dict[str, RunningNode]) -> None:
     """Both parents know what the child needs, and each other's needs."""
     for name in "ab":
-        await asyncio.to_thread(wait_until, lambda name=name: "x" in children(nodes[name]))
+        await asyncio.to_thread(wait_until, partial(is_child, nodes[name]))
         await until(nodes[name], "b" if name == "a" else "a", 1)
 
 
@@ -72,7 +77,7 @@ async def converse(
             await attached(nodes)
         else:
             for name in "ab":
-                await asyncio.to_thread(wait_until, lambda name=name: "x" in children(nodes[name]))
+                await asyncio.to_thread(wait_until, partial(is_child, nodes[name]))
             await asyncio.to_thread(wait_until, lambda: active(nodes["x"]) == killed)
         wanted = {f"{name} {number}": True for name in talking for number in range(EACH)}
         got = asyncio.gather(*(listen(events, wanted) for events in heard.values()))
