@@ -42,6 +42,7 @@ HOT = [
             "session",
             "kept",
             "history",
+            "past",
             "timers",
             "broker",
             "answering",
