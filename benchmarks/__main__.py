@@ -36,6 +36,8 @@ NAMES: Final = (
     "negotiation_live",
     "admission",
     "admission_live",
+    "trees",
+    "recovery",
 )
 
 

@@ -2,98 +2,91 @@
 
 python scripts/template_runs.py --runs 10000 --jobs 2
 python scripts/template_runs.py --template reliable --seed 4711 --loss 0.5 --nodes 12
+python scripts/template_runs.py --template total_order --first 3 --runs 1 --nodes 100 --hours 2
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from multiprocessing import Pool
+from pathlib import Path
 from random import Random
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from msgspec.structs import replace
+from tests.sim.many_runs import Counts, many_runs
 
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.template import Template
 from accord.sim.outcome import Outcome
-from accord.sim.templates import END_US, World, template_run
+from accord.sim.template_worlds import World
+from accord.sim.templates import template_run
 
-Case = tuple[str, int, float, int, bool]
-_COUNTS = ("published", "wanted", "delivered", "lost", "crashes")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="random simulations of templates")
-    parser.add_argument("--runs", type=int, default=1_000, help="how many (default: 1,000)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--seed", type=int, help="just this one, with all invariants checked")
-    parser.add_argument("--jobs", type=int, default=2, help="at the same time (default: 2)")
-    parser.add_argument("--template", choices=sorted(promising()), help="just this one")
-    parser.add_argument("--loss", type=float, help="of messages (default: up to 0.5, by the seed)")
-    parser.add_argument("--nodes", type=int, help="of the overlay (default: 4 to 12, by the seed)")
-    options = parser.parse_args()
-    seeds = range(options.first, options.first + options.runs)
-    if options.seed is not None:
-        seeds = range(options.seed, options.seed + 1)
-    names = [options.template] if options.template else sorted(promising())
-    is_checking = options.seed is not None
-    cases = [
-        case(names[seed % len(names)], seed, options.loss, options.nodes, is_checking)
-        for seed in seeds
-    ]
-    return 1 if run_all(cases, options.jobs) else 0
+_COUNTED = ("published", "wanted", "delivered", "lost", "excused", "unreachable")
 
 
 def promising() -> dict[str, type[Template]]:
-    """Those that promise something."""
-    return {name: template for name, template in SHIPPED.items() if template.promises}
+    """Those that promise something, by name."""
+    return {name: SHIPPED[name] for name in sorted(SHIPPED) if SHIPPED[name].promises}
 
 
-def case(name: str, seed: int, loss: float | None, nodes: int | None, is_checking: bool) -> Case:
-    random = Random(f"case {seed}")  # noqa: S311
-    chosen_loss = random.choice((0.0, 0.1, 0.3, 0.5)) if loss is None else loss
-    chosen_nodes = random.randint(4, 12) if nodes is None else nodes
-    return name, seed, chosen_loss, chosen_nodes, is_checking
+class Runs:
+    """What of each run was asked for; the rest is chosen by its seed."""
+
+    def __init__(
+        self, template: str | None, loss: float | None, nodes: int | None, hours: float
+    ) -> None:
+        self._hours = hours
+        self._names = [template] if template else list(promising())
+        self._loss = loss
+        self._nodes = nodes
+
+    def checked(self, seed: int) -> Outcome:
+        return self._run(seed, is_checking=True)[1]
+
+    def counted(self, seed: int) -> tuple[Outcome, Counts]:
+        name, outcome = self._run(seed, is_checking=False)
+        counts: Counts = {f"{name} runs": 1, f"{name} crashes": outcome.crashes}
+        for what in _COUNTED:
+            channels = outcome.channels.values()
+            counts[f"{name} {what}"] = sum(getattr(each, what) for each in channels)
+        return outcome, counts
+
+    def _run(self, seed: int, *, is_checking: bool) -> tuple[str, Outcome]:
+        random = Random(f"case {seed}")  # noqa: S311
+        loss = random.choice((0.0, 0.1, 0.3, 0.5))
+        nodes = random.randint(4, 12)
+        # Of four seeds each makes another kind of world.
+        name = self._names[seed // 4 % len(self._names)]
+        world = World(
+            loss=loss if self._loss is None else self._loss,
+            nodes=nodes if self._nodes is None else self._nodes,
+            is_checking=is_checking,
+        )
+        if self._hours:
+            publish_us = round(self._hours * 3_600_000_000)
+            world = replace(world, rate_hz=0.1, publish_us=publish_us, is_long=True)
+        replay = (
+            f"python scripts/template_runs.py --template {name} --seed {seed} "
+            f"--loss {world.loss} --nodes {world.nodes} --hours {self._hours}"
+        )
+        return name, template_run(promising()[name], world, seed, replay=replay).run(world.end_us)
 
 
-def run_all(cases: list[Case], jobs: int) -> int:
-    """Gives how many failed."""
-    began_s = time.monotonic()
-    failed = 0
-    totals: dict[str, dict[str, int]] = {}
-    with Pool(jobs) as pool:
-        for done, (name, found, counts) in enumerate(pool.imap_unordered(run, cases), start=1):
-            failed += bool(found)
-            total = totals.setdefault(name, dict.fromkeys(("runs", *_COUNTS), 0))
-            total["runs"] += 1
-            for what, count in counts.items():
-                total[what] += count
-            if found:
-                print(found, flush=True)
-            if done % 100 == 0:
-                spent_s = time.monotonic() - began_s
-                print(f"{done} runs, {failed} failed, {spent_s:.0f} s", flush=True)
-    for name, total in sorted(totals.items()):
-        print(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in total.items()))
-    print(f"{len(cases)} runs, {failed} failed, {time.monotonic() - began_s:.0f} s")
-    return failed
-
-
-def run(chosen: Case) -> tuple[str, str, dict[str, int]]:
-    name, seed, loss, nodes, is_checking = chosen
-    world = World(loss=loss, nodes=nodes, is_checking=is_checking)
-    replay = (
-        f"python scripts/template_runs.py --template {name} --seed {seed} "
-        f"--loss {loss} --nodes {nodes}"
+def main() -> int:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--template", choices=list(promising()))
+    parser.add_argument("--loss", type=float)
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--hours", type=float, default=0.0)
+    own, sys.argv[1:] = parser.parse_known_args()
+    runs = Runs(own.template, own.loss, own.nodes, own.hours)
+    what = (
+        "templates; also: --template NAME, --loss SHARE, --nodes COUNT (all by the seed if not "
+        "given), and --hours COUNT of virtual time: each seed is one long run"
     )
-    outcome = template_run(promising()[name], world, seed, replay=replay).run(END_US)
-    found = "\n".join(outcome.report()) if outcome.found else ""
-    return name, found, counts_of(outcome)
-
-
-def counts_of(outcome: Outcome) -> dict[str, int]:
-    channels = outcome.channels.values()
-    counts = {what: sum(getattr(each, what) for each in channels) for what in _COUNTS[:-1]}
-    return {**counts, "crashes": outcome.crashes}
+    return many_runs(what, runs.checked, runs.counted)
 
 
 if __name__ == "__main__":

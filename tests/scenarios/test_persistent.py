@@ -221,6 +221,7 @@ async def _kill_own_node(site: Site) -> None:
         await say(a, "a", range(300))
         async with connect(site.url("c")) as c, c.subscribe("chat/#", keep=True) as events:
             assert of(await hear(events, 300), "a") == list(range(300))
+            assert await is_silent(events)  # the last one is acknowledged by that
             await asyncio.sleep(6)  # until that is noted
         await asyncio.to_thread(site.kill, "c")
         await say(a, "a", range(300, 400))

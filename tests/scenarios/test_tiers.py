@@ -42,9 +42,9 @@ async def attached(nodes: dict[str, RunningNode]) -> None:
         await until(nodes[name], "b" if name == "a" else "a", 1)
 
 
-async def talk(session: Session, name: str) -> None:
+async def talk(session: Session, name: str, channel: str) -> None:
     for number in range(EACH):
-        await session.publish("room/talk", f"{name} {number}".encode(), qos=1)
+        await session.publish(channel, f"{name} {number}".encode(), qos=1)
         await asyncio.sleep(0.002)
 
 
@@ -62,7 +62,7 @@ async def listen(events: Subscription, wanted: dict[str, bool]) -> list[str]:
 
 
 async def converse(
-    nodes: dict[str, RunningNode], talking: str, listening: str, killed: str = ""
+    nodes: dict[str, RunningNode], talking: str, listening: str, channel: str, killed: str = ""
 ) -> dict[str, list[str]]:
     """What is heard at each node; `killed` is, when some of it has been said."""
     async with AsyncExitStack() as stack, asyncio.timeout(60):
@@ -71,7 +71,7 @@ async def converse(
         for name in sorted({*talking, *listening}):
             sessions[name] = await stack.enter_async_context(accord.connect(nodes[name].url))
         for name in listening:
-            events = sessions[name].subscribe("room/#", qos=1)
+            events = sessions[name].subscribe(channel, qos=1)
             heard[name] = await stack.enter_async_context(events)
         if not killed:
             await attached(nodes)
@@ -81,7 +81,7 @@ async def converse(
             await asyncio.to_thread(wait_until, lambda: active(nodes["x"]) == killed)
         wanted = {f"{name} {number}": True for name in talking for number in range(EACH)}
         got = asyncio.gather(*(listen(events, wanted) for events in heard.values()))
-        said = asyncio.gather(*(talk(sessions[name], name) for name in talking))
+        said = asyncio.gather(*(talk(sessions[name], name, channel) for name in talking))
         if killed:
             await asyncio.sleep(0.3)
             nodes[killed].broker.process.kill()
@@ -97,26 +97,38 @@ def in_order(heard: list[str], talking: str) -> bool:
     )
 
 
-@accord_only
-@pytest.mark.parametrize("template", ["routed", "reliable"])
-def test_clients_of_all_tiers_hear_each_other(template: str) -> None:
-    with start_nodes(TIERS, defined(template), secondary=["x"]) as nodes:
-        for name, heard in asyncio.run(converse(nodes, "abx", "abx")).items():
-            assert in_order(heard, "abx"), name
+DEFINED = defined("reliable") + '[channels."all/#"]\ntemplate = "total_order"\n'
 
 
 @accord_only
-def test_a_secondary_node_keeps_to_the_order_of_all() -> None:
-    with start_nodes(TIERS, defined("total_order"), secondary=["x"]) as nodes:
-        a, b, x = asyncio.run(converse(nodes, "abx", "abx")).values()
+def test_clients_of_all_tiers_hear_each_other() -> None:
+    """On channels of three kinds: routed, reliable, and with one order for all."""
+    with start_nodes(TIERS, DEFINED, secondary=["x"]) as nodes:
+        for channel in ("plain/talk", "room/talk"):
+            for name, heard in asyncio.run(converse(nodes, "abx", "abx", channel)).items():
+                assert in_order(heard, "abx"), (channel, name)
+        a, b, x = asyncio.run(converse(nodes, "abx", "abx", "all/talk")).values()
         assert a == b == x
         assert len(a) == len(set(a)) == 3 * EACH
+        _look(nodes)
+
+
+def _look(nodes: dict[str, RunningNode]) -> None:
+    """What people see of it."""
+    assert "secondary node, 2 of 2 parents linked" in nodes["x"].accord("net").stdout
+    assert "child" in nodes["a"].accord("net").stdout
+    listed = nodes["x"].accord("channel", "ls")
+    assert listed.exit_code == 0
+    assert "total_order" in listed.stdout
+    refused = nodes["x"].accord("channel", "create", "mine", "--template", "reliable")
+    assert refused.exit_code == 2
+    assert "define channels at a backbone node" in refused.stderr
 
 
 @accord_only
 def test_nothing_is_lost_when_the_active_parent_is_killed() -> None:
-    with start_nodes(TIERS, defined("reliable"), secondary=["x"], killed=["a"]) as nodes:
-        heard = asyncio.run(converse(nodes, "bx", "bx", killed="a"))
+    with start_nodes(TIERS, DEFINED, secondary=["x"], killed=["a"]) as nodes:
+        heard = asyncio.run(converse(nodes, "bx", "bx", "room/talk", killed="a"))
         assert in_order(heard["b"], "bx")
         assert in_order(heard["x"], "bx")
         assert active(nodes["x"]) == "b"

@@ -7,7 +7,7 @@ import pytest
 from accord.core.admission.request import State
 from tests.sim.admission_runs import run
 
-SEEDS = 60
+SEEDS = 36
 BATCH = 12  # so many that there are outcomes of all kinds
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim.persistent_runs import run
 
-SEEDS = 36
+SEEDS = 24
 BATCH = 12  # so many that something fails in some, and much comes late in others
 
 

@@ -3,8 +3,9 @@
 A backbone of four to six nodes has children, each linked with two of them. The links of the
 children lose up to half of what they carry, delay it and let it overtake; parents crash and come
 back, links break, told or not. What a client of any node published to a reliable channel comes to
-every client that stays, once and in order. In the end all clients leave, and nobody keeps anything
-for a child. `scripts/tier_runs.py` makes many.
+every client that stays, once and in order; on channels with one order for all, in that. In the end
+all clients leave, some children end, and nobody keeps anything for a child.
+`scripts/tier_runs.py` makes many.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from accord.sim.faults import LinkDown, LinkUp, NodeDown, NodeUp, Timed
 from accord.sim.links import LinkModel
 from accord.sim.machine import Machine
 from accord.sim.outcome import Outcome
-from accord.sim.promises import AllChecker, InOrderChecker, LivesChecker, OnceChecker
+from accord.sim.promises import (
+    AllChecker,
+    InOrderChecker,
+    LivesChecker,
+    OnceChecker,
+    SameOrderChecker,
+)
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
@@ -31,11 +38,11 @@ from tests.sim.tier_nodes import CHILD, BackboneNode, SecondaryNode, is_child, t
 S: Final = 1_000_000
 PUBLISH_US: Final = 8 * S
 FAULTS_US: Final = 12 * S  # from then on
-PUBLISHED_US: Final = 48 * S
-PATIENCE_US: Final = 20 * S
+PUBLISHED_US: Final = 40 * S
+PATIENCE_US: Final = 16 * S
 LEAVE_US: Final = PUBLISHED_US + PATIENCE_US + 2 * S  # all clients
 GONE_US: Final = LEAVE_US + 4 * S  # in some runs, all children
-END_US: Final = GONE_US + 16 * S
+END_US: Final = GONE_US + 15 * S
 CHANNELS: Final = ("room/one", "room/two")
 TIERS: Final = TierOptions(pulse_us=200_000, again_us=100_000, return_us=5 * S, lease_us=12 * S)
 
@@ -167,13 +174,15 @@ def model_of(random: Random, loss: float) -> Callable[[Span], LinkModel]:
     return lambda span: lossy if is_child(span.one) else backbone
 
 
-def simulation(
-    seed: int, *, template: str = "reliable", is_checking: bool = True
-) -> tuple[Simulation, NothingLeftChecker]:
+def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, NothingLeftChecker]:
     random = Random(f"tiers {seed}")  # noqa: S311
+    is_ordered = seed % 5 == 4
+    template = "total_order" if is_ordered else "reliable"
     topology = topology_of(random)
     left = NothingLeftChecker()
     checkers: list[Checker] = [OnceChecker(), InOrderChecker(), AllChecker(), left]
+    if is_ordered:
+        checkers.append(SameOrderChecker())
     run = Simulation(
         topology,
         tier_nodes(

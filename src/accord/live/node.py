@@ -278,6 +278,8 @@ class Node:
         return rights, name or ""
 
     def _on_turn(self) -> None:
+        if self.past is not None:
+            self.past.turn()
         if self.durability is not None:
             self.durability.append()
         if self.manager is not None:
@@ -286,8 +288,6 @@ class Node:
             self.quality.turn()
         if self.admission is not None:
             self.admission.turn()
-        if self.past is not None:
-            self.past.turn()
         if self.net is not None:
             self.net.turn()
 

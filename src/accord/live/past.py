@@ -110,7 +110,7 @@ class PastService:
         self._start(self._keep_known())
 
     def turn(self) -> None:
-        """What came of the last turn of the event loop."""
+        """What came of the last turn of the event loop; before it is recorded."""
         if self._has_news:
             self._has_news = False
             self._save()

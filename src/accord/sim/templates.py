@@ -166,7 +166,7 @@ def template_run(
         checkers.append(ShareChecker(world.loss, topology))
     run = Simulation(
         topology,
-        _nodes(template, world, 0.0 if loses_all else world.loss),
+        nodes_of(template, world, 0.0 if loses_all else world.loss),
         seed=seed,
         model=model,
         faults=script,
@@ -187,7 +187,7 @@ def template_run(
     return run
 
 
-def _nodes(template: type[Template], world: World, loss: float) -> Make:
+def nodes_of(template: type[Template], world: World, loss: float) -> Make:
     overlay = OverlayOptions(
         tell_flows_us=0,
         tell_arrivals_us=0,

@@ -304,7 +304,7 @@ class Child:
             self.sends.append((parent.name, wants))
 
     def _is_to_tell(self, parent: ParentView) -> bool:
-        return parent.life != (0, 0) and parent.version < self._most_to_tell(parent)
+        return parent.is_known() and parent.version < self._most_to_tell(parent)
 
     def _most_to_tell(self, parent: ParentView) -> int:
         """A standby keeps nothing that the active parent does not know to be wanted yet."""

@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.channels import filter_selects
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.tiers.flows import WINDOW
@@ -41,11 +42,12 @@ class Entry:
     All of one `line` come in their order; None where no order is promised.
     """
 
-    __slots__ = ("at_us", "event", "key", "line", "number", "size")
+    __slots__ = ("at_us", "channel", "event", "key", "line", "number", "size")
 
     def __init__(self, event: Carried, now_us: int, *, is_in_order: bool) -> None:
         self.event: Carried | None = event
         self.key: Key = key_of(event)
+        self.channel = event.channel
         self.line = (event.origin or event.source, event.channel) if is_in_order else None
         self.size = len(event.payload) + len(event.block) + _OVERHEAD
         self.at_us = now_us
@@ -179,6 +181,20 @@ class Keeping:
                 self._forget(place)
 
     # -------------------------------------------------------------------------------------- within
+
+    def keep_only(self, filters: list[str]) -> None:
+        """The child wants nothing else any more; what the active one has sent it gets all the same.
+
+        Else it would get, from this parent as the next one, what it was not to get from the other.
+        """
+        if not self.is_active:
+            wanted: dict[str, bool] = {}
+            for place, entry in list(self.entries.items()):
+                channel = entry.channel
+                if channel not in wanted:
+                    wanted[channel] = any(filter_selects(each, channel) for each in filters)
+                if not wanted[channel]:
+                    self._forget(place)
 
     def advance(self, now_us: int) -> None:
         """Forget what is too old for anybody."""

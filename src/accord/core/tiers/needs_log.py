@@ -33,9 +33,10 @@ class NeedsLog:
             self.version += 1
             self._log.pop(key, None)
             self._log[key] = (self.version, need)
-        gone = [key for key, (_, need) in self._log.items() if need is None]
-        for key in gone[: max(0, len(gone) - _GONE)]:
-            self.floor = max(self.floor, self._log.pop(key)[0])
+        if changes and len(self._log) > _GONE:
+            gone = [key for key, (_, need) in self._log.items() if need is None]
+            for key in gone[: max(0, len(gone) - _GONE)]:
+                self.floor = max(self.floor, self._log.pop(key)[0])
         return bool(changes)
 
     def forget(self, version: int) -> None:

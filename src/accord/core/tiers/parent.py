@@ -255,6 +255,9 @@ class Parent:
                 self._port.need(child, key, need)
             elif state.needs.pop(key, None) is not None:
                 self._port.need(child, key, None)
+        if any(need is None for _, need in message.changes):
+            filters = list(dict.fromkeys(need.filter for need in state.needs.values()))
+            state.keeping.keep_only(filters)
         state.version = message.version
 
     def _take_up(self, child: str, state: _State, now_us: int) -> None:

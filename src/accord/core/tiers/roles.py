@@ -19,6 +19,7 @@ from accord.core.tiers.options import TierOptions
 
 NEVER: Final = 1 << 62
 _MOST_DOUBLINGS: Final = 5
+_UNBORN: Final = (0, 0)
 
 
 class ParentView:
@@ -30,7 +31,7 @@ class ParentView:
         self.is_linked = False
         self.is_sound = False  # it was not silent for long when that was looked at last
         self.heard_us = 0
-        self.life: tuple[int, int] = (0, 0)  # its incarnation, and since when it knows this node
+        self.life = _UNBORN  # its incarnation, and since when it knows this node
         self.version = 0  # of the needs, as it has confirmed
         self.told_us = -NEVER  # when it was told of needs
         self.attend_us = NEVER  # when it is to hear of this node
@@ -44,6 +45,10 @@ class ParentView:
 
     def is_usable(self) -> bool:
         return self.is_linked and self.is_sound
+
+    def is_known(self) -> bool:
+        """Whether it has answered, ever."""
+        return self.life != _UNBORN
 
     def attend_by(self, due_us: int) -> None:
         self.attend_us = min(self.attend_us, due_us)
@@ -102,11 +107,11 @@ class Roles:
         if life < parent.life:
             return False
         if life > parent.life:
-            had_answered = parent.turn == self.turn
+            was_known = parent.is_known()
             parent.life = life
             parent.version = parent.through = 0
             parent.steady_us = now_us
-            if had_answered and parent.name == self.active:
+            if was_known and parent.name == self.active:
                 self._begin_elsewhere(parent, now_us)
         parent.waiting = message.waiting
         parent.lost = message.lost
@@ -233,7 +238,8 @@ class Roles:
         if not standby.is_usable() or standby.version != version or self._lacks is not None:
             standby.steady_us = now_us
         wait_us = self._options.return_us << min(standby.failures, _MOST_DOUBLINGS)
-        return now_us - standby.steady_us >= wait_us
+        was_heard = now_us - standby.heard_us <= 2 * self._options.pulse_us
+        return was_heard and now_us - standby.steady_us >= wait_us
 
     def _is_behind(self, active: ParentView, seen: Container[Key], now_us: int) -> bool:
         """Whether the standby has had something for long that the active one has not."""

@@ -18,9 +18,7 @@ from accord.edges.mqtt.wire import string_bytes
 from accord.edges.pipeline.messages import Found
 
 
-def past_message(
-    found: Found, counts: ChannelCounts, now_ms: int, node: str = ""
-) -> MqttMessage:
+def past_message(found: Found, counts: ChannelCounts, now_ms: int, node: str = "") -> MqttMessage:
     """A kept event for a subscription; ProtocolError where its properties are damaged."""
     properties = read_block(found.properties)
     told = (*properties.user, *_named(found), *(((NODE, node),) if node else ()))

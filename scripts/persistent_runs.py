@@ -1,0 +1,36 @@
+"""Many random simulations of persistent channels; each finding comes with its seed.
+
+python scripts/persistent_runs.py --runs 1000 --jobs 2
+python scripts/persistent_runs.py --seed 4711
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.sim.many_runs import many_runs
+from tests.sim.persistent_runs import run
+
+from accord.sim.outcome import Outcome
+
+
+def _checked(seed: int) -> Outcome:
+    return run(seed)[0]
+
+
+def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
+    outcome, ground, checker = run(seed, is_checking=False)
+    return outcome, {
+        "subscriptions": checker.clients,
+        "events": checker.events,
+        "events of the past": ground.handed,
+        "nodes missed": ground.missed,
+        "crashes": outcome.crashes,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(many_runs("persistent channels", _checked, _counted))

@@ -1,0 +1,353 @@
+"""A child and its parents, talking to each other over links that do what a test says."""
+
+from __future__ import annotations
+
+from accord.core.overlay.needs import Need
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+from accord.core.tiers.child import NO_ROOM, Child
+from accord.core.tiers.messages import Ask, Attend, Down, Told, Trait, Up, Wants
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.parent import Parent
+
+OPTIONS = TierOptions(up_events=8, return_us=2_000_000, behind_us=1_000_000)
+MS = 1_000
+TRAITS = {"routed": Trait(), "reliable": Trait(can_be_full=True), "local": Trait(),
+          "total_order": Trait(is_ordered=True, can_be_full=True)}  # fmt: skip
+
+
+def event(number: int, channel: str = "room", source: str = "s") -> Carried:
+    return Carried(source, 1, 0, (), channel, b"x", event=number)
+
+
+class Port:
+    """What a parent's node would do; `busy` channels have no room."""
+
+    def __init__(self) -> None:
+        self.needs: dict[tuple[str, str], Need] = {}
+        self.taken: list[tuple[str, int, bool]] = []
+        self.busy = False
+        self.pending: list[int] = []
+        self.template = "reliable"
+
+    def need(self, child: str, key: str, need: Need | None) -> None:
+        if need is None:
+            del self.needs[child, key]
+        else:
+            self.needs[child, key] = need
+
+    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        if self.busy:
+            return None
+        self.taken.append((event.origin, event.event, is_echoed))
+        return event.event
+
+    def unsettled(self, channel: str) -> list[int]:
+        return self.pending if channel == "room" else []
+
+    def answer(self, ask: Ask) -> Told:
+        page = ((ChannelDefinition("room", template=self.template), "a"),)
+        return Told(self.directory(), TRAITS, (), page, ask.after, is_last=True)
+
+    def directory(self) -> int:
+        return hash(self.template) & 0xFFFF
+
+
+class World:
+    """One child and the parents a and b, of which it likes a better; `cut` links carry nothing."""
+
+    def __init__(self) -> None:
+        self.now_us = 1
+        self.child = Child("x", 1_000, OPTIONS)
+        self.ports = {"a": Port(), "b": Port()}
+        self.parents = {name: self._new(name, 1) for name in "ab"}
+        self.cut: dict[str, bool] = {}
+        self.got: list[int] = []
+        self.ups: list[Up] = []
+
+    def _new(self, name: str, incarnation: int) -> Parent:
+        return Parent(incarnation, OPTIONS, self.ports[name])
+
+    def link(self, name: str) -> None:
+        self.child.link_up(name, "ab".index(name), self.now_us)
+        self.parents[name].link_up("x", self.now_us)
+
+    def unlink(self, name: str) -> None:
+        self.child.link_down(name, self.now_us)
+        self.parents[name].link_down("x", self.now_us)
+
+    def restart(self, name: str) -> None:
+        """Without a word: only what it says afterwards is another life's."""
+        self.ports[name].needs.clear()
+        self.parents[name] = self._new(name, 2)
+        self.parents[name].link_up("x", self.now_us)
+
+    def put(self, number: int, *names: str) -> None:
+        for name in names or "ab":
+            self.parents[name].put("x", event(number), self.now_us, is_in_order=True)
+
+    def run(self, for_us: int = 500 * MS) -> list[int]:
+        """What the child hands over meanwhile."""
+        self.got = []
+        for _ in range(for_us // (10 * MS)):
+            self.now_us += 10 * MS
+            self.child.advance(self.now_us)
+            for parent in self.parents.values():
+                parent.room_made(self.now_us)
+                parent.advance(self.now_us)
+            for _ in range(4):
+                self._exchange()
+        return self.got
+
+    def _exchange(self) -> None:
+        child, now_us = self.child, self.now_us
+        sends, child.sends = child.sends, []
+        for name, message in sends:
+            if name not in self.cut:
+                self.parents[name].receive("x", message, now_us)
+        for name, parent in self.parents.items():
+            for _, answer in parent.sends if name not in self.cut else ():
+                child.receive(name, answer, now_us)
+            parent.sends.clear()
+            if name not in self.cut:
+                for down in parent.take("x", 10_000, now_us):
+                    child.receive(name, down, now_us)
+                for up in child.take(name, 10_000, now_us):
+                    self.ups.append(up)
+                    parent.receive("x", up, now_us)
+            parent.check_invariants()
+        child.check_invariants()
+        self.got += [each.event for each in child.deliveries]
+        child.deliveries.clear()
+
+    def roles(self) -> tuple[str, str]:
+        return self.child.roles.active, self.child.roles.standby
+
+
+def linked(*, needs: bool = True) -> World:
+    world = World()
+    if needs:
+        world.child.need("room", ("", ""), None)
+    world.link("a")
+    world.link("b")
+    world.run()
+    return world
+
+
+def test_both_parents_know_what_the_child_needs() -> None:
+    world = linked()
+    assert world.roles() == ("a", "b")
+    for port in world.ports.values():
+        assert list(port.needs.values()) == [Need("room")]
+    world.child.unneed("room", ("", ""))
+    world.run()
+    assert all(not port.needs for port in world.ports.values())
+
+
+def test_events_come_once_and_nobody_keeps_them() -> None:
+    world = linked()
+    for number in (1, 2, 3):
+        world.put(number)
+    assert world.run() == [1, 2, 3]
+    assert [status.waiting for each in world.parents.values() for status in each.status()] == [0, 0]
+
+
+def test_the_standby_goes_on_when_the_link_fails() -> None:
+    world = linked()
+    world.put(1)
+    world.run()
+    world.cut["a"] = True  # the active one has it, and can't say so any more
+    world.put(2)
+    world.unlink("a")
+    world.put(3, "b")
+    assert world.run() == [2, 3]
+    assert world.roles() == ("b", "")
+
+
+def test_the_standby_goes_on_when_the_active_one_is_silent() -> None:
+    world = linked()
+    world.cut["a"] = True
+    world.run(2_000 * MS)
+    assert world.roles() == ("a", "b")
+    world.run(2_000 * MS)
+    assert world.roles() == ("b", "a")
+    world.put(1)
+    assert world.run() == [1]
+
+
+def test_the_better_parent_becomes_the_active_one_again() -> None:
+    world = linked()
+    world.unlink("a")
+    world.put(1, "b")
+    assert world.run() == [1]
+    world.link("a")
+    world.put(2)
+    assert world.run() == [2]
+    assert world.roles() == ("b", "a")
+    world.run(2 * 2 * OPTIONS.return_us)  # it has failed once
+    assert world.roles() == ("a", "b")
+    world.put(3)
+    assert world.run() == [3]
+
+
+def test_a_parent_that_began_anew_is_left() -> None:
+    world = linked()
+    world.put(1, "b")  # the active one died before it had it
+    world.restart("a")
+    assert world.run() == [1]
+    assert world.roles() == ("b", "a")
+    assert list(world.ports["a"].needs.values()) == [Need("room")]
+
+
+def test_a_parent_that_is_cut_off_itself_is_left() -> None:
+    world = linked()
+    world.put(1, "b")
+    assert world.run(500 * MS) == []
+    assert world.run(2_000 * MS) == [1]
+    assert world.roles() == ("b", "a")
+
+
+def test_a_child_that_leaves_is_forgotten() -> None:
+    world = linked()
+    world.put(1, "b")
+    world.child.leave()
+    world._exchange()
+    assert [parent.children() for parent in world.parents.values()] == [[], []]
+    assert all(not port.needs for port in world.ports.values())
+
+
+def test_a_child_that_is_silent_for_long_has_left() -> None:
+    world = linked()
+    world.cut = {"a": True, "b": True}
+    world.run(OPTIONS.lease_us + 1_000 * MS)
+    assert [parent.children() for parent in world.parents.values()] == [[], []]
+
+
+def test_a_child_that_was_started_again_begins_with_nothing() -> None:
+    world = linked()
+    world.put(1, "b")
+    world.child = Child("x", 2_000, OPTIONS)
+    world.child.need("other", ("", ""), None)
+    world.link("a")
+    world.link("b")
+    assert world.run() == []
+    for port in world.ports.values():
+        assert list(port.needs.values()) == [Need("other")]
+
+
+def test_what_is_published_is_kept_until_it_is_with_everybody() -> None:
+    world = linked()
+    world.ports["a"].pending = [1, 2]
+    for number in (1, 2):
+        world.child.publish(event(number), world.now_us)
+    world.run()
+    assert world.ports["a"].taken == [("x", 1, False), ("x", 2, False)]
+    assert world.child.status().waiting == 2
+    world.ports["a"].pending = [2]
+    world.run()
+    assert world.child.status().waiting == 1
+    world.ports["a"].pending = []
+    world.run()
+    assert world.child.status().waiting == 0
+
+
+def test_what_is_not_with_everybody_goes_to_the_next_parent() -> None:
+    world = linked()
+    world.ports["a"].pending = [2, 3]
+    for number in (1, 2, 3):
+        world.child.publish(event(number), world.now_us)
+    world.run()
+    world.unlink("a")
+    world.run()
+    assert world.ports["b"].taken == [("x", 2, False), ("x", 3, False)]
+    originals = {up.event.event: up.event.original for up in world.ups}
+    assert len({up.event.original for up in world.ups}) == 3
+    assert originals[1] < originals[2] < originals[3]
+
+
+def test_publishers_are_held_back_where_there_is_no_room() -> None:
+    world = linked()
+    world.ports["a"].busy = True
+    for number in range(OPTIONS.up_events):
+        assert world.child.has_room("room")
+        world.child.publish(event(number + 1), world.now_us)
+    assert not world.child.has_room("room")
+    world.run()
+    assert world.ports["a"].taken == []
+    world.ports["a"].busy = False
+    world.run()
+    assert len(world.ports["a"].taken) == OPTIONS.up_events
+    assert world.child.has_room("room")
+
+
+def test_what_may_be_lost_is_where_there_is_no_room() -> None:
+    world = linked()
+    world.ports["a"].busy = True
+    for number in range(OPTIONS.up_events + 2):
+        assert world.child.has_room("elsewhere")
+        world.child.publish(event(number + 1, "elsewhere"), world.now_us)
+    assert world.child.status().lost == {NO_ROOM: 2}
+    assert [each.event for each, _ in world.child.losses] == [9, 10]
+
+
+def test_what_is_ordered_comes_back_before_local_clients_get_it() -> None:
+    world = World()
+    world.ports["a"].template = "total_order"
+    world.link("a")
+    world.run()
+    assert world.child.bound("room", world.now_us).is_ordered
+    world.child.submit(event(1), world.now_us)
+    assert world.run() == []
+    assert world.ports["a"].taken == [("x", 1, True)]
+    (up,) = world.ups
+    world.parents["a"].put("x", up.event, world.now_us, is_in_order=True)
+    assert world.run() == [1]
+
+
+def test_what_is_not_ordered_does_not_come_back() -> None:
+    world = linked()
+    world.child.publish(event(1), world.now_us)
+    world.run()
+    (up,) = world.ups
+    world.parents["a"].put("x", up.event, world.now_us, is_in_order=True)
+    assert world.run() == []
+
+
+def test_an_event_waits_until_it_is_known_whether_it_is_ordered() -> None:
+    world = World()
+    assert world.child.bound("room", world.now_us).is_ordered
+    world.child.submit(event(1), world.now_us)
+    assert not world.child.has_room("room")
+    assert world.run(500 * MS) == []
+    world.link("a")
+    assert world.run() == [1]
+    assert world.ports["a"].taken == [("x", 1, False)]
+    assert world.child.has_room("room")
+
+
+def test_without_parents_local_clients_get_it_all_the_same() -> None:
+    world = World()
+    world.child.submit(event(1), world.now_us)
+    assert world.run(OPTIONS.decide_us + 100 * MS) == [1]
+
+
+def test_what_is_local_stays() -> None:
+    world = World()
+    world.ports["a"].template = "local"
+    world.link("a")
+    world.run()
+    world.child.publish(event(1), world.now_us)
+    world.run()
+    assert world.ports["a"].taken == []
+
+
+def test_nonsense_is_not_believed() -> None:
+    world = linked()
+    parent, port = world.parents["a"], world.ports["a"]
+    parent.receive("x", event(1), world.now_us)
+    parent.receive("x", Wants(1_000, 1, 2, (("k", Need("a/#/b")), ("", Need("a")))), world.now_us)
+    parent.receive("x", Attend(999, 99, is_active=False), world.now_us)
+    assert list(port.needs.values()) == [Need("room")]
+    world.child.receive("a", event(1), world.now_us)
+    world.child.receive("b", Down(world.child.roles.turn, 1, event(7)), world.now_us)
+    assert world.run() == []
