@@ -8,7 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.exchange import CutWanted, Order, PastExchange
+from accord.core.channels.persistent.answers import CutWanted, Order
+from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE, Page, PageAsked, PastEvent, Wanted
 from accord.core.channels.persistent.recall import Recall
 from accord.core.channels.persistent.source import Position

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.core.channels.persistent.exchange import CutWanted, PageWanted, PastExchange
+from accord.core.channels.persistent.answers import CutWanted, PageWanted
+from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE
 from accord.core.channels.persistent.options import is_persistent
 from accord.core.overlay.registry import CHANNEL

@@ -6,7 +6,8 @@ import json
 from typing import Final
 
 from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.exchange import CutWanted, PageWanted, PastExchange
+from accord.core.channels.persistent.answers import CutWanted, PageWanted
+from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE, Page, PastEvent
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.model.channels import filter_selects

@@ -6,13 +6,8 @@ import pytest
 
 from accord.core.channels.channels import Channels
 from accord.core.channels.letters import Letter
-from accord.core.channels.persistent.exchange import (
-    BUSY,
-    MOST_READING,
-    CutWanted,
-    PageWanted,
-    PastExchange,
-)
+from accord.core.channels.persistent.answers import BUSY, MOST_READING, CutWanted, PageWanted
+from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import (
     MOST_ROWS,
     SERVICE,
@@ -63,7 +58,7 @@ def test_pages_are_read_a_few_at_a_time_and_none_twice() -> None:
     alone.hear(PageAsked(3, Wanted("chat"), 0, 10, "", 100, 1_000))
     alone.hear(PageAsked(99, Wanted("chat"), 0, 10, "", 100, 1_000))
     assert alone.posted == [Working(3), NoPage(99, BUSY)]
-    assert (alone.exchange.refused, len(alone.exchange.orders)) == (1, MOST_READING)
+    assert (alone.exchange.answers.refused, len(alone.exchange.orders)) == (1, MOST_READING)
     order = alone.exchange.orders[0]
     assert isinstance(order, PageWanted)
     alone.exchange.no_page(order, "gone", 0)
@@ -97,7 +92,7 @@ def test_questions_that_make_no_sense_are_refused(asked: PageAsked) -> None:
     alone = Alone()
     alone.hear(asked)
     assert alone.exchange.orders == []
-    assert alone.exchange.dropped == 1
+    assert alone.exchange.answers.senseless == 1
     assert isinstance(alone.posted[0], NoPage)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.letters import Got, Letter, Letters
+from accord.core.channels.persistent.answers import Answers, CutWanted, PageWanted
 from accord.core.channels.persistent.messages import (
     MOST_BYTES,
     MOST_ROWS,
@@ -30,7 +31,6 @@ from accord.core.channels.persistent.messages import (
     encode,
     is_cut,
     pages,
-    problem_with_question,
 )
 from accord.core.channels.persistent.peers import Peer
 from accord.core.channels.persistent.recall import Budget, Recall
@@ -43,12 +43,10 @@ from accord.core.overlay.signals import Carried
 
 HISTORY: Final = "past"  # the fact that a node has kept events of persistent channels
 IMPORTANCE: Final = 1  # of the past on its way
-MOST_READING: Final = 16  # pages of the own journal at a time
 MOST_ASKED: Final = 64  # pages that are under way for this node
 LOOK_US: Final = 200_000  # between two looks at who is there
 _LEAST_ROWS: Final = 10
 _LEAST_BYTES: Final = 16 << 10
-BUSY: Final = "busy"
 _ANYHOW: Final = Requirement(0, 1, 0.0)
 
 _letters: Final[msgspec.msgpack.Decoder[Letter | Got]] = msgspec.msgpack.Decoder(Letter | Got)
@@ -56,25 +54,8 @@ _letters: Final[msgspec.msgpack.Decoder[Letter | Got]] = msgspec.msgpack.Decoder
 Room = Callable[[], tuple[int, int] | None]  # events and bytes that a client has room for
 
 
-class CutWanted(msgspec.Struct, frozen=True):
-    """Make a cut, and say so by `cut_made` when all before it is on disk."""
-
-    to: str
-    round: int
-
-
-class PageWanted(msgspec.Struct, frozen=True):
-    """Read a page, and say so by `page_made`, or `no_page`."""
-
-    to: str
-    asked: PageAsked
-
-
-Order = CutWanted | PageWanted
-
-
 class PastExchange(Template):
-    """`dropped` counts what others said that made no sense, `refused` pages for want of room."""
+    """`dropped` counts what others said that made no sense."""
 
     def __init__(self, context: Context, store: FactStore, needs: Needs) -> None:
         super().__init__(context)
@@ -84,16 +65,15 @@ class PastExchange(Template):
         self.peers: dict[str, Peer] = {}
         self.recalls: dict[Recall, Room] = {}
         self.active: dict[Recall, Room] = {}  # those with a past
-        self.orders: list[Order] = []
+        self.answers = Answers(self._post)
+        self.orders = self.answers.orders
         self.dropped = 0
-        self.refused = 0
         self.sent = 0  # events of the past, to other nodes
         self._budget = Budget()
         self._store = store
         self._needs = needs
         self._last = context.incarnation * 1_000_000  # of the questions asked
         self._asked: dict[int, tuple[Recall, Source]] = {}  # pages that were asked for
-        self._reading: dict[tuple[str, int], bool] = {}  # pages for others
         self._look_us = 0
         self._map_version = -1
 
@@ -172,7 +152,7 @@ class PastExchange(Template):
         self._post(order.to, made, now_us)
 
     def page_made(self, order: PageWanted, page: Page, now_us: int) -> None:
-        self._reading.pop((order.to, order.asked.id), None)
+        self.answers.done(order)
         if order.to == self.context.name:
             self._take_page(page, now_us)
             return
@@ -183,7 +163,7 @@ class PastExchange(Template):
         self.context.carry(event, [order.to], _ANYHOW)
 
     def no_page(self, order: PageWanted, problem: str, now_us: int) -> None:
-        self._reading.pop((order.to, order.asked.id), None)
+        self.answers.done(order)
         self._post(order.to, NoPage(order.asked.id, problem[:500]), now_us)
 
     def page_came(self, event: Carried, now_us: int) -> None:
@@ -251,14 +231,14 @@ class PastExchange(Template):
             "letters": len(self.letters),
             "recalls": len(self.recalls),
             "pages asked for": len(self._asked),
-            "pages being read": len(self._reading),
+            "pages being read": len(self.answers),
             "bytes waiting": self._budget.bytes,
         }
 
     def check_invariants(self) -> None:
         self.letters.check_invariants()
         assert len(self._asked) <= MOST_ASKED
-        assert len(self._reading) <= MOST_READING
+        self.answers.check_invariants()
         for peer in self.peers.values():
             peer.check_invariants()
         for recall in self.recalls:
@@ -356,28 +336,15 @@ class PastExchange(Template):
             return
         match message:
             case CutAsked():
-                self.orders.append(CutWanted(origin, message.round))
+                self.answers.cut_asked(origin, message.round)
             case CutMade():
                 peer = self.peers.get(origin)
                 if peer is not None and is_cut(message):
                     peer.answered(message, now_us)
             case PageAsked():
-                self._asked_for_page(origin, message, now_us)
+                self.answers.page_asked(origin, message, now_us)
             case NoPage() | Working():
                 self._no_page_yet(origin, message, now_us)
-
-    def _asked_for_page(self, origin: str, asked: PageAsked, now_us: int) -> None:
-        if problem := problem_with_question(asked):
-            self.dropped += 1
-            self._post(origin, NoPage(asked.id, problem), now_us)
-        elif (origin, asked.id) in self._reading:
-            self._post(origin, Working(asked.id), now_us)
-        elif len(self._reading) >= MOST_READING:
-            self.refused += 1
-            self._post(origin, NoPage(asked.id, BUSY), now_us)
-        else:
-            self._reading[origin, asked.id] = True
-            self.orders.append(PageWanted(origin, asked))
 
     def _no_page_yet(self, origin: str, message: NoPage | Working, now_us: int) -> None:
         _, source = self._asked.get(message.id, (None, None))

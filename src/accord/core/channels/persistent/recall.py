@@ -69,7 +69,6 @@ class Recall:
         self.sources: dict[str, Source] = {}
         self.lived: dict[str, bool] = {}  # other nodes that it is live at, and for long
         self.is_calm = False  # all that can be reached are such
-        self.is_over = False  # nobody wants it any more
         self.has_gone_live = False
         self.notices: list[Missed] = []
         self.handed = 0  # events of the past
@@ -212,8 +211,8 @@ class Recall:
         return min((due for due in dues if due is not None), default=None)
 
     def end(self) -> None:
+        """Nobody wants it any more."""
         self._take_waiting()
-        self.is_over = True
 
     def check_invariants(self) -> None:
         assert len(self._waiting) <= MOST_WAITING
@@ -224,8 +223,7 @@ class Recall:
         for name, source in self.sources.items():
             assert source.node == name
             source.check_invariants()
-        for each in self._waiting:
-            assert self.sources[each.node].is_whole
+        assert all(each.node in self.sources for each in self._waiting)
 
     def _look_whether_missing(self, source: Source, peer: Peer, now_us: int) -> None:
         is_here = peer.is_here or source.is_own

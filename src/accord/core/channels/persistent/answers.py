@@ -1,0 +1,78 @@
+"""What others ask of this node's journal: handed to who drives the node, a few pages at a time.
+
+Nothing is remembered of those who ask: each question says all that is needed, and is asked again if
+its answer gets lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.persistent.messages import (
+    Body,
+    NoPage,
+    PageAsked,
+    Working,
+    problem_with_question,
+)
+
+MOST_READING: Final = 16  # pages at a time
+BUSY: Final = "busy"
+
+
+class CutWanted(msgspec.Struct, frozen=True):
+    """Make a cut, and say so by `cut_made` when all before it is on disk."""
+
+    to: str
+    round: int
+
+
+class PageWanted(msgspec.Struct, frozen=True):
+    """Read a page, and say so by `page_made`, or `no_page`."""
+
+    to: str
+    asked: PageAsked
+
+
+Order = CutWanted | PageWanted
+
+
+class Answers:
+    """`orders` are to be obeyed and taken out; `refused` counts pages there was no room for."""
+
+    def __init__(self, post: Callable[[str, Body, int], None]) -> None:
+        self.orders: list[Order] = []
+        self.refused = 0
+        self.senseless = 0
+        self._post = post
+        self._reading: dict[tuple[str, int], bool] = {}
+
+    def __len__(self) -> int:
+        """How many pages are being read."""
+        return len(self._reading)
+
+    def cut_asked(self, origin: str, round_: int) -> None:
+        self.orders.append(CutWanted(origin, round_))
+
+    def page_asked(self, origin: str, asked: PageAsked, now_us: int) -> None:
+        if problem := problem_with_question(asked):
+            self.senseless += 1
+            self._post(origin, NoPage(asked.id, problem), now_us)
+        elif (origin, asked.id) in self._reading:
+            self._post(origin, Working(asked.id), now_us)
+        elif len(self._reading) >= MOST_READING:
+            self.refused += 1
+            self._post(origin, NoPage(asked.id, BUSY), now_us)
+        else:
+            self._reading[origin, asked.id] = True
+            self.orders.append(PageWanted(origin, asked))
+
+    def done(self, order: PageWanted) -> None:
+        """The page was read, or can't be."""
+        self._reading.pop((order.to, order.asked.id), None)
+
+    def check_invariants(self) -> None:
+        assert len(self._reading) <= MOST_READING
