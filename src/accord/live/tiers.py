@@ -106,7 +106,6 @@ class Secondary:
         self._after()
 
     def advance(self, now_us: int) -> None:
-        self._child.ready.clear()  # all links are asked
         self._child.advance(now_us)
         self._after()
 
@@ -114,6 +113,7 @@ class Secondary:
         return self._child.next_due_us()
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        self._child.ready.clear()  # all links are asked
         taken = self._child.take(neighbour, bytes_wanted, clock_us())
         if taken:
             self._broker.hub.now_ms = self._clock.now_ms()

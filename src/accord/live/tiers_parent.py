@@ -58,6 +58,7 @@ class ChildLinks:
         self._parent.receive(child, message, now_us)
 
     def take(self, child: str, bytes_wanted: int) -> list[bytes]:
+        self._parent.ready.clear()  # all links are asked
         taken = self._parent.take(child, bytes_wanted, clock_us())
         if taken:
             self._set_clock()
@@ -66,7 +67,6 @@ class ChildLinks:
         return [_encode(each) for each in taken]
 
     def advance(self, now_us: int) -> None:
-        self._parent.ready.clear()  # all links are asked
         self._set_clock()
         self._parent.room_made(now_us)
         self._parent.advance(now_us)

@@ -86,7 +86,9 @@ class Child:
         """What local clients are to get when its turn has come, as its template decides."""
         event = msgspec.structs.replace(event, source=self.name)
         bound = self.lookups.bound(event.channel)
-        if self._undecided or bound is None:
+        if not self._fits(2):
+            self._lose(event)
+        elif self._undecided or bound is None:
             self._undecided.append((event, now_us))
             self._undecided_bytes += _size(event)
             self.lookups.want(event.channel, now_us)
@@ -195,6 +197,7 @@ class Child:
         self.lookups.check_invariants()
         self.roles.check_invariants()
         assert not self._inflow.first()
+        assert len(self._undecided) <= 2 * self._options.up_events
         assert self._undecided_bytes == sum(_size(event) for event, _ in self._undecided)
 
     # ------------------------------------------------------------------------------------- parents
@@ -262,7 +265,9 @@ class Child:
     def _came(self, parent: ParentView, message: Down, now_us: int) -> None:
         if parent.name != self.roles.active or message.turn != self.roles.turn:
             return
-        self._inflow.put(message.number, message.event)
+        on_way_us = int(parent.round_trip.mean_us) // 2
+        aged = msgspec.structs.replace(message.event, age_us=message.event.age_us + on_way_us)
+        self._inflow.put(message.number, aged)
         while self._inflow.first() is not None:
             self._hand_over(self._inflow.take())
         parent.attend_by(now_us + self._options.soon_us)
@@ -339,9 +344,7 @@ class Child:
             return
         # Publishers of those that must not be lost are held back, and may be a little late.
         if not self._fits(2 if self.lookups.keeps_all(event.channel) else 1):
-            self._lost[NO_ROOM] = self._lost.get(NO_ROOM, 0) + 1
-            if len(self.losses) < _LOSSES:
-                self.losses.append((event, NO_ROOM))
+            self._lose(event)
             return
         # No other event has this number, of no other life of this node either, and later ones have
         # larger ones.
@@ -353,6 +356,11 @@ class Child:
         active = self.roles.met()
         if active is not None and self._up.has_more(active.through):
             self.ready.append(active.name)
+
+    def _lose(self, event: Carried) -> None:
+        self._lost[NO_ROOM] = self._lost.get(NO_ROOM, 0) + 1
+        if len(self.losses) < _LOSSES:
+            self.losses.append((event, NO_ROOM))
 
     def _fits(self, times: int) -> bool:
         options = self._options

@@ -13,11 +13,13 @@ from accord.core.channels.channels import ROUTED, Channels
 from accord.core.node.remotes import Remotes, predicate_of
 from accord.core.node.router import Router
 from accord.core.overlay.needs import Need
+from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.tiers.messages import Ask, Told, Trait, key_of
 from accord.core.tiers.seen import Seen
 
 _PAGE: Final = 64
+_PAGE_BYTES: Final = 32_768
 _LINES: Final = 16_384
 _ASKED: Final = 64
 _PLAIN: Final = ("", "")
@@ -96,6 +98,7 @@ class Children:
         definitions = registry.all()
         after = ask.after
         left = [] if after is None else [each for each in definitions if each.name > after]
+        page = _page(left)
         names = dict.fromkeys([ROUTED, *(each.template for each in definitions)])
         traits = {name: self._channels.trait(name) for name in names}
         return Told(
@@ -106,12 +109,25 @@ class Children:
                 if bound is not None
             },
             found,
-            tuple((each, registry.origin_of(each.name)) for each in left[:_PAGE]),
+            tuple((each, registry.origin_of(each.name)) for each in page),
             after,
-            len(left) <= _PAGE,
+            len(page) == len(left),
         )
 
     def check_invariants(self) -> None:
         self._seen.check_invariants()
         assert len(self._latest) <= _LINES
         assert not self.wanted
+
+
+def _page(definitions: list[ChannelDefinition]) -> list[ChannelDefinition]:
+    """As many as fit into one message, and one at least."""
+    page: list[ChannelDefinition] = []
+    size = 0
+    for each in definitions[:_PAGE]:
+        size += len(each.name) + len(each.template)
+        size += sum(len(name) + len(value) for name, value in each.options.items())
+        if page and size > _PAGE_BYTES:
+            break
+        page.append(each)
+    return page

@@ -13,6 +13,7 @@ from accord.core.overlay.needs import Need, Needs
 from accord.core.tiers.messages import Wants
 
 _CHANGES: Final = 128  # in one message
+_BYTES: Final = 65_536
 _GONE: Final = 4_096
 
 
@@ -51,12 +52,14 @@ class NeedsLog:
         """The next changes for who knows those up to `version`, up to version `most`."""
         changes: list[tuple[str, Need | None]] = []
         last = latest = min(most, self.version)
+        size = 0
         for key, (at, need) in self._log.items():
             if at > last:
                 break
             if at <= version or (need is None and not version):
                 continue
-            if len(changes) == _CHANGES:
+            size += 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
+            if changes and (len(changes) == _CHANGES or size > _BYTES):
                 last = latest
                 break
             changes.append((key, need))
