@@ -86,7 +86,7 @@ class ResumedChecker(Checker):
 
 
 def run(options: Options) -> list[Table]:
-    seeds = range(4 if options.is_quick else 40)
+    seeds = range(4 if options.is_quick else 25)
     table = Table(
         f"From the failure until all members get events again, {len(seeds)} networks each",
         ["template", "what fails", "noticed", "loss", "p50 s", "p95 s", "longest s", "delivered",

@@ -29,11 +29,11 @@ def run(name: str, seed: int, *, is_checking: bool = False) -> Outcome:
     random = Random(f"test {name} {seed}")  # noqa: S311
     world = World(
         loss=random.choice((0.0, 0.1, 0.3, 0.5)),
-        nodes=random.randint(3, 7),
+        nodes=random.randint(3, 6),
         is_checking=is_checking,
     )
     # That in the end nothing is left takes as long again, and is looked at in some of the worlds.
-    until_us = END_US if random.random() < 1 / 4 else LEAVE_US
+    until_us = END_US if random.random() < 1 / 6 else LEAVE_US
     return template_run(SHIPPED[name], world, seed).run(until_us)
 
 
