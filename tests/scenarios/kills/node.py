@@ -37,6 +37,7 @@ class MortalNode:
         self._output = folder / "output.txt"
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
+        self._has_been_ready = False  # since its last start
         (folder / "accord.toml").write_text(_CONFIG)
 
     def start(self) -> None:
@@ -48,16 +49,20 @@ class MortalNode:
                 command, stdout=sink, stderr=subprocess.STDOUT, cwd=self._folder
             )
         self._started_s = time.monotonic()
+        self._has_been_ready = False
         self.starts += 1
 
     async def wait_until_ready(self) -> None:
-        while time.monotonic() < self._started_s + START_S:
+        until_s = time.monotonic() + START_S
+        while time.monotonic() < until_s:
             assert self._process is not None
             assert self._process.poll() is None, f"did not start:\n{self.output()[-4000:]}"
             with suppress(OSError):
                 _, writer = await asyncio.open_connection(HOST, self.port)
                 writer.close()
-                self.start_s.append(time.monotonic() - self._started_s)
+                if not self._has_been_ready:
+                    self.start_s.append(time.monotonic() - self._started_s)
+                self._has_been_ready = True
                 return
             await asyncio.sleep(0.005)
         raise AssertionError(f"not ready after {START_S} s:\n{self.output()[-4000:]}")
