@@ -202,7 +202,7 @@ class Reliable(Template):
         return Sender(
             channel,
             key,
-            patience_us=_patience_us(definition),
+            patience_us=patience_us(definition),
             waits=definition.options.get(LAGGARDS) == "wait",
             now_us=now_us,
         )
@@ -320,7 +320,7 @@ class Reliable(Template):
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US
 
 
-def _patience_us(definition: ChannelDefinition) -> int:
+def patience_us(definition: ChannelDefinition) -> int:
     given = definition.options.get(PATIENCE, "")
     is_number = given.isdecimal() and len(given) < _DIGITS
     return int(given) * 1_000 if is_number and int(given) else PATIENCE_US

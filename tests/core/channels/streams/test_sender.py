@@ -135,3 +135,16 @@ def test_how_many_fit_by_number_and_by_size() -> None:
     assert sender.fitting([small] * 9) == 3
     acknowledge(sender, b=WINDOW - 3)
     assert sender.fitting([small] * 9) == 9
+
+
+def test_what_has_a_place_waits_for_its_own_node_too() -> None:
+    sender = a_sender("b")
+    stamp = (1, "q", 1, 7)
+    sender.put(event("x"), Note(NOTHING, 0, stamp), 0)
+    sender.take(0)
+    acknowledge(sender, b=1)
+    assert not sender.is_done()
+    del sender.stream.held_back[stamp]
+    sender.advance(0)
+    assert sender.is_done()
+    sender.check_invariants()

@@ -82,6 +82,8 @@ class Sender:
                     progress.since_us = now_us
             number = stream.top + 1
             stream.put(number, Kept(event, note, came_us))
+            if note.stamp is not None:
+                stream.held_back[note.stamp] = number  # until it is handed out at this node, too
             stream.ready()
             numbers.append(number)
         return numbers
