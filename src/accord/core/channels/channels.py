@@ -144,7 +144,7 @@ class Channels:
         """Events that were published here, by their `event`, and some member may still lack."""
         template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
         if isinstance(template, Routed):
-            return self.overlay.sending.unacknowledged(channel)
+            return list(self.overlay.sending.unacknowledged(channel))
         return [] if template is None else template.unsettled(channel)
 
     def trait(self, name: str) -> Bound | None:
@@ -155,7 +155,9 @@ class Channels:
         return Bound(template.delivers_own, type(template).has_room is not Template.has_room)
 
     def is_in_order(self, channel: str) -> bool:
-        """Whether what one source publishes to it comes in that order."""
+        """Whether what one source publishes to it comes in that order; answers do not."""
+        if channel.startswith("$"):
+            return False
         template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
         return template is not None and IN_ORDER in template.promises
 
