@@ -125,7 +125,10 @@ class Channels:
             return Bound(problem=problem)
         can_be_full = type(template).has_room is not Template.has_room
         is_kept = self.is_persistent(channel)
-        return Bound(template.delivers_own, can_be_full, is_persistent=is_kept)
+        keeps_order = is_kept or IN_ORDER in template.promises
+        return Bound(
+            template.delivers_own, can_be_full, is_persistent=is_kept, keeps_order=keeps_order
+        )
 
     def is_persistent(self, channel: str) -> bool:
         """Whether all that is published to it is kept, as far as is known yet."""
@@ -152,7 +155,9 @@ class Channels:
         template = self._template(name)
         if template is None:
             return None
-        return Bound(template.delivers_own, type(template).has_room is not Template.has_room)
+        can_be_full = type(template).has_room is not Template.has_room
+        keeps_order = IN_ORDER in template.promises
+        return Bound(template.delivers_own, can_be_full, keeps_order=keeps_order)
 
     def is_in_order(self, channel: str) -> bool:
         """Whether what one source publishes to it comes in that order; answers do not."""

@@ -109,7 +109,7 @@ class Children:
         return Told(
             registry.version,
             {
-                name: Trait(bound.is_ordered, bound.can_be_full)
+                name: Trait(bound.is_ordered, bound.can_be_full, bound.keeps_order)
                 for name, bound in traits.items()
                 if bound is not None
             },
