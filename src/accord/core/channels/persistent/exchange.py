@@ -45,6 +45,8 @@ HISTORY: Final = "past"  # the fact that a node has kept events of persistent ch
 IMPORTANCE: Final = 1  # of the past on its way
 MOST_ASKED: Final = 64  # pages that are under way for this node
 LOOK_US: Final = 200_000  # between two looks at who is there
+FORGET_US: Final = 86_400_000_000  # a node is gone for so long until it is forgotten
+MOST_GONE: Final = 1_000  # nodes that are gone and remembered
 _LEAST_ROWS: Final = 10
 _LEAST_BYTES: Final = 16 << 10
 _ANYHOW: Final = Requirement(0, 1, 0.0)
@@ -105,6 +107,8 @@ class PastExchange(Template):
         self.recalls.pop(recall, None)
         self.active.pop(recall, None)
         self._asked = {key: each for key, each in self._asked.items() if each[0] is not recall}
+        if not self.recalls:
+            self.peers.clear()  # who subscribes next asks them for everything
 
     def arrived(self, node: str, incarnation: int, number: int, now_us: int) -> bool:
         """An event of a persistent channel came as it was published, from this node or another.
@@ -271,11 +275,32 @@ class PastExchange(Template):
             peer = self.peers.get(name)
             if peer is None:
                 peer = self.peers[name] = Peer(name)
-            if peer.look(name in reachable, self._store.stamp(name)[0], now_us):
+            incarnation = self._store.stamp(name)[0]
+            if peer.look(name in reachable, incarnation, now_us):
                 self._lose(peer, now_us)
             if self._is_asked(peer):
                 for recall in self.active:
                     recall.add(peer, now_us)
+            if name in reachable or incarnation:
+                peer.gone_us = None
+            elif peer.gone_us is None:
+                peer.gone_us = now_us
+        self._forget(now_us)
+
+    def _forget(self, now_us: int) -> None:
+        """Nodes that are gone for good and owe nothing, and those that are too many."""
+        gone = [
+            (peer.gone_us, name) for name, peer in self.peers.items() if peer.gone_us is not None
+        ]
+        too_many = len(gone) - MOST_GONE
+        for place, (since_us, name) in enumerate(sorted(gone)):
+            is_over = since_us + FORGET_US <= now_us
+            if place < too_many or (
+                is_over and not any(each.awaits(name) for each in self.recalls)
+            ):
+                del self.peers[name]
+                for recall in self.recalls:
+                    recall.forget(name, now_us)
 
     def _lose(self, peer: Peer, now_us: int) -> None:
         if peer.name == self.context.name:

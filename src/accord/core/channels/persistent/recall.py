@@ -199,6 +199,21 @@ class Recall:
         else:
             self.add(peer, now_us)
 
+    def awaits(self, node: str) -> bool:
+        """Whether there may be more of the past there."""
+        source = self.sources.get(node)
+        return source is not None and source.phase != LIVE
+
+    def forget(self, node: str, now_us: int) -> None:
+        """If it is ever back it counts as one that is new."""
+        self.lived.pop(node, None)
+        source = self.sources.pop(node, None)
+        if source is not None:
+            source.miss()
+            for each in self._take_waiting():
+                if each.node != node:
+                    self._wait(each, now_us)
+
     def positions(self) -> tuple[tuple[str, Position], ...]:
         """Where it is at each node, as far as was read; it ends at -1 where it is live."""
         return tuple((each.node, each.position()) for each in self.sources.values())
