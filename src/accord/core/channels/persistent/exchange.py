@@ -32,6 +32,7 @@ from accord.core.channels.persistent.messages import (
     is_cut,
     pages,
 )
+from accord.core.channels.persistent.originals import Original, Originals
 from accord.core.channels.persistent.peers import Peer
 from accord.core.channels.persistent.recall import Budget, Recall
 from accord.core.channels.persistent.source import READING, Position, Source
@@ -65,6 +66,7 @@ class PastExchange(Template):
             context.name, context.incarnation, context.map, self._say, self._letter
         )
         self.peers: dict[str, Peer] = {}
+        self.originals = Originals()
         self.recalls: dict[Recall, Room] = {}
         self.active: dict[Recall, Room] = {}  # those with a past
         self.answers = Answers(self._post)
@@ -110,10 +112,19 @@ class PastExchange(Template):
         if not self.recalls:
             self.peers.clear()  # who subscribes next asks them for everything
 
-    def arrived(self, node: str, incarnation: int, number: int, now_us: int) -> bool:
+    def arrived(
+        self,
+        node: str,
+        incarnation: int,
+        number: int,
+        now_us: int,
+        *,
+        original: Original | None = None,
+    ) -> bool:
         """An event of a persistent channel came as it was published, from this node or another.
 
-        True where subscriptions have a past because of that, which must get it first.
+        `original` is what a secondary node calls it, if it goes to clients now. True where
+        subscriptions have a past because of that, which must get it first.
         """
         if not self.recalls:
             return False
@@ -125,11 +136,12 @@ class PastExchange(Template):
             peer.has_sent = True
             for recall, room in self.recalls.items():
                 recall.add(peer, now_us)
-                if not recall.is_calm:
-                    self.active[recall] = room
+                self._go_on_with(recall, room)
         if peer.has_begun_anew(incarnation, now_us):
             self._lose(peer, now_us)
         peer.arrived(number)
+        if original is not None:
+            self.originals.came(original)
         return len(self.active) > active
 
     def has_kept(self) -> None:
@@ -217,6 +229,7 @@ class PastExchange(Template):
             self._ask_for_pages(recall, room, now_us)
             if recall.is_calm:
                 del self.active[recall]
+                recall.met.begin_spell()
         for peer in self.peers.values():
             if round_ := peer.question(now_us, self._last):
                 self._last = max(self._last, round_)
@@ -255,7 +268,7 @@ class PastExchange(Template):
     # ------------------------------------------------------------------------------------ inside
 
     def _add(self, wanted: Wanted, room: Room) -> Recall:
-        recall = Recall(wanted, self.context.name, self._budget)
+        recall = Recall(wanted, self.context.name, self._budget, self.originals)
         self.recalls[recall] = self.active[recall] = room
         return recall
 
@@ -308,8 +321,13 @@ class PastExchange(Template):
         had = dict(peer.seen)
         for recall, room in self.recalls.items():
             recall.lose(peer, had, now_us)
-            if not recall.is_calm:
-                self.active[recall] = room
+            self._go_on_with(recall, room)
+
+    def _go_on_with(self, recall: Recall, room: Room) -> None:
+        """It has a past again, if it is not calm any more."""
+        if not recall.is_calm:
+            self.active[recall] = room
+            recall.met.end_spell()
 
     def _ask_for_pages(self, recall: Recall, room: Room, now_us: int) -> None:
         wanting = [
