@@ -451,3 +451,15 @@ def test_a_copy_that_nobody_gets_counts_as_come() -> None:
     world.link()
     world.settle(100_000)
     assert words(ada) == []
+
+
+def test_a_secondary_node_keeps_an_event_until_its_parent_has_it_on_disk() -> None:
+    site = World().sites["a"]
+    give_up(site, 7, "1")
+    children = site.abroad.children
+    assert children is not None
+    (kept,) = site.hub.kept
+    assert children.unsettled(CHAT) == [kept.number]
+    assert children.unsettled("chat/other") == []
+    site.turn()
+    assert children.unsettled(CHAT) == []
