@@ -152,6 +152,14 @@ class Abroad:
                 for client in self.held_back.pop(channel):
                     client.go_on()
 
+    def named(self) -> tuple[str, int] | None:
+        """What a secondary node calls the event that is being published, if it is of one."""
+        event = self.event
+        origin, original = (
+            (self.origin, self.original) if event is None else (event.origin, event.original)
+        )
+        return (origin, original) if origin else None
+
     def carried(self, message: MqttMessage, importance: int) -> Carried:
         hub = self.broker.hub
         age_ms = max(0, hub.now_ms - message.received_ms)
@@ -215,7 +223,10 @@ class Abroad:
         hub = broker.hub
         self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
         if self.children is not None and not self.children.is_new(event):
-            return  # it came by another parent of the secondary node where it was published
+            # It came by another parent of the secondary node where it was published.
+            if broker.pasts is not None:
+                broker.pasts.came_again(event)
+            return
         if event.channel == FEEDBACK and broker.feedback is not None:
             broker.feedback.arrived(event, hub.now_ms, self._hand_down)
             return

@@ -7,6 +7,7 @@ other nodes, which know it as well as this one does.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -41,6 +42,8 @@ class ChildNodes:
         self._children = Children(abroad.broker.router, abroad.channels, abroad.answering)
         self.wanted = self._children.wanted
         self._is_echoed = False  # the event that is being published
+        # Events that are not on disk yet: what the logs must have, channel and number of each.
+        self._unkept: deque[tuple[int, str, int]] = deque()
 
     def published(self, message: MqttMessage) -> None:
         """The router has just been through with `message`."""
@@ -106,6 +109,7 @@ class ChildNodes:
         hub.enter(message, way.route.counts)
         self._abroad.origin, self._abroad.original = event.origin, event.original
         self._is_echoed = is_echoed
+        kept = hub.appended
         try:
             if has_come:
                 nodes = self._abroad.remotes.selecting(event.channel)
@@ -119,6 +123,8 @@ class ChildNodes:
         finally:
             self._abroad.origin, self._abroad.original = "", 0
             self._is_echoed = False
+        if hub.appended > kept:
+            self._unkept.append((hub.appended, event.channel, message.number))
         return message.number
 
     def _take_answer(self, event: Carried) -> int:
@@ -135,7 +141,11 @@ class ChildNodes:
         return hub.number
 
     def unsettled(self, channel: str) -> list[int]:
-        return self._children.unsettled(channel)
+        unkept = self._unkept
+        while unkept and unkept[0][0] <= self._broker.hub.committed:
+            unkept.popleft()
+        found = [number for _, name, number in unkept if name == channel]
+        return [*self._children.unsettled(channel), *found]
 
     def answer(self, ask: Ask) -> Told:
         return self._children.answer(ask)
