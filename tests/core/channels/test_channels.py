@@ -87,6 +87,15 @@ def test_a_template_that_is_not_installed_is_told() -> None:
     assert node.overlay.losses == [(EVENT, UNKNOWN, 1)]
 
 
+def test_what_a_template_loses_is_counted_by_cause() -> None:
+    node = a_node("a")
+    context = node.templates["reliable"].context
+    context.lose(EVENT, "missed", 1_000)
+    context.lose(EVENT, "missed")
+    assert node.overlay.lost == {"missed": 1_001}
+    assert node.overlay.losses == [(EVENT, "missed", 1_000), (EVENT, "missed", 1)]
+
+
 def test_a_template_from_elsewhere_sees_neighbours_and_its_own_messages() -> None:
     nodes = [a_node(name, "flood") for name in "abc"]
     exchange(nodes, [("a", "b"), ("b", "c")])
