@@ -309,7 +309,19 @@ def test_a_node_that_is_gone_is_waited_for_once() -> None:
     assert net.now_us - began_us < PATIENCE_US
 
 
-def test_nor_in_another_channel() -> None:
+def test_nothing_waits_for_nobody() -> None:
+    net = Net(Reliable, "ab", {PATIENCE: "5000"})
+    net.join("b")
+    net.stop("b")
+    for number in range(4 * WINDOW):
+        net.publish("a", str(number))
+    assert not net.nodes["a"].has_room(CHANNEL)
+    net.run(10 * S)
+    assert reliable(net, "a").senders[CHANNEL].is_done()
+    assert net.contexts["a"].lost == [LAGGARD] * (4 * WINDOW)
+
+
+def test_a_node_that_is_gone_is_not_waited_for_in_another_channel() -> None:
     net = Net(Reliable, "ab ac")
     net.join("b", "c")
     net.stop("c")

@@ -293,10 +293,11 @@ class Reliable(Template):
                 continue
             missed += sender.drop(member, now_us)
         self._choose_tree(sender, members, factor_of(definition), now_us)
-        for number in sender.take(now_us):
-            self.relay.spread(stream, number, stream.events[number], "", now_us)
-        if not sender.waits():
-            missed += sender.advance(now_us)
+        while numbers := sender.take(now_us):
+            for number in numbers:
+                self.relay.spread(stream, number, stream.events[number], "", now_us)
+            if not sender.waits():
+                missed += sender.advance(now_us)
         for event in missed:
             self.context.lose(event, LAGGARD)
         self.relay.tend(stream, now_us)
