@@ -183,8 +183,8 @@ class Net:
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
-        for event, cause in self.overlay.losses:
-            self.abroad.lost(event, cause)
+        for loss in self.overlay.losses:
+            self.abroad.lost(*loss)
         self.overlay.losses.clear()
         self._after()
 

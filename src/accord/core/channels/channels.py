@@ -44,7 +44,7 @@ T = TypeVar("T", bound=Template)
 class Channels:
     """Publishes through templates; those that are only `installed` are loaded when one is needed.
 
-    `missing` counts events whose template is not installed. All nodes tell which they have.
+    All nodes tell which they have.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class Channels:
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
         }
         self.services: dict[str, Template] = {}
-        self.missing: dict[str, int] = {}
         # Persistent channels from before a start, until it is known what is defined now.
         self.remembered: tuple[str, ...] = ()
         self.is_touched = False  # something was published: what is due may be earlier
@@ -92,7 +91,6 @@ class Channels:
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
         template = self._template(definition.template)
         if template is None:
-            self.missing[definition.template] = self.missing.get(definition.template, 0) + 1
             self.overlay.lose(event, UNKNOWN)
             return
         template.published(event, destinations, definition, now_us)
@@ -255,8 +253,8 @@ class _Context:
     def deliver(self, event: Carried) -> None:
         self._overlay.deliver(event)
 
-    def lose(self, event: Carried, cause: str) -> None:
-        self._overlay.lose(event, cause)
+    def lose(self, event: Carried, cause: str, count: int = 1) -> None:
+        self._overlay.lose(event, cause, count)
 
     def definition(self, channel: str) -> ChannelDefinition | None:
         return self._overlay.registry.look_up(channel)

@@ -45,7 +45,6 @@ from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
 TOO_LATE: Final = "others were before it"
-_UNDEFINED: Final = ChannelDefinition(name="#")
 _messages: Final[msgspec.msgpack.Decoder[Message | Letter | Got]] = msgspec.msgpack.Decoder(
     Message | Letter | Got
 )
@@ -224,14 +223,13 @@ class TotalOrder(Reliable):
         held = message.held
         if not self._is_ours(held):
             return
-        definition = self.context.definition(channel) or _UNDEFINED
         for place, (event, came_us) in enumerate(desk.granted(message, now_us), held.first):
             note = Note(NOTHING, event.deadline_us, stamp_of(held.epoch, place))
             aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - came_us)
             own = msgspec.structs.replace(
                 aged, source=self.context.name, incarnation=self.context.incarnation
             )
-            if self.send(aged, note, definition, now_us):
+            if self.send(aged, note, now_us):
                 self.arrived(Kept(own, note, now_us), now_us)
         self._tend_desk(channel, desk, now_us)
 

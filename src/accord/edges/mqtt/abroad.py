@@ -189,20 +189,26 @@ class Abroad:
         came_us = event.trail[-1][1] if event.trail else 0
         self._note(event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event))
 
-    def lost(self, event: Carried, cause: str) -> None:
-        """A copy of it ends at this node."""
+    def lost(self, event: Carried, cause: str, count: int = 1) -> None:
+        """A copy of it, or of `count` like it, ends at this node."""
         outcome = EXPIRED_OUTCOME if cause == EXPIRED else SHED
-        self._note(event, "other nodes", outcome, 0, cause)
+        self._note(event, "other nodes", outcome, 0, cause, count)
 
     def _note(
-        self, event: Carried, destination: str, outcome: int, waited_us: int, detail: str
+        self,
+        event: Carried,
+        destination: str,
+        outcome: int,
+        waited_us: int,
+        detail: str,
+        count: int = 1,
     ) -> None:
         hub = self.broker.hub
         if hub.ledger.is_on:
             queued_ms = hub.now_ms - waited_us // 1_000
             hub.ledger.add(
                 event.event,
-                1,
+                count,
                 event.channel,
                 event.publisher,
                 destination,
