@@ -20,7 +20,7 @@ from tests.sim.many_runs import Counts, many_runs
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.template import Template
 from accord.sim.outcome import Outcome
-from accord.sim.template_worlds import World
+from accord.sim.template_worlds import WAITING, World
 from accord.sim.templates import template_run
 
 _COUNTED = ("published", "wanted", "delivered", "lost", "excused", "unreachable")
@@ -63,6 +63,7 @@ class Runs:
             loss=loss if self._loss is None else self._loss,
             nodes=nodes if self._nodes is None else self._nodes,
             is_checking=is_checking,
+            options={} if self._hours else random.choice(WAITING),
         )
         if self._hours:
             publish_us = round(self._hours * 3_600_000_000)

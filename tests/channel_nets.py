@@ -52,8 +52,8 @@ class FakeContext:
         self.got.append(event.payload.decode())
         self.delivered.append(event)
 
-    def lose(self, event: Carried, cause: str) -> None:  # noqa: ARG002
-        self.lost.append(cause)
+    def lose(self, event: Carried, cause: str, count: int = 1) -> None:  # noqa: ARG002
+        self.lost += [cause] * count
 
     def definition(self, channel: str) -> ChannelDefinition | None:  # noqa: ARG002
         return self._net.definition

@@ -14,7 +14,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.edges.mqtt.broker import make_message
-from accord.edges.mqtt.kept import of_node
+from accord.edges.mqtt.kept import of_child, of_node
 from accord.edges.mqtt.properties import Properties
 from accord.edges.pipeline.messages import Ask, Found
 from accord.edges.pipeline.messages import Page as ArchivePage
@@ -99,6 +99,19 @@ def test_pages_follow_each_other_and_have_only_what_is_wanted(tmp_path: Path) ->
     assert shelf.all(Wanted("#"), rows=3) == numbers
     assert shelf.all(Wanted("chat/#", where="level >= 20"), rows=2) == numbers[20:]
     assert shelf.all(Wanted("chat/b")) == []
+
+
+def test_events_of_secondary_nodes_have_their_names(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.keep("chat/a", "1", level="3")
+    for number, text in ((17, "2"), (18, "3")):
+        user = Properties(user=(("level", "4"),))
+        message = make_message("chat/a", text.encode(), 1, False, "cy", NOW_MS, user)
+        shelf.journal.append([encode_event(of_child(message, "x@1", number))])
+        shelf.journal.work()
+    found = shelf.read(Wanted("chat/#", where="level = 4")).events
+    assert [(each.origin, each.original) for each in found] == [("x@1", 17), ("x@1", 18)]
+    assert shelf.read(Wanted("chat/#")).events[0].origin == ""
 
 
 def test_a_look_goes_no_further_than_it_should(

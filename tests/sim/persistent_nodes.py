@@ -89,6 +89,7 @@ class Past(Receiver):
         recall = self.recall
         assert recall is not None
         while (handed := recall.next(self.node.now_us)) is not None:
+            assert not handed.is_again  # there are no secondary nodes here
             self.client.got.append(number_of(handed.event.payload))
             self.node.ground.handed += 1
         if recall.waiting() is not None:

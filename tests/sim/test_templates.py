@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.multicast import SingleSource
@@ -19,7 +20,7 @@ from accord.core.overlay.signals import Carried
 from accord.sim import RunFailedError, check_template
 from accord.sim.faults import NodeDown, NodeUp, Timed
 from accord.sim.outcome import Outcome
-from accord.sim.template_worlds import S, World
+from accord.sim.template_worlds import WAITING, S, World
 from accord.sim.templates import END_US, LEAVE_US, template_run
 
 PROMISING = ("reliable", "single_source", "total_order", "unreliable")
@@ -34,6 +35,7 @@ def run(name: str, seed: int, *, is_checking: bool = False) -> Outcome:
     )
     # That in the end nothing is left takes as long again, and is looked at in some of the worlds.
     until_us = END_US if random.random() < 1 / 6 else LEAVE_US
+    world = replace(world, options=random.choice(WAITING))
     return template_run(SHIPPED[name], world, seed).run(until_us)
 
 

@@ -80,12 +80,13 @@ class AdmissionService:
         clock: Clock,
         *,
         node: str,
+        incarnation: int,
         registry: LocalRegistry,
         due: Callable[[], None],
     ) -> None:
         self.settings = settings
         self.mode = settings.options.mode
-        self.admission = Admission(node, clock.now_ms(), settings.options)
+        self.admission = Admission(node, incarnation, settings.options)
         self.admission.set_capacity(MEMORY, settings.memory_bytes)
         self.admitting = Admitting(broker, self.admission, clock_us, self._estimate)
         self._node = node

@@ -75,12 +75,13 @@ class Net:
         clock: Clock,
         *,
         node: str,
+        incarnation: int,
         folder: Path | None,
     ) -> None:
         self.options = options
+        self.incarnation = incarnation
         self.addresses: list[Address] = []
         self.abroad = Abroad(broker, clock_us)
-        incarnation = clock.now_ms()
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
         self.channels = Channels(self.overlay, SHIPPED, installed_templates())
         self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
@@ -120,7 +121,7 @@ class Net:
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
-        self._children = ChildLinks(self.abroad, self._local.incarnation, self._set_clock)
+        self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock)
         for address in self.options.neighbours:
             self._neighbours.dial(address)
         if self.options.discover is not None:
@@ -182,8 +183,8 @@ class Net:
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
-        for event, cause in self.overlay.losses:
-            self.abroad.lost(event, cause)
+        for loss in self.overlay.losses:
+            self.abroad.lost(*loss)
         self.overlay.losses.clear()
         self._after()
 

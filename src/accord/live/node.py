@@ -23,6 +23,7 @@ from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.handshake import Gate, Handshake
+from accord.edges.mqtt.hub import NUMBERS
 from accord.edges.mqtt.session import Session
 from accord.edges.pipeline.messages import Measured
 from accord.journal.options import JournalOptions
@@ -31,6 +32,7 @@ from accord.live.admission import AdmissionService, NodeAdmission
 from accord.live.clock import Clock
 from accord.live.durability import Durability
 from accord.live.feedback import secret_of_receipts
+from accord.live.incarnation import begin
 from accord.live.logs import get_log
 from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
@@ -78,12 +80,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 class Node:
     """Use as `async with Node(settings, users):`; leaving it drains and stops the node."""
 
-    def __init__(self, settings: Settings, users: Users) -> None:
+    def __init__(self, settings: Settings, users: Users, clock: Clock | None = None) -> None:
         self.settings = settings
         self.users = users
         self.name = settings.name
         self.version = version("accord")
         self.addresses: list[Address] = []
+        self.incarnation = 0  # from the start on
         self.durability: Durability | None = None
         self.manager: Manager | None = None
         self.registry = LocalRegistry()
@@ -98,7 +101,7 @@ class Node:
         self.admission: AdmissionService | None = None
         self.past: PastService | None = None  # of persistent channels, as above
         self._stack = AsyncExitStack()
-        self._clock = Clock()
+        self._clock = clock or Clock()
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
@@ -106,6 +109,7 @@ class Node:
     async def __aenter__(self) -> Node:
         keep_freed_memory()
         settings = self.settings
+        self.incarnation = begin(settings.data, self._clock.now_ms())
         self.broker = Broker(
             settings.limits,
             now_ms=self._clock.now_ms(),
@@ -115,6 +119,7 @@ class Node:
             groups_of=self.users.groups_of,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
         )
+        self.broker.hub.number = self.incarnation * NUMBERS
         self.server = Server(
             self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._on_turn
         )
@@ -124,7 +129,7 @@ class Node:
                 self.broker,
                 self.server,
                 node=self.name,
-                incarnation=self._clock.now_ms(),
+                incarnation=self.incarnation,
                 folder=settings.data,
                 options=settings.quality,
             )
@@ -141,6 +146,7 @@ class Node:
                 self.broker,
                 self._clock,
                 node=self.name,
+                incarnation=self.incarnation,
                 registry=self.registry,
                 due=self.server.due,
             )
@@ -160,7 +166,12 @@ class Node:
             )
             if settings.net is not None and settings.net.is_secondary:
                 self.net = Secondary(
-                    settings.net, self.broker, self.server, self._clock, node=self.name
+                    settings.net,
+                    self.broker,
+                    self.server,
+                    self._clock,
+                    node=self.name,
+                    incarnation=self.incarnation,
                 )
                 self.manager.net = self.net
                 self.admission.start(None)
@@ -172,6 +183,7 @@ class Node:
                     self.server,
                     self._clock,
                     node=self.name,
+                    incarnation=self.incarnation,
                     folder=settings.data,
                 )
                 self.manager.net = self.net

@@ -99,13 +99,14 @@ class PastService:
     def start(self) -> None:
         """Go on with what clients had before the node was started; before others are heard."""
         known = self._saved = self._read_known()
-        self.exchange.restore(known.nodes)
         self._net.channels.remembered = known.channels
         if self._durability is not None and self._durability.status().next_offset:
             self.exchange.has_kept()
         broker = self._broker
         broker.pasts = self.pasts
         before, broker.pasts_before = broker.pasts_before, {}
+        if before:
+            self.exchange.restore(known.nodes)
         for subscription, (session, name, progress) in before.items():
             self.pasts.resume(session, name, subscription, progress)
         self._start(self._keep_known())

@@ -22,7 +22,7 @@ from accord.core.errors import EventError, PredicateError
 from accord.core.model.channels import filter_selects
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.edges.mqtt.codes import ProtocolError
-from accord.edges.mqtt.kept import is_of_node
+from accord.edges.mqtt.kept import is_of_node, origin_of
 from accord.edges.pipeline.messages import Ask
 from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent, decode_event
@@ -117,6 +117,7 @@ class PastPages:
                 each.qos,
                 each.properties,
                 each.payload,
+                *_origin(each.properties),
             )
             for each in page.events
         ]
@@ -201,7 +202,15 @@ def _event(
         kept.qos,
         kept.attributes,
         kept.payload,
+        *_origin(kept.attributes),
     )
+
+
+def _origin(block: bytes) -> tuple[str, int]:
+    try:
+        return origin_of(block)
+    except ProtocolError:
+        return "", 0  # who gets it finds out
 
 
 def _matches(predicate: Predicate, kept: KeptEvent) -> bool:

@@ -37,14 +37,21 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class Secondary:
     """What the links see of the node; what comes for local clients goes to the broker."""
 
-    def __init__(
-        self, options: NetOptions, broker: Broker, server: Server, clock: Clock, *, node: str
+    def __init__(  # noqa: PLR0913 - once per node
+        self,
+        options: NetOptions,
+        broker: Broker,
+        server: Server,
+        clock: Clock,
+        *,
+        node: str,
+        incarnation: int,
     ) -> None:
+        self.incarnation = incarnation
         self.addresses: list[Address] = []  # nobody links with it
         self._options = options
         dead_us = 3 * options.overlay.ping_us
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
-        incarnation = clock.now_ms()
         self._child = Child(node, incarnation, tiers)
         self._upwards = Upwards(broker, clock_us, self._child)
         self._broker = broker

@@ -22,6 +22,16 @@ PUBLISH_US: Final = 12 * S  # from then on
 _LOSSES: Final = (0.0, 0.1, 0.4, 1.0)  # of links in a long run, as parts of `loss`
 
 
+# Of channels that wait for members: nothing in these worlds lasts for so long.
+WAITING: Final[tuple[Mapping[str, str], ...]] = (
+    {},
+    {"laggards": "wait"},
+    {"laggards": "wait", "patience_ms": "30000"},
+    {"patience_ms": "30000"},
+    {"patience_ms": "80000"},
+)
+
+
 class World(Struct, frozen=True, kw_only=True):
     """What is done to a template in one run.
 

@@ -83,8 +83,17 @@ def test_channels_without_definition_are_routed() -> None:
 def test_a_template_that_is_not_installed_is_told() -> None:
     node = a_node("a", "telepathy")
     node.publish(EVENT, ["b"], 0)
-    assert node.missing == {"telepathy": 1}
-    assert node.overlay.losses == [(EVENT, UNKNOWN)]
+    assert node.overlay.lost == {UNKNOWN: 1}
+    assert node.overlay.losses == [(EVENT, UNKNOWN, 1)]
+
+
+def test_what_a_template_loses_is_counted_by_cause() -> None:
+    node = a_node("a")
+    context = node.templates["reliable"].context
+    context.lose(EVENT, "missed", 1_000)
+    context.lose(EVENT, "missed")
+    assert node.overlay.lost == {"missed": 1_001}
+    assert node.overlay.losses == [(EVENT, "missed", 1_000), (EVENT, "missed", 1)]
 
 
 def test_a_template_from_elsewhere_sees_neighbours_and_its_own_messages() -> None:
@@ -139,12 +148,12 @@ def test_events_of_a_template_that_is_not_installed_end() -> None:
     exchange(nodes, [("a", "b")])
     foreign = Carried("a", 1, 1, (), "uav/imagery", b"", template="telepathy")
     nodes[1].overlay.receive("a", foreign, 50_000)
-    assert [cause for _, cause in nodes[1].overlay.losses] == [UNKNOWN]
+    assert [cause for _, cause, _ in nodes[1].overlay.losses] == [UNKNOWN]
 
 
 def test_what_templates_ask_of_who_publishes() -> None:
-    assert a_node("a", "total_order").bound("uav/imagery") == Bound(True, True)
-    assert a_node("a", "reliable").bound("uav/imagery") == Bound(can_be_full=True)
+    assert a_node("a", "total_order").bound("uav/imagery") == Bound(True, True, keeps_order=True)
+    assert a_node("a", "reliable").bound("uav/imagery") == Bound(can_be_full=True, keeps_order=True)
     assert a_node("a", "single_source").bound("uav/imagery") == UNBOUND
     assert a_node("a", "telepathy").bound("uav/imagery").problem == (
         "the template telepathy of uav/imagery is not installed at a"

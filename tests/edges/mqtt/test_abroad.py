@@ -221,6 +221,15 @@ def test_damaged_properties_are_counted() -> None:
     assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
 
 
+def test_how_many_were_missed_stands_in_the_ledger() -> None:
+    node = Node("boston", lambda: 0)
+    node.broker.hub.ledger.take()
+    node.abroad.lost(Carried("athens", 1, 0, (), "chat", b""), "missed", 1_000)
+    batch = node.broker.hub.ledger.take()
+    assert batch is not None
+    assert [(row[2], row[3], row[12]) for row in batch.rows] == [(1_000, "chat", "missed")]
+
+
 def test_each_hop_stands_in_the_ledger_of_its_node() -> None:
     net = Net("abc")
     net.nodes["c"].subscriber("uav")

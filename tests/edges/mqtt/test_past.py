@@ -14,8 +14,10 @@ from accord.core.model.channels import filter_selects
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
 from accord.edges.mqtt.abroad import Abroad
-from accord.edges.mqtt.kept import is_of_node
+from accord.edges.mqtt.child_nodes import ChildNodes
+from accord.edges.mqtt.kept import is_of_node, origin_of
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
 from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
@@ -51,6 +53,7 @@ class Site:
         broker.abroad = self.abroad
         self.abroad.join(self.channels)
         broker.pasts = self.pasts
+        self.abroad.children = ChildNodes(self.abroad, incarnation, lambda: world.now_us)
 
     def turn(self) -> None:
         self.table.now_ms = START_MS + self.world.now_us // 1_000
@@ -99,6 +102,7 @@ class Site:
                 each.qos,
                 each.block,
                 each.payload,
+                *origin_of(each.block),
             )
             for each in self.journal[start:end]
             if filter_selects(asked.wanted.filter, each.channel)
@@ -380,3 +384,82 @@ def test_a_durable_session_goes_on_where_it_was_after_a_crash() -> None:
     assert words(back) == ["4", "5"]
     world.say("a", "6")
     assert words(back) == ["6"]
+
+
+def give_up(site: Site, number: int, word: str) -> None:
+    """A client of the secondary node x has published, and x gives that to one of its parents."""
+    event = Carried(
+        "x", 1, 0, (), CHAT, word.encode(), qos=1, publisher="cy", origin="x", original=number
+    )
+    children = site.abroad.children
+    assert children is not None
+    assert children.take_up(event, is_echoed=False)
+
+
+def test_what_two_parents_of_a_secondary_node_kept_comes_once() -> None:
+    world = World()
+    world.say("a", "1")
+    world.cut_off()
+    for name in "ab":
+        give_up(world.sites[name], 7, "2")
+    give_up(world.sites["b"], 8, "3")
+    world.link()
+    world.settle()
+    assert [len(world.sites[name].journal) for name in "ab"] == [2, 2]
+    for name in "ab":
+        ada = world.join(name, f"ada at {name}").subscribe("chat/#", qos=1)
+        world.settle(100_000)
+        past = read(ada)
+        assert [each.payload for each in past] == [b"1", b"2", b"3"]
+        assert sorted(dict(past[1].properties.user)) == [EVENT, NODE, RECEIVED]
+        world.settle()
+        assert len(world.sites[name].pasts) == 0  # nothing of it is left open
+
+
+def test_what_came_by_one_parent_is_not_read_at_the_other() -> None:
+    world = World()
+    ada = world.join("b", "ada").subscribe("chat/#", qos=1)
+    world.settle(100_000)
+    world.cut_off()
+    give_up(world.sites["a"], 7, "1")  # kept, and on its way to nobody
+    world.settle()
+    give_up(world.sites["b"], 7, "1")
+    world.settle()
+    assert words(ada) == ["1"]
+    late = world.join("b", "late").subscribe("chat/#", qos=1)
+    world.settle()
+    assert words(late) == ["1"]
+    world.link()
+    give_up(world.sites["b"], 8, "2")
+    world.settle(10_000)
+    assert (words(ada), words(late)) == (["2"], ["2"])
+    world.settle(100_000)
+    assert len(world.sites["b"].pasts) == 0
+
+
+def test_a_copy_that_nobody_gets_counts_as_come() -> None:
+    world = World()
+    ada = world.join("b", "ada").subscribe("chat/#", qos=1)
+    world.settle()
+    give_up(world.sites["b"], 7, "1")
+    give_up(world.sites["a"], 7, "1")
+    world.settle(100)
+    assert words(ada) == ["1"]
+    (copy,) = world.sites["a"].journal
+    assert copy.number in world.sites["b"].exchange.peers["a"].seen
+    world.cut_off()
+    world.link()
+    world.settle(100_000)
+    assert words(ada) == []
+
+
+def test_a_secondary_node_keeps_an_event_until_its_parent_has_it_on_disk() -> None:
+    site = World().sites["a"]
+    give_up(site, 7, "1")
+    children = site.abroad.children
+    assert children is not None
+    (kept,) = site.hub.kept
+    assert children.unsettled(CHAT) == [kept.number]
+    assert children.unsettled("chat/other") == []
+    site.turn()
+    assert children.unsettled(CHAT) == []

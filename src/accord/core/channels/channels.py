@@ -44,7 +44,7 @@ T = TypeVar("T", bound=Template)
 class Channels:
     """Publishes through templates; those that are only `installed` are loaded when one is needed.
 
-    `missing` counts events whose template is not installed. All nodes tell which they have.
+    All nodes tell which they have.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class Channels:
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
         }
         self.services: dict[str, Template] = {}
-        self.missing: dict[str, int] = {}
         # Persistent channels from before a start, until it is known what is defined now.
         self.remembered: tuple[str, ...] = ()
         self.is_touched = False  # something was published: what is due may be earlier
@@ -92,7 +91,6 @@ class Channels:
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
         template = self._template(definition.template)
         if template is None:
-            self.missing[definition.template] = self.missing.get(definition.template, 0) + 1
             self.overlay.lose(event, UNKNOWN)
             return
         template.published(event, destinations, definition, now_us)
@@ -125,7 +123,10 @@ class Channels:
             return Bound(problem=problem)
         can_be_full = type(template).has_room is not Template.has_room
         is_kept = self.is_persistent(channel)
-        return Bound(template.delivers_own, can_be_full, is_persistent=is_kept)
+        keeps_order = is_kept or IN_ORDER in template.promises
+        return Bound(
+            template.delivers_own, can_be_full, is_persistent=is_kept, keeps_order=keeps_order
+        )
 
     def is_persistent(self, channel: str) -> bool:
         """Whether all that is published to it is kept, as far as is known yet."""
@@ -144,7 +145,7 @@ class Channels:
         """Events that were published here, by their `event`, and some member may still lack."""
         template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
         if isinstance(template, Routed):
-            return self.overlay.sending.unacknowledged(channel)
+            return list(self.overlay.sending.unacknowledged(channel))
         return [] if template is None else template.unsettled(channel)
 
     def trait(self, name: str) -> Bound | None:
@@ -152,10 +153,14 @@ class Channels:
         template = self._template(name)
         if template is None:
             return None
-        return Bound(template.delivers_own, type(template).has_room is not Template.has_room)
+        can_be_full = type(template).has_room is not Template.has_room
+        keeps_order = IN_ORDER in template.promises
+        return Bound(template.delivers_own, can_be_full, keeps_order=keeps_order)
 
     def is_in_order(self, channel: str) -> bool:
-        """Whether what one source publishes to it comes in that order."""
+        """Whether what one source publishes to it comes in that order; answers do not."""
+        if channel.startswith("$"):
+            return False
         template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
         return template is not None and IN_ORDER in template.promises
 
@@ -248,8 +253,8 @@ class _Context:
     def deliver(self, event: Carried) -> None:
         self._overlay.deliver(event)
 
-    def lose(self, event: Carried, cause: str) -> None:
-        self._overlay.lose(event, cause)
+    def lose(self, event: Carried, cause: str, count: int = 1) -> None:
+        self._overlay.lose(event, cause, count)
 
     def definition(self, channel: str) -> ChannelDefinition | None:
         return self._overlay.registry.look_up(channel)

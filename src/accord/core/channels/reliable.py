@@ -3,7 +3,9 @@
 The node of a source numbers its events (`streams.sender`) and sends them along a tree of its
 members (`trees`). Every hop takes care of itself (`streams.relay`), and all nodes of the tree keep
 what somebody may still lack. What everybody has is forgotten everywhere. When links or nodes fail
-the source chooses another tree; only the hops change.
+the source chooses another tree; only the hops change. What a member does not get, because it was
+not waited for, is counted and noted both at the source and, when it hears of the stream again, at
+the member. A source keeps that knowledge as long as the member does not have it.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.members import Members
+from accord.core.channels.members import NEED, Members
 from accord.core.channels.multicast import factor_of
+from accord.core.channels.streams.heard import Heard
 from accord.core.channels.streams.messages import (
     NOTHING,
     Ack,
@@ -29,7 +32,7 @@ from accord.core.channels.streams.messages import (
     notes,
 )
 from accord.core.channels.streams.relay import Relay
-from accord.core.channels.streams.sender import PATIENCE_US, Sender
+from accord.core.channels.streams.sender import Sender
 from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
@@ -41,9 +44,14 @@ LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`
 PATIENCE: Final = "patience_ms"  # and how long they have
 QUEUE_FULL: Final = "queue full"
 LAGGARD: Final = "a member does not keep up"
+MISSED: Final = "missed: this node did not keep up"
+GONE: Final = "missed: its source is gone"
+PATIENCE_US: Final = 60_000_000
 FORGET_US: Final = 120_000_000  # twice as long as sources usually wait
+_LONGER_US: Final = FORGET_US - PATIENCE_US  # than its source waits, who lacks something
 _SWEEP_US: Final = 5_000_000
-_STREAMS: Final = 16_384
+_SENDERS: Final = 1_024  # that are kept for members that were given up
+_MOST_MISSED: Final = 1 << 31  # at a time, whatever a neighbour says
 _DIGITS: Final = 12
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
@@ -57,12 +65,14 @@ class Reliable(Template):
         self.growing = Growing(context.map)
         self.relay = Relay(context)
         self.senders: dict[str, Sender] = {}  # by channel
-        self.streams: dict[tuple[str, str], Stream] = {}  # of others, by channel and source
-        self.skipped = 0  # events this node was not waited for
-        self.dropped = 0  # members that were not waited for
+        self.streams = Heard()  # of others
+        self.away: dict[str, int] = {}  # since when, of those given up out of reach
+        self._map_version = -1
+        self._has_left = False  # some channel, as a member
         self._serial = 0
         self._sweep_us = 0
         self._due_us = NEVER
+        context.watch(NEED, self._need_told)
 
     # ---------------------------------------------------------------------------------- template
 
@@ -70,10 +80,10 @@ class Reliable(Template):
         self,
         event: Carried,
         destinations: list[str],  # noqa: ARG002
-        definition: ChannelDefinition,
+        definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,
     ) -> None:
-        self.send(event, Note(NOTHING, event.deadline_us), definition, now_us)
+        self.send(event, Note(NOTHING, event.deadline_us), now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
         try:
@@ -100,6 +110,10 @@ class Reliable(Template):
         self.heard(neighbour, channel, message, now_us)
 
     def advance(self, now_us: int) -> None:
+        if self._has_left:
+            self._has_left = False
+            self.streams.left(self._is_member)
+        self._welcome()
         if self._due_us <= now_us:
             self._due_us = NEVER
             for sender in self.senders.values():
@@ -140,19 +154,18 @@ class Reliable(Template):
         for channel, sender in self.senders.items():
             assert sender.stream.channel == channel
             sender.check_invariants()
-        assert len(self.streams) <= _STREAMS
-        for (channel, source), stream in self.streams.items():
-            assert (channel, source) == (stream.channel, stream.key.source)
-            stream.check_invariants()
+        self.streams.check_invariants()
 
     # ------------------------------------------------------------------------- what others build on
 
-    def send(self, event: Carried, note: Note, definition: ChannelDefinition, now_us: int) -> bool:
+    def send(self, event: Carried, note: Note, now_us: int) -> bool:
         """To all members, from this node; False where there is no room for it."""
         channel = event.channel
         sender = self.senders.get(channel)
         if sender is None:
-            sender = self.senders[channel] = self._new_sender(channel, definition, now_us)
+            self._serial += 1
+            key = Key(self.context.name, self.context.incarnation, self._serial)
+            sender = self.senders[channel] = Sender(channel, key, now_us)
         event = msgspec.structs.replace(
             event, source=self.context.name, incarnation=self.context.incarnation
         )
@@ -196,34 +209,29 @@ class Reliable(Template):
 
     # ------------------------------------------------------------------------------------- streams
 
-    def _new_sender(self, channel: str, definition: ChannelDefinition, now_us: int) -> Sender:
-        self._serial += 1
-        key = Key(self.context.name, self.context.incarnation, self._serial)
-        return Sender(
-            channel,
-            key,
-            patience_us=patience_us(definition),
-            waits=definition.options.get(LAGGARDS) == "wait",
-            now_us=now_us,
-        )
-
     def _hear(self, neighbour: str, channel: str, state: State, now_us: int) -> Stream | None:
-        """What the node before this one says of a stream; None where it is not the latest."""
+        """What the node before this one says of a stream; None where it is not the latest.
+
+        Nor where there is no room for another: its source waits for this node, and says it again.
+        """
         key = state.key
         if key.source == self.context.name or state.base < 1:
             return None
-        known = self.streams.get((channel, key.source))
-        if known is not None and known.key.is_after(key):
+        known = self.streams.hear(channel, key, state.base, now_us)
+        if known is None or known.key.is_after(key):
             return None
-        if known is None or known.key != key:
-            while len(self.streams) >= _STREAMS:
-                del self.streams[next(iter(self.streams))]
-            known = Stream(channel, key, state.base, now_us)
-            self.streams[channel, key.source] = known
+        if known.key != key:
+            self._end(known, MISSED if known.key.incarnation == key.incarnation else GONE, now_us)
+            known = self.streams[channel, key.source] = Stream(channel, key, state.base, now_us)
         self._use(now_us)
         known.hear(state.base, state.top)
         self.relay.follow(neighbour, known, state, now_us)
         return known
+
+    def _end(self, stream: Stream, cause: str, now_us: int) -> None:
+        """Nothing more comes: what waits behind a gap has waited long enough."""
+        stream.end()
+        self._hand_over(stream, now_us, cause)
 
     def _stream(self, channel: str, key: Key) -> Stream | None:
         if key.source == self.context.name:
@@ -233,11 +241,21 @@ class Reliable(Template):
             stream = self.streams.get((channel, key.source))
         return stream if stream is not None and stream.key == key else None
 
-    def _hand_over(self, stream: Stream, now_us: int) -> None:
+    def _hand_over(self, stream: Stream, now_us: int, cause: str = MISSED) -> None:
         before = stream.skipped
         for kept in stream.ready():
             self.arrived(kept, now_us)
-        self.skipped += stream.skipped - before
+        if stream.skipped > before and stream.is_wanted:
+            key = stream.key
+            missed = Carried(key.source, key.incarnation, 0, (), stream.channel, b"")
+            self.context.lose(missed, cause, min(stream.skipped - before, _MOST_MISSED))
+        stream.is_wanted = stream.is_wanted or self._is_member(stream.channel)
+
+    def _is_member(self, channel: str) -> bool:
+        return self.members.has(channel, self.context.name)
+
+    def _need_told(self, node: str, key: str, value: bytes | None) -> None:  # noqa: ARG002
+        self._has_left = self._has_left or (node == self.context.name and value is None)
 
     def _synced(self, neighbour: str, channel: str, message: Sync, now_us: int) -> None:
         stream = self._hear(neighbour, channel, message.state, now_us)
@@ -266,23 +284,38 @@ class Reliable(Template):
         stream = sender.stream
         own = self.context.name
         members = tuple(each for each in self.members.of(stream.channel) if each != own)
-        sender.set_members(members, now_us)
-        for member in sender.laggards(now_us):
-            if not sender.waits or not self.context.map.is_reachable(own, member):
-                self.dropped += 1
-                for event in sender.drop(member, now_us):
-                    self.context.lose(event, LAGGARD)
-        self._choose_tree(sender, members, now_us)
-        for number in sender.take(now_us):
-            self.relay.spread(stream, number, stream.events[number], "", now_us)
-        if not members:
-            sender.advance(now_us)
+        definition = self.context.definition(stream.channel) or _UNDEFINED
+        missed = sender.set_members(members, now_us)
+        for member in sender.laggards(patience_us(definition), self._welcome(), now_us):
+            if not self.context.map.is_reachable(own, member):
+                self.away.setdefault(member, sender.members[member].since_us)
+            elif definition.options.get(LAGGARDS) == "wait":
+                continue
+            missed += sender.drop(member, now_us)
+        self._choose_tree(sender, members, factor_of(definition), now_us)
+        while numbers := sender.take(now_us):
+            for number in numbers:
+                self.relay.spread(stream, number, stream.events[number], "", now_us)
+            if not sender.waits():
+                missed += sender.advance(now_us)
+        for event in missed:
+            self.context.lose(event, LAGGARD)
         self.relay.tend(stream, now_us)
 
-    def _choose_tree(self, sender: Sender, members: tuple[str, ...], now_us: int) -> None:
+    def _welcome(self) -> dict[str, int]:
+        """Those that can be reached again are not away; gives who is."""
+        if self.away and self._map_version != self.context.map.version:
+            self._map_version = self.context.map.version
+            for node in list(self.away):
+                if self.context.map.is_reachable(self.context.name, node):
+                    del self.away[node]
+        return self.away
+
+    def _choose_tree(
+        self, sender: Sender, members: tuple[str, ...], factor: float, now_us: int
+    ) -> None:
         stream = sender.stream
         own = self.context.name
-        factor = factor_of(self.context.definition(stream.channel) or _UNDEFINED)
         wanted = (*self._worth_a_branch(sender, members), own)
         grown = self.growing.tree(own, wanted, factor, now_us)
         self.relay.trees.learn(grown.tree, grown.digest, now_us)
@@ -301,17 +334,36 @@ class Reliable(Template):
 
     def _sweep(self, now_us: int) -> None:
         """Forget what is not used any more."""
-        for channel, sender in list(self.senders.items()):
+        for sender in self.senders.values():
             self._tend_sender(sender, now_us)
             self._plan(sender.stream)
-            if sender.is_idle(now_us):
-                del self.senders[channel]
-        for key, stream in list(self.streams.items()):
-            if now_us - stream.heard_us >= FORGET_US:
-                del self.streams[key]
+        self._forget_senders(now_us)
+        for stream in list(self.streams.values()):
+            if now_us - stream.heard_us >= self._forget_us(stream):
+                self._end(stream, GONE, now_us)
+                self.streams.forget(stream)
+        nodes = dict.fromkeys(self.context.map.nodes(), True)
+        self.streams.forget_past(nodes)
+        self.away = {node: since_us for node, since_us in self.away.items() if node in nodes}
         self.relay.trees.forget(now_us)
         self.growing.forget(now_us)
         self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
+
+    def _forget_senders(self, now_us: int) -> None:
+        """Not those that have laggards: another would wait for them again, and not tell them."""
+        idle = [each for each in self.senders.values() if each.is_idle(now_us)]
+        telling = sorted(
+            (each for each in idle if each.is_to_tell()), key=lambda each: each.used_us
+        )
+        for sender in [each for each in idle if not each.is_to_tell()] + telling[:-_SENDERS]:
+            del self.senders[sender.stream.channel]
+
+    def _forget_us(self, stream: Stream) -> int:
+        """When nothing was heard for so long the source waits for this node no more."""
+        if not stream.lacks():
+            return FORGET_US
+        definition = self.context.definition(stream.channel) or _UNDEFINED
+        return max(FORGET_US, patience_us(definition) + _LONGER_US)
 
     def _plan(self, stream: Stream) -> None:
         self._due_us = min(self._due_us, stream.next_due_us())

@@ -47,8 +47,8 @@ class Context(Protocol):
     def deliver(self, event: Carried) -> None:
         """Hand an event to the local clients that want it."""
 
-    def lose(self, event: Carried, cause: str) -> None:
-        """A copy of an event ends here; people can look up why."""
+    def lose(self, event: Carried, cause: str, count: int = 1) -> None:
+        """A copy of an event ends here, or of `count` like it; people can look up why."""
 
     def definition(self, channel: str) -> ChannelDefinition | None:
         """How a channel is defined."""

@@ -115,7 +115,7 @@ class TotalOrder(Reliable):
         if stamp is None:
             return
         self.office.contacts.hear(kept.event.source)
-        is_member = self.members.has(channel, self.context.name)
+        is_member = self._is_member(channel)
         if not self._open(channel, now_us):
             if is_member:
                 self.context.lose(kept.event, TOO_MANY)
@@ -224,14 +224,14 @@ class TotalOrder(Reliable):
         self._use(now_us)
         desk = self.desks.pop(channel, None)
         if desk is None:
-            if len(self.desks) >= MOST_CHANNELS and not self._make_room():
+            if len(self.desks) >= MOST_CHANNELS and not self._forget_one():
                 return False
             desk = Desk(self.context.incarnation, now_us)
         self.desks[channel] = desk
         desk.used_us = now_us
         return True
 
-    def _make_room(self) -> bool:
+    def _forget_one(self) -> bool:
         """Forget the order that was not used for longest, of those in which nothing waits."""
         for channel in self.desks:
             if self._is_settled(channel):
@@ -266,7 +266,6 @@ class TotalOrder(Reliable):
         held = message.held
         if not self._is_ours(held):
             return
-        definition = self.context.definition(channel) or _UNDEFINED
         granted = self.desks[channel].granted(message, now_us)
         for place, (event, came_us) in enumerate(granted, held.first):
             note = Note(NOTHING, event.deadline_us, stamp_of(held.epoch, place))
@@ -276,7 +275,7 @@ class TotalOrder(Reliable):
                 source=self.context.name,
                 incarnation=self.context.incarnation,
             )
-            is_sent = self.send(aged, note, definition, now_us)
+            is_sent = self.send(aged, note, now_us)
             assert is_sent  # it has asked for no more than there is room for
             self._take_in(Kept(aged, note, now_us), now_us)
         if granted:
@@ -371,7 +370,7 @@ class TotalOrder(Reliable):
         event, stamp = kept.event, kept.note.stamp
         assert stamp is not None
         channel = event.channel
-        if not self.members.has(channel, self.context.name):
+        if not self._is_member(channel):
             self._let_go(kept, now_us)
             return
         member = self.ordered.get(channel)
@@ -424,7 +423,7 @@ class TotalOrder(Reliable):
 
     def _sweep(self, now_us: int) -> None:
         for channel in list(self.ordered):
-            if not self.members.has(channel, self.context.name):
+            if not self._is_member(channel):
                 self._leave_order(channel, now_us)
         self.office.forget(now_us - FORGET_US, now_us)
         for channel, desk in list(self.desks.items()):

@@ -63,7 +63,7 @@ _PROCESSING_TOLD_US: Final = 2_000_000  # at most so often
 _LITTLE: Final = 0.1
 _MUCH: Final = 0.3
 _NEWS: Final = 8  # of one link, in a row
-_LOSSES: Final = 1_000  # remembered at a time
+_LOSSES: Final = 2_048  # remembered at a time: the window of a stream may be among them
 _SOURCES: Final = 10_000  # of acknowledged events, remembered at a time
 
 
@@ -128,7 +128,7 @@ class Overlay:
         self.neighbours: dict[str, Neighbour] = {}
         self.deliveries: list[Carried] = []
         self.lost: dict[str, int] = {}  # copies of events, by cause
-        self.losses: list[tuple[Carried, str]] = []  # the latest of them, for the ledger
+        self.losses: list[tuple[Carried, str, int]] = []  # the latest of them, for the ledger
         self.on_said: Callable[[str, Said, int], None] | None = None  # messages of templates
         self.on_carried: Callable[[str, Carried, int], None] | None = None  # and events
         self.needs = Needs()
@@ -388,11 +388,11 @@ class Overlay:
             value = NodeValue(int(self.processing_us))
             self.store.put(NODE, "", msgspec.msgpack.encode(value))
 
-    def lose(self, event: Carried, cause: str) -> None:
-        """A copy of an event ends here."""
-        self._count(cause)
+    def lose(self, event: Carried, cause: str, count: int = 1) -> None:
+        """A copy of an event ends here, or of `count` like it."""
+        self.lost[cause] = self.lost.get(cause, 0) + count
         if len(self.losses) < _LOSSES:
-            self.losses.append((event, cause))
+            self.losses.append((event, cause, count))
 
     # ------------------------------------------------------------------------------------- events
 
@@ -485,9 +485,6 @@ class Overlay:
         for event, cause in dropped:
             self.lose(event, cause)
         dropped.clear()
-
-    def _count(self, cause: str) -> None:
-        self.lost[cause] = self.lost.get(cause, 0) + 1
 
     # -------------------------------------------------------------------------------------- links
 

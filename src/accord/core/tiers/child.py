@@ -95,6 +95,13 @@ class Child:
         else:
             self._decided(event, now_us, is_ordered=bound.is_ordered)
 
+    def answer(self, event: Carried, now_us: int) -> bool:
+        """For the source of an event, wherever that is; False where there is no room for it."""
+        if not self._fits(1):
+            return False
+        self._put_up(event, now_us, is_echoed=False)
+        return True
+
     def has_room(self, channel: str) -> bool:
         """Whether local clients may publish more to it now."""
         if self._undecided:
@@ -345,7 +352,10 @@ class Child:
         # Publishers of those that must not be lost are held back, and may be a little late.
         if not self._fits(2 if self.lookups.keeps_all(event.channel) else 1):
             self._lose(event)
-            return
+        else:
+            self._put_up(event, now_us, is_echoed=is_echoed)
+
+    def _put_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
         # No other event has this number, of no other life of this node either, and later ones have
         # larger ones.
         original = self._incarnation * _NUMBERS + self._up.top + 1

@@ -10,17 +10,20 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
+from accord.core.model.recent import Recent
 from accord.core.node.remotes import Remotes, predicate_of
+from accord.core.node.rights import FEEDBACK
 from accord.core.node.router import Router
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
+from accord.core.tiers.answering import Answering
 from accord.core.tiers.messages import Ask, Told, Trait, key_of
 from accord.core.tiers.seen import Seen
 
 _PAGE: Final = 64
 _PAGE_BYTES: Final = 32_768
-_LINES: Final = 16_384
+LINES: Final = 16_384  # children's channels with an order that are remembered
 _ASKED: Final = 64
 _PLAIN: Final = ("", "")
 
@@ -28,13 +31,14 @@ _PLAIN: Final = ("", "")
 class Children:
     """`wanted` says which of them want the message that was published last."""
 
-    def __init__(self, router: Router, channels: Channels) -> None:
+    def __init__(self, router: Router, channels: Channels, answering: Answering) -> None:
         self.remotes = Remotes(router)
         self.wanted = self.remotes.wanted
         self._channels = channels
+        self._answering = answering
         self._needs: dict[tuple[str, str], Need] = {}
         self._seen = Seen()
-        self._latest: dict[tuple[str, str], int] = {}  # by child and channel
+        self._latest: Recent[tuple[str, str], int] = Recent(LINES)  # by child and channel
 
     def need(self, child: str, key: str, need: Need | None) -> None:
         """A child wants something, or does not any more."""
@@ -62,15 +66,13 @@ class Children:
             return self._seen.is_new(key_of(event))
         if self.has_seen(event):
             return False
-        while len(self._latest) >= _LINES:
-            del self._latest[next(iter(self._latest))]
-        self._latest[event.origin, event.channel] = event.original
+        self._latest.put((event.origin, event.channel), event.original)
         return True
 
     def has_seen(self, event: Carried) -> bool:
         """Whether an event of a child, or a later one, has come here, by whichever way."""
         if self._channels.is_in_order(event.channel):
-            return event.original <= self._latest.get((event.origin, event.channel), 0)
+            return event.original <= (self._latest.get((event.origin, event.channel)) or 0)
         return key_of(event) in self._seen
 
     def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
@@ -87,6 +89,8 @@ class Children:
         return [child for child in found if child != event.origin]
 
     def unsettled(self, channel: str) -> list[int]:
+        if channel == FEEDBACK:
+            return self._answering.unsettled()
         return self._channels.unsettled(channel)
 
     def directory(self) -> int:
@@ -104,7 +108,7 @@ class Children:
         return Told(
             registry.version,
             {
-                name: Trait(bound.is_ordered, bound.can_be_full)
+                name: Trait(bound.is_ordered, bound.can_be_full, bound.keeps_order)
                 for name, bound in traits.items()
                 if bound is not None
             },
@@ -116,7 +120,7 @@ class Children:
 
     def check_invariants(self) -> None:
         self._seen.check_invariants()
-        assert len(self._latest) <= _LINES
+        assert len(self._latest) <= LINES
         assert not self.wanted
 
 

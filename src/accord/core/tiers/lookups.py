@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.channels import ChannelMap
+from accord.core.model.recent import Recent
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.registry import (
     ChannelDefinition,
@@ -39,7 +40,7 @@ class Lookups:
         self.is_complete = False
         self._options = options
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
-        self._found: dict[str, ChannelDefinition | None] = {}  # by channel; the latest is last
+        self._found: Recent[str, ChannelDefinition | None] = Recent(_MOST)  # by channel
         self._wanted: dict[str, bool] = {}
         self._directory: tuple[str, int, int] = ("", 0, 0)
         self._page: list[tuple[ChannelDefinition, str]] = []
@@ -58,7 +59,8 @@ class Lookups:
         if trait is None:
             parent = self._directory[0]
             return Bound(problem=f"the template {name} of {channel} is not installed at {parent}")
-        return Bound(trait.is_ordered, can_be_full=True, goes_up=name != LOCAL)
+        goes_up, keeps_order = name != LOCAL, trait.keeps_order
+        return Bound(trait.is_ordered, can_be_full=True, goes_up=goes_up, keeps_order=keeps_order)
 
     def keeps_all(self, channel: str) -> bool:
         """Whether its publishers wait rather than that something is lost."""
@@ -111,11 +113,8 @@ class Lookups:
         for channel, definition in message.channels:
             self._wanted.pop(channel, None)
             if definition is None or not problem_with_definition(definition):
-                self._found.pop(channel, None)
-                self._found[channel] = definition
+                self._found.put(channel, definition)
                 self.news = True
-        while len(self._found) > _MOST:
-            del self._found[next(iter(self._found))]
         if message.after is not None and message.after == self._after:
             self._turn_page(message, now_us)
         if self._wanted or self._after is not None:

@@ -25,6 +25,7 @@ from accord.core.scheduling.tasks import Task, Tasks
 from accord.edges.mqtt.durable import Record, Together, encode_record, stored
 from accord.edges.mqtt.message import MqttMessage
 
+NUMBERS: Final = 1_000_000  # of messages in a millisecond: more than there can be
 # More than this is written as single records: a log takes none of any size.
 _TOGETHER_BYTES: Final = 1 << 26
 
@@ -135,7 +136,7 @@ class Hub:
         self.router = router
         self.is_durable = is_durable
         self.now_ms = now_ms
-        self.number = now_ms * 1_000_000  # of the last message: unique across restarts
+        self.number = now_ms * NUMBERS  # of the last message: unique across restarts
         self.cut_number = 0  # the same when another node was last told how far the journal is
         self.counters = Counters(started_ms=now_ms)
         self.ledger = Ledger()

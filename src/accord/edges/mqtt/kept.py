@@ -7,21 +7,26 @@ asks for the past wants just what is over.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import event_id
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, PUBLISHER, RECEIVED
+from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, ORIGIN, PUBLISHER, RECEIVED
 from accord.edges.mqtt.properties import Properties, passed_on_block, read_block
 from accord.edges.mqtt.wire import string_bytes
 from accord.edges.pipeline.messages import Found
+
+_DIGITS: Final = 19  # of a number of 63 bits
 
 
 def past_message(found: Found, counts: ChannelCounts, now_ms: int, node: str = "") -> MqttMessage:
     """A kept event for a subscription; ProtocolError where its properties are damaged."""
     properties = read_block(found.properties)
-    told = (*properties.user, *_named(found), *(((NODE, node),) if node else ()))
+    user = tuple(each for each in properties.user if each[0] != ORIGIN)
+    told = (*user, *_named(found), *(((NODE, node),) if node else ()))
     message = _message(found, string_bytes(found.channel), properties, told, now_ms)
     message.counts = counts
     return message
@@ -49,7 +54,27 @@ def result_message(
 
 def of_node(message: MqttMessage, node: str) -> MqttMessage:
     """The same to be kept here, though it was published at another node."""
-    user = (*message.properties.user, (NODE, node))
+    return _noted(message, NODE, node)
+
+
+def of_child(message: MqttMessage, origin: str, original: int) -> MqttMessage:
+    """The same to be kept, with what the secondary node calls it where it was published."""
+    return _noted(message, ORIGIN, f"{original}@{origin}")
+
+
+def origin_of(block: bytes) -> tuple[str, int]:
+    """What `of_child` has noted of an event that was kept; ProtocolError where it is damaged."""
+    if ORIGIN.encode() in block:
+        for name, text in read_block(block).user:
+            number, _, origin = text.partition("@")
+            is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
+            if name == ORIGIN and is_number:
+                return origin, int(number)
+    return "", 0
+
+
+def _noted(message: MqttMessage, name: str, text: str) -> MqttMessage:
+    user = (*message.properties.user, (name, text))
     block = passed_on_block(msgspec.structs.replace(message.properties, user=user))
     kept = MqttMessage(
         message.channel,

@@ -21,12 +21,14 @@ from accord.core.channels.channels import Channels
 from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import PastEvent, Wanted
 from accord.core.channels.persistent.options import is_persistent
+from accord.core.channels.persistent.originals import Original
 from accord.core.channels.persistent.recall import Handed, Missed, Recall
 from accord.core.channels.persistent.source import Position
 from accord.core.monitoring.ledger import SHED
 from accord.core.node.message import Message
 from accord.core.node.rights import PAST
 from accord.core.node.routes import Receiver, Route, Subscription
+from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.outbox import Run
 from accord.edges.mqtt.codes import ProtocolError
@@ -94,7 +96,12 @@ class Past(Front):
             return
         waiting = Waiting(message, qos, is_retained, identifiers, grant)
         is_now = self.recall.live(
-            pasts.source, message.number, waiting, message.size(), pasts.clock_us()
+            pasts.source,
+            message.number,
+            waiting,
+            message.size(),
+            pasts.clock_us(),
+            original=pasts.original,
         )
         if is_now:
             self.session.deliver(message, qos, is_retained, identifiers, grant)
@@ -170,7 +177,7 @@ class Past(Front):
         if not pages or pages[-1].after is not None:
             pages.append(_Page(handed.before))
         page = pages[-1]
-        delivery = self._deliver(node, handed.event)
+        delivery = None if handed.is_again else self._deliver(node, handed.event)
         if delivery is not None and delivery.qos:
             page.deliveries.append(delivery)
         page.after = handed.after
@@ -243,7 +250,10 @@ class Past(Front):
 
 
 class Pasts:
-    """Of one node. `source` is the node of the event that is being handed out."""
+    """Of one node. `source` is the node of the event that is being handed out.
+
+    `original` is what a secondary node calls it, if it was published there.
+    """
 
     def __init__(
         self,
@@ -256,6 +266,7 @@ class Pasts:
         self.exchange = exchange
         self.clock_us = clock_us
         self.source = broker.hub.node
+        self.original: Original | None = None
         self._channels = channels
         self._has_kept = False
         self._all: dict[Subscription, Past] = {}
@@ -328,9 +339,12 @@ class Pasts:
         """An event of a persistent channel is about to be handed out; True: not to the same."""
         hub, abroad = self.broker.hub, self.broker.abroad
         now_us = self.clock_us()
+        self.original = None if abroad is None else abroad.named()
         if abroad is not None and abroad.is_arriving:
             self.source = abroad.source
-            if self.exchange.arrived(abroad.source, abroad.incarnation, message.number, now_us):
+            if self.exchange.arrived(
+                abroad.source, abroad.incarnation, message.number, now_us, original=self.original
+            ):
                 self._attach()
                 return True
             return False
@@ -343,8 +357,14 @@ class Pasts:
             self._has_kept = True
             self.exchange.has_kept()
         if not route.bound.is_ordered:
-            self.exchange.arrived(hub.node, 0, message.number, now_us)
+            self.exchange.arrived(hub.node, 0, message.number, now_us, original=self.original)
         return False
+
+    def came_again(self, event: Carried) -> None:
+        """An event of a secondary node came by another parent of it: nobody is to get it."""
+        if self.broker.router.route(event.channel).bound.is_persistent:
+            self.exchange.arrived(event.source, event.incarnation, event.event, self.clock_us())
+            self._attach()
 
     def step(self) -> None:
         """Let subscriptions with a past go on, and those that are there be ordinary ones."""

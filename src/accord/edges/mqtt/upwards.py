@@ -6,16 +6,23 @@ To the broker it is what `Abroad` is at a backbone node, with the parents for al
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from accord.core.admission.index.patterns import intersects
+from accord.core.channels.persistent.options import is_persistent
+from accord.core.feedback.receipts import Receipt
+from accord.core.node.rights import PAST
 from accord.core.node.routes import Subscription
 from accord.core.overlay.binding import Bound
-from accord.core.tiers.child import Child
+from accord.core.tiers.child import NO_ROOM, Child
 from accord.edges.mqtt.abroad import Abroad, HeldBack
 from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.telling import tell
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
+
+NO_PAST: Final = "is a secondary node, which has no past to give: ask a backbone node for it"
 
 
 class Upwards(Abroad):
@@ -38,6 +45,7 @@ class Upwards(Abroad):
         if not subscription.pattern.startswith("$"):
             condition = (subscription.where, subscription.xpath)
             self._child.need(subscription.pattern, condition, subscription.predicate)
+            self._tell_of_past(subscription)
 
     def unsubscribed(self, subscription: Subscription) -> None:
         if not subscription.pattern.startswith("$"):
@@ -57,6 +65,11 @@ class Upwards(Abroad):
         self._is_sent = True
         self._child.submit(self.carried(message, importance), self._clock_us())
 
+    def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:  # noqa: ARG002
+        """Its parent finds out where that is."""
+        event = self.carried(message, importance)
+        return "" if self._child.answer(event, self._clock_us()) else NO_ROOM
+
     def hold_back(self, channel: str, client: HeldBack) -> bool:
         if self._child.has_room(channel):
             return False
@@ -68,6 +81,18 @@ class Upwards(Abroad):
             if self._child.has_room(channel):
                 for client in self.held_back.pop(channel):
                     client.go_on()
+
+    def _tell_of_past(self, subscription: Subscription) -> None:
+        """A subscription to persistent channels begins with what is live here: say so."""
+        defined = [each for each, _ in self._child.lookups.definitions.values()]
+        pattern = subscription.pattern
+        if not subscription.group and any(
+            is_persistent(each) and intersects(pattern, each.name) for each in defined
+        ):
+            missing = [each.name for each in self._child.status().parents]
+            why = f"{self._child.name} {NO_PAST}"
+            form = {"filter": pattern, "state": "live", "missing": missing, "why": why}
+            tell(self.broker, subscription.receiver.name, PAST, form)
 
     def _bound(self, channel: str) -> Bound:
         return self._child.bound(channel, self._clock_us())

@@ -7,7 +7,7 @@ import pytest
 from accord.core.channels.channels import Channels
 from accord.core.channels.letters import Letter
 from accord.core.channels.persistent.answers import BUSY, MOST_READING, CutWanted, PageWanted
-from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.exchange import FORGET_US, LOOK_US, MOST_GONE, PastExchange
 from accord.core.channels.persistent.messages import (
     MOST_ROWS,
     SERVICE,
@@ -121,3 +121,46 @@ def test_places_outlive_a_node() -> None:
     alone.exchange.end(recall)
     alone.exchange.end(fresh)
     assert not any(alone.exchange.left().values())
+
+
+def room() -> tuple[int, int]:
+    return 1, 1
+
+
+def test_with_the_last_subscription_nodes_are_forgotten() -> None:
+    exchange = Alone().exchange
+    recall = exchange.recall(Wanted("chat"), room, 0)
+    exchange.arrived("other", 1, 7, 0)
+    assert exchange.places() == {"other": (0, [7])}
+    exchange.end(recall)
+    assert (exchange.places(), exchange.peers) == ({}, {})
+    again = exchange.recall(Wanted("chat"), room, 0)
+    exchange.arrived("other", 1, 8, 0)
+    assert again.sources["other"].start == 0
+    exchange.check_invariants()
+
+
+def test_nodes_that_are_gone_for_good_are_forgotten() -> None:
+    exchange = Alone().exchange
+    exchange.restore({"owing": (40, [5]), "done": (50, [6])})
+    recall = exchange.resume(Wanted("chat"), room, None, 0)
+    del recall.sources["done"]  # it had become a live one there
+    recall.lived["done"] = True
+    exchange.advance(FORGET_US - 1)
+    assert sorted(exchange.places()) == ["done", "owing"]
+    exchange.advance(FORGET_US + LOOK_US)
+    assert exchange.places() == {"owing": (40, [5])}  # which may still come back with its past
+    assert "done" not in recall.lived
+    exchange.check_invariants()
+
+
+def test_so_many_nodes_that_are_gone_are_remembered() -> None:
+    exchange = Alone().exchange
+    recall = exchange.recall(Wanted("chat"), room, 0)
+    for number in range(MOST_GONE + 100):
+        exchange.arrived(f"n{number}", 1, 7, number)
+        exchange.advance((number + 1) * LOOK_US)
+    gone = [name for name in exchange.peers if name != "me"]
+    assert gone == [f"n{number}" for number in range(100, MOST_GONE + 100)]
+    assert sorted(recall.sources) == sorted(exchange.peers)
+    exchange.check_invariants()

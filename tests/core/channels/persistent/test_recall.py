@@ -177,3 +177,26 @@ def test_what_waits_is_given_back_in_the_end() -> None:
     assert world.recall._budget.bytes == 10
     world.recall.end()
     assert world.recall._budget.bytes == 0
+
+
+def test_an_event_of_a_secondary_node_counts_once_whoever_kept_it() -> None:
+    world = World()
+    copies = {"a": (1, 10, 7), "b": (20, 40, 7)}  # of one event; its number at x is 7
+    for name, (number, ms, original) in copies.items():
+        world.cut(name, 2, number)
+        source = world.recall.sources[name]
+        source.page_asked(1, world.now_us)
+        copy = PastEvent(number, ms, "chat", "cy", 1, b"", b"", "x", original)
+        source.take_page(Page(1, (copy,)), world.now_us)
+    one, other = world.recall.next(world.now_us), world.recall.next(world.now_us)
+    assert one is not None
+    assert other is not None
+    assert [(each.node, each.is_again) for each in (one, other)] == [("a", False), ("b", True)]
+    assert other.after is not None  # its page is over all the same
+    assert world.recall.handed == 1
+    assert world.go_live() == []
+    live = world.recall.live
+    assert not live("b", 21, "x7", 10, world.now_us, original=("x", 7))
+    assert live("b", 22, "x8", 10, world.now_us, original=("x", 8))
+    assert not live("a", 30, "x8", 10, world.now_us, original=("x", 8))
+    assert live("a", 31, "other", 10, world.now_us)

@@ -5,13 +5,14 @@ from tests.channel_nets import event
 from accord.core.channels.streams.messages import NOTHING, Key, Note
 from accord.core.channels.streams.sender import IDLE_US, MOST_BYTES, Sender, fitting
 from accord.core.channels.streams.stream import WINDOW
+from accord.core.overlay.signals import Carried
 
 KEY = Key("a", 1, 1)
 PATIENCE_US = 1_000
 
 
-def a_sender(*members: str, waits: bool = False) -> Sender:
-    sender = Sender("chat", KEY, patience_us=PATIENCE_US, waits=waits, now_us=0)
+def a_sender(*members: str) -> Sender:
+    sender = Sender("chat", KEY, 0)
     sender.set_members(members, 0)
     return sender
 
@@ -24,10 +25,11 @@ def send(sender: Sender, count: int, now_us: int = 0) -> list[int]:
     return numbers
 
 
-def acknowledge(sender: Sender, now_us: int = 0, **through: int) -> None:
+def acknowledge(sender: Sender, now_us: int = 0, **through: int) -> list[Carried]:
     sender.stream.report(through, through)
-    sender.advance(now_us)
+    missed = sender.advance(now_us)
     sender.check_invariants()
+    return missed
 
 
 def test_it_moves_on_with_the_slowest_member() -> None:
@@ -45,28 +47,52 @@ def test_a_member_that_does_not_advance_is_given_up_and_comes_back() -> None:
     sender = a_sender("b", "c")
     send(sender, 3)
     acknowledge(sender, 500, b=3, c=1)
-    assert sender.laggards(500 + PATIENCE_US - 1) == []
-    assert sender.laggards(500 + PATIENCE_US) == ["c"]
+    assert sender.laggards(PATIENCE_US, {}, 500 + PATIENCE_US - 1) == []
+    assert sender.laggards(PATIENCE_US, {}, 500 + PATIENCE_US) == ["c"]
     missed = sender.drop("c", 2_000)
     assert [each.payload for each in missed] == [b"1", b"2"]
     assert sender.stream.base == 4
-    assert sender.laggards(9_000) == []
+    assert sender.laggards(PATIENCE_US, {}, 9_000) == []
     send(sender, 1, 9_000)
-    acknowledge(sender, 9_000, b=4)
+    assert [each.payload for each in acknowledge(sender, 9_000, b=4)] == [
+        b"0"
+    ]  # which it lacks too
     assert sender.is_done()
+    assert sender.is_to_tell()
     acknowledge(sender, 9_100, c=4)  # it has heard where the stream is now
+    assert not sender.is_to_tell()
     send(sender, 1, 9_200)
-    acknowledge(sender, 9_300, b=5)
+    assert acknowledge(sender, 9_300, b=5) == []
     assert not sender.is_done()
+
+
+def test_who_goes_on_is_waited_for_although_the_stream_goes_on_too() -> None:
+    sender = a_sender("b")
+    send(sender, 3)
+    sender.drop("b", 2_000)
+    send(sender, 2, 3_000)
+    sender.advance(3_000)
+    assert sender.stream.base == 6
+    acknowledge(sender, 3_100, b=4)  # what it said before it could know of the rest
+    send(sender, 1, 3_200)
+    acknowledge(sender, 3_300, b=5)
+    assert not sender.is_done()
+
+
+def test_who_was_away_for_long_is_not_waited_for_again() -> None:
+    sender = a_sender("b", "c")
+    send(sender, 1, 5_000)
+    assert sender.laggards(PATIENCE_US, {"c": 5_001 - PATIENCE_US}, 5_000) == []
+    assert sender.laggards(PATIENCE_US, {"c": 5_000 - PATIENCE_US}, 5_000) == ["c"]
 
 
 def test_who_has_everything_is_no_laggard() -> None:
     sender = a_sender("b")
     send(sender, 1)
     acknowledge(sender, b=1)
-    assert sender.laggards(99_000) == []
+    assert sender.laggards(PATIENCE_US, {}, 99_000) == []
     send(sender, 1, 99_000)
-    assert sender.laggards(99_000 + PATIENCE_US - 1) == []
+    assert sender.laggards(PATIENCE_US, {}, 99_000 + PATIENCE_US - 1) == []
 
 
 def test_who_leaves_is_not_waited_for_and_who_comes_is() -> None:
@@ -100,27 +126,14 @@ def fill(sender: Sender) -> None:
     sender.check_invariants()
 
 
-def test_a_full_backlog_gives_the_slowest_up() -> None:
+def test_a_full_backlog_takes_no_more_and_gives_nobody_up() -> None:
     sender = a_sender("b", "c")
     send(sender, WINDOW)
     acknowledge(sender, b=WINDOW)
     send(sender, WINDOW)
     assert not sender.has_room()
-    fill(sender)  # what waits must be taken first
-    assert sender.members["c"].is_dropped
-    sender.advance(0)
-    assert sender.take(0)
-    assert sender.put(event("more"), Note(NOTHING), 0)
-
-
-def test_or_has_no_room_where_the_channel_waits() -> None:
-    sender = a_sender("b", "c", waits=True)
-    send(sender, WINDOW)
-    acknowledge(sender, b=WINDOW)
-    send(sender, WINDOW)
-    assert not sender.has_room()
     fill(sender)
-    assert sender.dropped == 0
+    assert not any(each.is_dropped for each in sender.members.values())
     acknowledge(sender, c=WINDOW)
     sender.take(0)
     assert sender.put(event("more"), Note(NOTHING), 0)

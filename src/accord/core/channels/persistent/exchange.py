@@ -32,6 +32,7 @@ from accord.core.channels.persistent.messages import (
     is_cut,
     pages,
 )
+from accord.core.channels.persistent.originals import Original, Originals
 from accord.core.channels.persistent.peers import Peer
 from accord.core.channels.persistent.recall import Budget, Recall
 from accord.core.channels.persistent.source import READING, Position, Source
@@ -45,6 +46,8 @@ HISTORY: Final = "past"  # the fact that a node has kept events of persistent ch
 IMPORTANCE: Final = 1  # of the past on its way
 MOST_ASKED: Final = 64  # pages that are under way for this node
 LOOK_US: Final = 200_000  # between two looks at who is there
+FORGET_US: Final = 86_400_000_000  # a node is gone for so long until it is forgotten
+MOST_GONE: Final = 1_000  # nodes that are gone and remembered
 _LEAST_ROWS: Final = 10
 _LEAST_BYTES: Final = 16 << 10
 _ANYHOW: Final = Requirement(0, 1, 0.0)
@@ -63,6 +66,7 @@ class PastExchange(Template):
             context.name, context.incarnation, context.map, self._say, self._letter
         )
         self.peers: dict[str, Peer] = {}
+        self.originals = Originals()
         self.recalls: dict[Recall, Room] = {}
         self.active: dict[Recall, Room] = {}  # those with a past
         self.answers = Answers(self._post)
@@ -105,11 +109,22 @@ class PastExchange(Template):
         self.recalls.pop(recall, None)
         self.active.pop(recall, None)
         self._asked = {key: each for key, each in self._asked.items() if each[0] is not recall}
+        if not self.recalls:
+            self.peers.clear()  # who subscribes next asks them for everything
 
-    def arrived(self, node: str, incarnation: int, number: int, now_us: int) -> bool:
+    def arrived(
+        self,
+        node: str,
+        incarnation: int,
+        number: int,
+        now_us: int,
+        *,
+        original: Original | None = None,
+    ) -> bool:
         """An event of a persistent channel came as it was published, from this node or another.
 
-        True where subscriptions have a past because of that, which must get it first.
+        `original` is what a secondary node calls it, if it goes to clients now. True where
+        subscriptions have a past because of that, which must get it first.
         """
         if not self.recalls:
             return False
@@ -121,11 +136,12 @@ class PastExchange(Template):
             peer.has_sent = True
             for recall, room in self.recalls.items():
                 recall.add(peer, now_us)
-                if not recall.is_calm:
-                    self.active[recall] = room
+                self._go_on_with(recall, room)
         if peer.has_begun_anew(incarnation, now_us):
             self._lose(peer, now_us)
         peer.arrived(number)
+        if original is not None:
+            self.originals.came(original)
         return len(self.active) > active
 
     def has_kept(self) -> None:
@@ -213,6 +229,7 @@ class PastExchange(Template):
             self._ask_for_pages(recall, room, now_us)
             if recall.is_calm:
                 del self.active[recall]
+                recall.met.begin_spell()
         for peer in self.peers.values():
             if round_ := peer.question(now_us, self._last):
                 self._last = max(self._last, round_)
@@ -251,7 +268,7 @@ class PastExchange(Template):
     # ------------------------------------------------------------------------------------ inside
 
     def _add(self, wanted: Wanted, room: Room) -> Recall:
-        recall = Recall(wanted, self.context.name, self._budget)
+        recall = Recall(wanted, self.context.name, self._budget, self.originals)
         self.recalls[recall] = self.active[recall] = room
         return recall
 
@@ -271,11 +288,32 @@ class PastExchange(Template):
             peer = self.peers.get(name)
             if peer is None:
                 peer = self.peers[name] = Peer(name)
-            if peer.look(name in reachable, self._store.stamp(name)[0], now_us):
+            incarnation = self._store.stamp(name)[0]
+            if peer.look(name in reachable, incarnation, now_us):
                 self._lose(peer, now_us)
             if self._is_asked(peer):
                 for recall in self.active:
                     recall.add(peer, now_us)
+            if name in reachable or incarnation:
+                peer.gone_us = None
+            elif peer.gone_us is None:
+                peer.gone_us = now_us
+        self._forget(now_us)
+
+    def _forget(self, now_us: int) -> None:
+        """Nodes that are gone for good and owe nothing, and those that are too many."""
+        gone = [
+            (peer.gone_us, name) for name, peer in self.peers.items() if peer.gone_us is not None
+        ]
+        too_many = len(gone) - MOST_GONE
+        for place, (since_us, name) in enumerate(sorted(gone)):
+            is_over = since_us + FORGET_US <= now_us
+            if place < too_many or (
+                is_over and not any(each.awaits(name) for each in self.recalls)
+            ):
+                del self.peers[name]
+                for recall in self.recalls:
+                    recall.forget(name, now_us)
 
     def _lose(self, peer: Peer, now_us: int) -> None:
         if peer.name == self.context.name:
@@ -283,8 +321,13 @@ class PastExchange(Template):
         had = dict(peer.seen)
         for recall, room in self.recalls.items():
             recall.lose(peer, had, now_us)
-            if not recall.is_calm:
-                self.active[recall] = room
+            self._go_on_with(recall, room)
+
+    def _go_on_with(self, recall: Recall, room: Room) -> None:
+        """It has a past again, if it is not calm any more."""
+        if not recall.is_calm:
+            self.active[recall] = room
+            recall.met.end_spell()
 
     def _ask_for_pages(self, recall: Recall, room: Room, now_us: int) -> None:
         wanting = [

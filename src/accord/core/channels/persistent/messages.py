@@ -78,7 +78,10 @@ class Working(msgspec.Struct, frozen=True, array_like=True, tag="working"):
 
 
 class PastEvent(msgspec.Struct, frozen=True, array_like=True):
-    """`block` is the event's properties as they were published."""
+    """`block` is the event's properties as they were published.
+
+    One of a secondary node's client has that node as its `origin`, and a number there.
+    """
 
     number: int
     received_ms: int
@@ -87,6 +90,8 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True):
     qos: int
     block: bytes
     payload: bytes
+    origin: str = ""
+    original: int = 0
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True, tag="page"):

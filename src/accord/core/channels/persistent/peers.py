@@ -45,6 +45,7 @@ class Peer:
         self.incarnation = 0  # as facts say, of which 0 is none
         self.has_sent = False  # since this node runs
         self.is_here = False
+        self.gone_us: int | None = None  # since when nobody knows anything of it
         self.is_mark_wanted = False
         self.mark_due_us = 0
         self._round = 0  # that is under way

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.core.channels.persistent.messages import PastEvent, Stamp, Wanted
+from accord.core.channels.persistent.originals import Met, Original, Originals
 from accord.core.channels.persistent.peers import Peer
 from accord.core.channels.persistent.source import ASKING, LIVE, READ, READING, Position, Source
 
@@ -27,13 +28,15 @@ GONE_US: Final = 60_000_000  # away for so long, a node is not looked for any mo
 class Handed(msgspec.Struct, frozen=True):
     """An event of the past, of a page that began at `before`.
 
-    If it is the last of its page, `after` is where to go on at its node once the client has it.
+    If it is the last of its page, `after` is where to go on at its node once the client has it. One
+    that `is_again` came before, from another node: it is not for the client.
     """
 
     node: str
     event: PastEvent
     before: Position
     after: Position | None
+    is_again: bool = False
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -51,19 +54,24 @@ class Budget:
 
 
 class _Waiting:
-    __slots__ = ("item", "node", "number", "size")
+    __slots__ = ("item", "node", "number", "original", "size")
 
-    def __init__(self, node: str, number: int, item: Any, size: int) -> None:
+    def __init__(
+        self, node: str, number: int, item: Any, size: int, original: Original | None
+    ) -> None:
         self.node = node
         self.number = number
         self.item = item
         self.size = size
+        self.original = original
 
 
 class Recall:
     """`item`s are whatever live events are to who asks. `notices` are to be told and taken out."""
 
-    def __init__(self, wanted: Wanted, own: str, budget: Budget) -> None:
+    def __init__(
+        self, wanted: Wanted, own: str, budget: Budget, originals: Originals | None = None
+    ) -> None:
         self.wanted = wanted
         self.needed: Stamp | None = None  # what nodes must have heard to know what is needed
         self.sources: dict[str, Source] = {}
@@ -73,6 +81,7 @@ class Recall:
         self.notices: list[Missed] = []
         self.handed = 0  # events of the past
         self.dropped = 0  # events that came live, and were or will be read
+        self.met = Met(originals or Originals())  # of events of secondary nodes
         self._own = own
         self._budget = budget
         self._waiting: list[_Waiting] = []
@@ -80,8 +89,29 @@ class Recall:
 
     # ----------------------------------------------------------------------------------- events
 
-    def live(self, node: str, number: int, item: Any, size: int, now_us: int) -> bool:
+    def live(  # noqa: PLR0913 (an event has these)
+        self,
+        node: str,
+        number: int,
+        item: Any,
+        size: int,
+        now_us: int,
+        *,
+        original: Original | None = None,
+    ) -> bool:
         """An event of `node` as it is published; True where it is for the client now."""
+        if self.is_calm:
+            original = None  # what comes now is known to all who are
+        if original is not None and original in self.met:
+            self.dropped += 1
+            return False
+        is_now = self._is_for_now(_Waiting(node, number, item, size, original), now_us)
+        if is_now:
+            self.met.add(original)
+        return is_now
+
+    def _is_for_now(self, event: _Waiting, now_us: int) -> bool:
+        node, number = event.node, event.number
         source = self.sources.get(node)
         if source is None:
             if node in self.lived:
@@ -98,7 +128,7 @@ class Recall:
         if is_early or is_past or not source.is_whole:
             self.dropped += 1
             return False
-        self._wait(_Waiting(node, number, item, size), now_us)
+        self._wait(event, now_us)
         return False
 
     def peek(self) -> PastEvent | None:
@@ -113,8 +143,9 @@ class Recall:
             return None
         before = best.position()
         event, after = best.take(now_us)
-        self.handed += 1
-        return Handed(best.node, event, before, after)
+        is_again = not self.met.add((event.origin, event.original) if event.origin else None)
+        self.handed += not is_again
+        return Handed(best.node, event, before, after, is_again)
 
     def _best(self) -> Source | None:
         best: Source | None = None
@@ -145,7 +176,7 @@ class Recall:
             source = self.sources[each.node]
             if source.phase != LIVE:
                 left.append(each)
-            elif source.is_past(each.number):
+            elif source.is_past(each.number) or not self.met.add(each.original):
                 self.dropped += 1
             else:
                 found.append(each.item)
@@ -198,6 +229,21 @@ class Recall:
             self.sources[peer.name] = Source(peer.name, position, now_us=now_us, had=had)
         else:
             self.add(peer, now_us)
+
+    def awaits(self, node: str) -> bool:
+        """Whether there may be more of the past there."""
+        source = self.sources.get(node)
+        return source is not None and source.phase != LIVE
+
+    def forget(self, node: str, now_us: int) -> None:
+        """If it is ever back it counts as one that is new."""
+        self.lived.pop(node, None)
+        source = self.sources.pop(node, None)
+        if source is not None:
+            source.miss()
+            for each in self._take_waiting():
+                if each.node != node:
+                    self._wait(each, now_us)
 
     def positions(self) -> tuple[tuple[str, Position], ...]:
         """Where it is at each node, as far as was read; it ends at -1 where it is live."""

@@ -18,7 +18,7 @@ from accord.core.channels.template import Context
 from accord.core.channels.trees.known import Trees
 from accord.core.channels.trees.tree import problem_with_tree
 
-_QUIET_US: Final = 10_000_000
+QUIET_US: Final = 10_000_000
 _ACK_US: Final = 40_000
 _MERGE_US: Final = 15_000
 _MANY: Final = 64  # events, after which an acknowledgement does not wait
@@ -107,7 +107,7 @@ class Relay:
             self._nack(stream, now_us)
         if stream.ack_us <= now_us:
             self._ack(stream, now_us)
-        if stream.parent and now_us - stream.heard_us >= _QUIET_US:
+        if stream.parent and now_us - stream.heard_us >= QUIET_US:
             stream.paces.clear()
         for neighbour, pace in list(stream.paces.items()):
             if pace.due_us > now_us:

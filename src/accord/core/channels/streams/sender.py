@@ -2,16 +2,16 @@
 
 The window of a stream has a fixed size, and moves on with the slowest member. What does not fit
 waits in a backlog of a fixed size, too. A member that has something to get and does not advance for
-`patience_us` is not waited for any more, until it has caught up; where the channel's option
-`laggards` is `wait`, only if it can't be reached either. When the backlog is full there is no room
-for more, and publishers are held back, each behind the event that it has just published. So some
-more is taken, up to a limit; beyond it `drop` gives the slowest member up.
+too long is not waited for any more, until it goes on; what it does not get is known here. When the
+backlog is full there is no room for more, and publishers are held back, each behind the event that
+it has just published. So some more is taken, up to a limit; beyond it nothing is. A burst makes no
+laggards: who is given up had time, however much there is to send.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from accord.core.channels.streams.messages import Key, Note
@@ -19,7 +19,6 @@ from accord.core.channels.streams.stream import WINDOW, Kept, Stream
 from accord.core.overlay.signals import Carried
 
 IDLE_US: Final = 60_000_000
-PATIENCE_US: Final = 60_000_000
 MOST_BYTES: Final = 4 << 20
 _BACKLOG: Final = 1_024
 _MORE: Final = 8  # times as much is taken of those that could not be held back in time
@@ -38,16 +37,11 @@ class Progress:
 
 
 class Sender:
-    def __init__(
-        self, channel: str, key: Key, *, patience_us: int, waits: bool, now_us: int
-    ) -> None:
+    def __init__(self, channel: str, key: Key, now_us: int) -> None:
         self.stream = Stream(channel, key, 1, now_us)
         self.members: dict[str, Progress] = {}
         self.backlog: deque[tuple[Carried, Note, int]] = deque()
         self.used_us = now_us
-        self.dropped = 0  # how often a member was
-        self.patience_us = patience_us
-        self.waits = waits
         self._bytes = 0  # in the window
         self._backlog_bytes = 0
 
@@ -61,8 +55,6 @@ class Sender:
     def put(self, event: Carried, note: Note, now_us: int) -> bool:
         """Take an event to be sent; False where there is no room."""
         self.used_us = now_us
-        if self._is_overfull() and not self.waits:
-            self._drop_slowest()
         if self._is_overfull():
             return False
         self.backlog.append((event, note, now_us))
@@ -88,7 +80,8 @@ class Sender:
             numbers.append(number)
         return numbers
 
-    def set_members(self, members: tuple[str, ...], now_us: int) -> None:
+    def set_members(self, members: tuple[str, ...], now_us: int) -> list[Carried]:
+        """Wait for these; gives what others that were given up do not get."""
         base = self.stream.base
         wanted = dict.fromkeys(members, True)
         for gone in [each for each in self.members if each not in wanted]:
@@ -96,41 +89,52 @@ class Sender:
         for member in members:
             if member not in self.members:
                 self.members[member] = Progress(base - 1, now_us)
-        self.advance(now_us)
+        return self.advance(now_us)
 
-    def advance(self, now_us: int) -> None:
-        """Move on as far as all members have come."""
+    def advance(self, now_us: int) -> list[Carried]:
+        """Move on as far as all members have come; gives what those that were given up lack."""
         stream = self.stream
         for member, progress in self.members.items():
             acked = stream.reports.get(member, -1)
             if acked > progress.acked:
                 progress.acked = acked
                 progress.since_us = now_us
-                progress.is_dropped = progress.is_dropped and acked < stream.base - 1
+                progress.is_dropped = False  # what it lacks below the base is lost for it
         waited_for = [each.acked for each in self.members.values() if not each.is_dropped]
-        base = min([stream.done, *waited_for]) + 1
+        base = max(stream.base, min([stream.done, *waited_for]) + 1)
+        given_up = [each.acked for each in self.members.values() if each.is_dropped]
+        lacked = min(given_up, default=base) + 1  # from there on, by one of them at least
+        missed = []
         for number in range(stream.base, base):
-            self._bytes -= size_of(stream.events[number].event)
+            event = stream.events[number].event
+            self._bytes -= size_of(event)
+            if number >= lacked:
+                missed.append(event)
         stream.advance_base(base)
+        return missed
 
-    def laggards(self, now_us: int) -> list[str]:
-        """Members that have not advanced for too long."""
+    def laggards(self, patience_us: int, away: Mapping[str, int], now_us: int) -> list[str]:
+        """Members that have not advanced for too long, or were `away` for so long already."""
         return [
             member
             for member, progress in self.members.items()
             if not progress.is_dropped
             and progress.acked < self.stream.top
-            and now_us - progress.since_us >= self.patience_us
+            and now_us - min(progress.since_us, away.get(member, now_us)) >= patience_us
         ]
 
     def drop(self, member: str, now_us: int) -> list[Carried]:
         """Wait for it no more; gives what it may never get."""
-        progress = self.members[member]
-        progress.is_dropped = True
-        self.dropped += 1
-        before = dict(self.stream.events)
-        self.advance(now_us)
-        return [kept.event for number, kept in before.items() if number < self.stream.base]
+        self.members[member].is_dropped = True
+        return self.advance(now_us)
+
+    def waits(self) -> bool:
+        """Whether for anybody."""
+        return any(not each.is_dropped for each in self.members.values())
+
+    def is_to_tell(self) -> bool:
+        """Whether a member does not know yet how far the stream has come."""
+        return any(each.acked < self.stream.top for each in self.members.values())
 
     def notes_after(self, number: int) -> list[Note]:
         """Of all events that are to follow on that number."""
@@ -164,16 +168,6 @@ class Sender:
 
     def _fits(self) -> bool:
         return _fits(len(self.stream.events), self._bytes)
-
-    def _drop_slowest(self) -> None:
-        slowest = min(
-            (each.acked for each in self.members.values() if not each.is_dropped), default=None
-        )
-        if slowest is not None and slowest < self.stream.top:
-            for progress in self.members.values():
-                if progress.acked == slowest:
-                    progress.is_dropped = True
-                    self.dropped += 1
 
 
 def fitting(events: Iterable[Carried], count: int = 0, size: int = 0) -> int:

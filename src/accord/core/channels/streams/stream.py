@@ -2,13 +2,15 @@
 
 All nodes of the tree keep the events from `base` on, so that each can ask the one before it for
 what it lacks: the source lets `base` follow only when every member has an event. A node that hears
-of a base beyond what it has was given up by the source; it has missed something, and knows it.
+of a base beyond what it has was given up by the source; it has missed something, and knows it. When
+nothing was heard of a stream for long its events are forgotten, but not how far it had come: if it
+goes on, so does the node, and neither hands anything over again nor misses anything in silence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from accord.core.channels.streams.messages import Key, Note, Stamp
 from accord.core.channels.trees.tree import Digest
@@ -48,6 +50,14 @@ class Pace:
         self.pause_us = min(self.pause_us * 3 // 2, _MOST_SYNC_US)
 
 
+class Past(NamedTuple):
+    """Of a stream that was forgotten: what was handed over, and whether this node was a member."""
+
+    key: Key
+    through: int
+    is_wanted: bool
+
+
 class Stream:
     """`through`: all up to it has come. `parent` is the neighbour towards the source."""
 
@@ -67,6 +77,8 @@ class Stream:
         self.bases: dict[str, int] = {}  # of neighbours
         self.paces: dict[str, Pace] = {}  # of neighbours that may lack something
         self.heard_us = now_us
+        self.is_wanted = False  # this node is a member, since something was handed over
+        self._handed = 0  # through which number, when it was known before
         self.skipped = 0  # numbers that will never come
         self.ack_us = NEVER
         self.unacked = 0  # events since the last acknowledgement
@@ -76,6 +88,19 @@ class Stream:
     def done(self) -> int:
         """All up to it has come, and is not held back: what is acknowledged."""
         return next(iter(self.held_back.values())) - 1 if self.held_back else self.through
+
+    def go_on(self, past: Past) -> None:
+        """It was known before: what is `ready` follows on that."""
+        self._handed = past.through
+        self.through = min(self.through, past.through)
+        self.is_wanted = past.is_wanted
+
+    def past(self) -> Past:
+        return Past(self.key, max(self.through, self._handed), self.is_wanted)
+
+    def end(self) -> None:
+        """Nothing more will come of it; what it has is `ready`, whatever is missing before."""
+        self.hear(self.top + 1, self.top)
 
     def hear(self, base: int, top: int) -> None:
         """What the node before this one says of it; what is `ready` may change."""
@@ -94,13 +119,15 @@ class Stream:
         """Events whose turn it is: not waiting for what will never come."""
         found = []
         if self.through + 1 < self.base:
-            passed = sorted(number for number in self.events if self.through < number < self.base)
+            since = max(self.through, self._handed)
+            passed = sorted(number for number in self.events if since < number < self.base)
             found += [self.events[number] for number in passed]
-            self.skipped += self.base - 1 - self.through - len(passed)
+            self.skipped += max(0, self.base - 1 - since - len(passed))
             self.through = self.base - 1
         while (kept := self.events.get(self.through + 1)) is not None:
-            found.append(kept)
             self.through += 1
+            if self.through > self._handed:
+                found.append(kept)
         self._forget()
         return found
 

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from accord.core.model.recent import Recent
+
+
+def test_what_was_used_lately_stays() -> None:
+    recent: Recent[str, int] = Recent(2)
+    recent.put("a", 1)
+    recent.put("b", 2)
+    assert recent.get("a") == 1
+    recent.put("c", 3)
+    assert list(recent) == ["a", "c"]
+    assert "b" not in recent
+    assert recent.get("b") is None
+
+
+def test_what_is_put_in_again_displaces_nothing() -> None:
+    recent: Recent[str, int] = Recent(2)
+    recent.put("a", 1)
+    recent.put("b", 2)
+    recent.put("a", 3)
+    assert (list(recent), recent.get("a"), len(recent)) == (["b", "a"], 3, 2)
+
+
+def test_there_must_be_room_for_one() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Recent(0)

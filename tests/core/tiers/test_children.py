@@ -1,0 +1,44 @@
+"""What a parent remembers of its children's events."""
+
+from __future__ import annotations
+
+from accord.core.channels.channels import SHIPPED, Channels
+from accord.core.node.router import Router
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
+from accord.core.qos.book import Book
+from accord.core.qos.policies import Policies
+from accord.core.tiers.answering import Answering
+from accord.core.tiers.children import LINES, Children
+
+
+def children() -> Children:
+    overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+    overlay.registry.create(ChannelDefinition("room/#", template="reliable"))
+    channels = Channels(overlay, SHIPPED)
+    return Children(Router([], Policies(Book())), channels, Answering(channels))
+
+
+def event(original: int, channel: str) -> Carried:
+    return Carried("b", 1, 0, (), channel, b"", origin="x", original=original)
+
+
+def test_the_channels_in_use_are_remembered_longest() -> None:
+    seen = children()
+    for number in range(LINES):
+        assert seen.is_new(event(number + 1, f"room/{number}"))
+    assert seen.has_seen(event(1, "room/0"))  # which uses it
+    assert seen.is_new(event(LINES + 1, "room/more"))
+    assert seen.has_seen(event(1, "room/0"))
+    assert not seen.has_seen(event(2, "room/1"))
+    seen.check_invariants()
+
+
+def test_the_next_event_of_a_channel_displaces_no_other() -> None:
+    seen = children()
+    for number in range(LINES):
+        assert seen.is_new(event(number + 1, f"room/{number}"))
+    assert seen.is_new(event(LINES + 1, "room/5"))
+    assert seen.has_seen(event(1, "room/0"))
