@@ -31,6 +31,7 @@ from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker
 from accord.live.addresses import Address
 from accord.live.clock import Clock
+from accord.live.containing import Containment
 from accord.live.discovering import Discovering
 from accord.live.group_links import GroupStatus, MulticastOptions, open_group
 from accord.live.link_status import LinkStatus
@@ -40,7 +41,7 @@ from accord.live.neighbours import Neighbours
 from accord.live.sending import clock_us
 from accord.live.server import Server
 from accord.live.templates import installed_templates
-from accord.live.tiers_parent import ChildLinks, LinkMessage
+from accord.live.tiers_parent import FAILED, ChildLinks, LinkMessage
 from accord.transports.udp import open_datagrams
 
 log = get_log(__name__)
@@ -89,6 +90,7 @@ class Net:
         self._broker = broker
         self._server = server
         self._clock = clock
+        self._containment = Containment(log)
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
         self._file = None if folder is None else folder / CHANNELS
@@ -182,9 +184,10 @@ class Net:
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
-        for event, cause in self.overlay.losses:
-            self.abroad.lost(event, cause)
+        losses = list(self.overlay.losses)
         self.overlay.losses.clear()
+        for event, cause in losses:
+            self.abroad.lost(event, cause)
         self._after()
 
     def next_due_us(self) -> int:
@@ -237,23 +240,32 @@ class Net:
             self.abroad.release()
             self._server.due()
         for each in self.after:
-            each()
+            self._containment.run("what follows on the overlay failed", each)
 
     def _set_clock(self) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
 
     def _hand_over(self) -> None:
         self._set_clock()
-        for event in self.overlay.deliveries:
-            if event.channel == PAST:
-                if self.on_page is not None:
-                    self.on_page(event)
-                continue
-            began_us = clock_us()
-            self.abroad.arrived(event)
-            self.overlay.processed(clock_us() - began_us)
+        # Taken out first: what fails must not come again and again, nor keep others waiting.
+        events = list(self.overlay.deliveries)
         self.overlay.deliveries.clear()
+        for event in events:
+            try:
+                self._hand(event)
+            except Exception as error:  # whatever it is, others go on
+                self._broker.hub.counters.shed(FAILED, event.source)
+                self._containment.failed("an event could not be handed over", error)
         self._server.due()
+
+    def _hand(self, event: Carried) -> None:
+        if event.channel == PAST:
+            if self.on_page is not None:
+                self.on_page(event)
+            return
+        began_us = clock_us()
+        self.abroad.arrived(event)
+        self.overlay.processed(clock_us() - began_us)
 
     # ----------------------------------------------------------------------------- for who looks
 

@@ -28,6 +28,7 @@ from accord.core.overlay.needs import Condition, Need, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
+from accord.core.overlay.sanity import DAMAGED, problem_with_event
 from accord.core.overlay.sending import Sending
 from accord.core.overlay.shared import SharedEvent, SharedTransit, share_of
 from accord.core.overlay.signals import (
@@ -398,6 +399,9 @@ class Overlay:
 
     def _carry(self, neighbour: str, known: Neighbour, event: Carried) -> None:
         """Pass an event on, and hand it over where this is one of its destinations."""
+        if problem_with_event(event) is not None:
+            self._count(DAMAGED)
+            return
         event = msgspec.structs.replace(event, age_us=event.age_us + known.pulse.latency_us)
         if 0 < event.deadline_us <= event.age_us:
             self.lose(event, EXPIRED)

@@ -264,11 +264,15 @@ class Parent:
         before = state.up.through
         while (up := state.up.first()) is not None:
             event = msgspec.structs.replace(up.event, source=child, origin=child)
-            number = self._port.take_up(event, is_echoed=up.is_echoed)
+            number: int | None = 0
+            try:
+                number = self._port.take_up(event, is_echoed=up.is_echoed)
+            finally:  # also where that fails: it must not be tried for ever
+                if number is not None:
+                    state.up.take()
+                    state.unsettled.append((up.number, event.channel, number))
             if number is None:
                 break
-            state.up.take()
-            state.unsettled.append((up.number, event.channel, number))
         if state.up.through > before:
             self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from accord.core.channels.channels import Channels
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
@@ -18,19 +16,17 @@ from accord.core.node.rights import FEEDBACK
 from accord.core.node.routes import Subscription
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import CHANNEL
+from accord.core.overlay.sanity import DAMAGED, problem_with_event
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.qos.policies import Entity
-from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.mqtt.foreign import properties_of
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import read_block
 from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
     from accord.edges.mqtt.child_nodes import ChildNodes
-
-DAMAGED = "damaged on the way"
 
 
 class HeldBack(Protocol):
@@ -170,7 +166,7 @@ class Abroad:
         self, event: Carried, destination: str, outcome: int, waited_us: int, detail: str
     ) -> None:
         hub = self.broker.hub
-        if hub.ledger.is_on:
+        if hub.ledger.is_on and problem_with_event(event) is None:
             queued_ms = hub.now_ms - waited_us // 1_000
             hub.ledger.add(
                 event.event,
@@ -233,12 +229,9 @@ def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
     """None where it is none: other nodes are believed, but not everything."""
     if problem_with_channel(event.channel) or event.channel.startswith("$"):
         return None
-    try:
-        properties = read_block(event.block)
-    except ProtocolError:
+    properties = properties_of(event)
+    if properties is None:
         return None
-    if event.expiry_s >= 0:
-        properties = msgspec.structs.replace(properties, message_expiry_s=event.expiry_s)
     received_ms = now_ms - event.age_us // 1_000
     message = MqttMessage(
         event.channel,
