@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -333,19 +333,22 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._listening:
             listening.close()
-        await self._stack.aclose()
+        await self._close_part(self._stack.aclose)
         for protocol in list(self.server.connections.values()):
             protocol.abort()
-        if self.manager is not None:
-            await self.manager.close()
-        if self.quality is not None:
-            await self.quality.close()
-        if self.past is not None:
-            await self.past.close()
-        await self.pipeline.close()
+        for part in (self.manager, self.quality, self.past, self.pipeline):
+            if part is not None:
+                await self._close_part(part.close)
         if self.durability is not None:
-            self.durability.close()
+            self._containment.run("closing what is kept failed", self.durability.close)
         await self.users.close()
+
+    async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Others are closed whatever comes of it: what was promised to clients must be kept."""
+        try:
+            await close()
+        except Exception as error:
+            self._containment.failed("closing a part of the node failed", error)
 
 
 def _client_status(session: Session) -> ClientStatus:

@@ -15,6 +15,7 @@ from accord.core.channels.routed import Routed
 from accord.core.channels.template import IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.model.channels import filter_selects
+from accord.core.model.decoding import decoded
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.map import Map
 from accord.core.overlay.overlay import Overlay
@@ -33,6 +34,7 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
 }
 UNKNOWN: Final = "template not installed"
 TEMPLATE: Final = "template"  # the kind of fact: which are installed at a node
+_names: Final = msgspec.msgpack.Decoder(list[str])
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
 # Gives the template, or None where it turns out that it can't be had.
@@ -75,7 +77,9 @@ class Channels:
     def nodes_without(self, template: str) -> list[str]:
         """The nodes, as far as they have told, where it is not installed."""
         told = self.overlay.store.all(TEMPLATE)
-        return sorted(node for node, _, value in told if template not in _decoded(value))
+        return sorted(
+            node for node, _, value in told if template not in (decoded(_names, value) or ())
+        )
 
     def serve(self, name: str, make: Callable[[Context], T]) -> T:
         """Let something talk to its like at other nodes that no channel is bound to."""
@@ -214,13 +218,6 @@ class Channels:
         listener = self.services.get(said.template) or self._template(said.template)
         if listener is not None:
             listener.said(neighbour, said.channel, said.body, now_us)
-
-
-def _decoded(value: bytes) -> list[str]:
-    try:
-        return msgspec.msgpack.decode(value, type=list[str])
-    except msgspec.DecodeError:
-        return []
 
 
 class _Context:

@@ -33,6 +33,7 @@ from accord.core.channels.streams.sender import PATIENCE_US, Sender
 from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
+from accord.core.model.decoding import decoded
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
@@ -76,9 +77,8 @@ class Reliable(Template):
         self.send(event, Note(NOTHING, event.deadline_us), definition, now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        try:
-            note = notes.decode(event.note)
-        except msgspec.DecodeError:
+        note = decoded(notes, event.note)
+        if note is None:
             return
         stream = self._hear(neighbour, event.channel, note.state, now_us)
         if stream is None:
@@ -93,11 +93,9 @@ class Reliable(Template):
         self._plan(stream)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = messages.decode(body)
-        except msgspec.DecodeError:
-            return
-        self.heard(neighbour, channel, message, now_us)
+        message = decoded(messages, body)
+        if message is not None:
+            self.heard(neighbour, channel, message, now_us)
 
     def advance(self, now_us: int) -> None:
         if self._due_us <= now_us:

@@ -41,6 +41,7 @@ from accord.core.channels.reliable import FORGET_US, QUEUE_FULL, Reliable
 from accord.core.channels.streams.messages import NOTHING, Message, Note
 from accord.core.channels.streams.stream import NEVER, Kept
 from accord.core.channels.template import SAME_ORDER, Context
+from accord.core.model.decoding import decoded
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
@@ -83,11 +84,10 @@ class TotalOrder(Reliable):
         self._tend_desk(event.channel, desk, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = _messages.decode(body)
-        except msgspec.DecodeError:
-            return
+        message = decoded(_messages, body)
         match message:
+            case None:
+                pass
             case Letter():
                 self.letters.came(neighbour, channel, message, now_us)
             case Got():
@@ -170,11 +170,8 @@ class TotalOrder(Reliable):
     # ------------------------------------------------------------------------------------ letters
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = bodies.decode(body)
-        except msgspec.DecodeError:
-            return
-        if not is_sane(message):
+        message = decoded(bodies, body)
+        if message is None or not is_sane(message):
             return
         self._use(now_us)
         self.office.contacts.hear(origin)

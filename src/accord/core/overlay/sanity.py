@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.model.channels import problem_with_filter
 from accord.core.model.importance import IMPORTANCES
+from accord.core.overlay.needs import Need
 from accord.core.overlay.signals import Carried
 
 MAX_NAME_BYTES: Final = 65_535
@@ -18,6 +20,7 @@ MAX_EXPIRY_S: Final = 0xFFFF_FFFF
 MAX_QOS: Final = 2
 MAX_AGE_US: Final = 1 << 49  # almost 18 years
 MAX_DEADLINE_US: Final = 1 << 53  # longer than any expiry
+MAX_CONDITION: Final = 65_536  # characters of a need's selector or XPath
 DAMAGED: Final = "damaged on the way"
 _SURELY_SHORT: Final = MAX_NAME_BYTES // 4
 
@@ -41,6 +44,15 @@ def problem_with_event(event: Carried) -> str | None:
     for age_us in (event.age_us, *[each for _, each in event.trail]):
         if not 0 <= age_us <= MAX_AGE_US:
             return f"expected an age up to {MAX_AGE_US} us, got {age_us}"
+    return None
+
+
+def problem_with_need(need: Need) -> str | None:
+    """Why no node can have said that, or None where one can."""
+    if problem := problem_with_filter(need.filter):
+        return problem
+    if len(need.where) + len(need.xpath) > MAX_CONDITION:
+        return f"expected a condition of at most {MAX_CONDITION} characters"
     return None
 
 

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from accord.core.model.channels import problem_with_filter
 from accord.core.overlay.needs import Need
+from accord.core.overlay.sanity import problem_with_need
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.flows import Inflow
@@ -369,4 +369,4 @@ def _is_bad(key: str, need: Need | None) -> bool:
     """Whether it is nothing that a node could have said."""
     if not 0 < len(key) <= _MOST_TEXT or need is None:
         return need is not None
-    return bool(problem_with_filter(need.filter)) or len(need.where) + len(need.xpath) > _MOST_TEXT
+    return problem_with_need(need) is not None
