@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
-from tests.live.test_net import net_of, node, until, url_of
+from tests.live.test_net import in_two_nodes, net_of, node, until, url_of
 
 import accord
+from accord.core.channels.template import Context, Template
 from accord.core.overlay.signals import Carried
 from accord.live.containing import Containment
 from accord.live.logs import get_log
+from accord.live.node import Node
 from accord.live.tiers_parent import FAILED
 
 
@@ -93,3 +96,41 @@ def test_a_part_of_the_node_that_fails_keeps_no_other_from_its_turn() -> None:
                 assert (await anext(events)).payload == b"1"
 
     asyncio.run(scene())
+
+
+class Failing(Template):
+    def published(self, *_: object) -> None:
+        raise BrokenError
+
+
+def test_a_template_that_fails_is_refused_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: dict[str, type[Template] | None] = {"failing": Failing, "unmade": Unmade, "gone": None}
+    loads = {name: partial(made.get, name) for name in made}
+    monkeypatch.setattr("accord.live.net.installed_templates", lambda: loads)
+
+    async def scene(a: Node, b: Node) -> None:
+        async with accord.connect(url_of(a)) as publisher, accord.connect(url_of(b)) as other:
+            await publisher.create_channel("uav", template="failing")
+            async with publisher.subscribe("uav") as events, other.subscribe("uav"):
+                await until(lambda: net_of(a).abroad.remotes.nodes)
+                await publisher.publish("uav", b"1")
+                assert (await anext(events)).payload == b"1"
+                for _ in range(2):
+                    with pytest.raises(accord.RefusedError, match="failing of uav failed at a"):
+                        await publisher.publish("uav", b"2")
+            (channel,) = await publisher.channels()
+            assert channel.missing_at == ("a",)
+            for name in ("unmade", "gone"):
+                with pytest.raises(accord.ChannelRefusedError, match=f"{name} failed at a"):
+                    await publisher.create_channel("other", template=name)
+
+    asyncio.run(in_two_nodes(scene))
+    assert [each.message for each in caplog.records].count("a template failed") == 2
+
+
+class Unmade(Template):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        raise BrokenError

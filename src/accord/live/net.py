@@ -83,7 +83,7 @@ class Net:
         self.abroad = Abroad(broker, clock_us)
         incarnation = clock.now_ms()
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
-        self.channels = Channels(self.overlay, SHIPPED, installed_templates())
+        self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
@@ -120,6 +120,8 @@ class Net:
         for definition in (*self.options.channels, *self._read_channels()):
             if problem := self.overlay.registry.create(definition, replace=True):
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
+            elif problem := self.channels.problem_with(definition.template):
+                log.warning("a channel can't be used", channel=definition.name, problem=problem)
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
         self._children = ChildLinks(self.abroad, self._local.incarnation, self._set_clock)
@@ -139,6 +141,7 @@ class Net:
 
     def turn(self) -> None:
         """See whether there is something for the links."""
+        self._tell_failures()
         if self.overlay.deliveries:  # of a template that orders what its own clients publish
             self._hand_over()
         has_work = self.overlay.has_work() or self.channels.is_touched
@@ -234,6 +237,7 @@ class Net:
         return found is not None and ALL in found.promises
 
     def _after(self) -> None:
+        self._tell_failures()
         if self.overlay.deliveries:
             self._hand_over()
         if self.abroad.held_back:
@@ -241,6 +245,10 @@ class Net:
             self._server.due()
         for each in self.after:
             self._containment.run("what follows on the overlay failed", each)
+
+    def _tell_failures(self) -> None:
+        for template, error in self.channels.failures.take():
+            self._containment.failed("a template failed", error, template=template)
 
     def _set_clock(self) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
@@ -323,6 +331,8 @@ class Net:
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         """Define a channel for all nodes; gives why not, or None."""
+        if unusable := self.channels.problem_with(definition.template):
+            return unusable
         created_us = self._clock.now_ms() * 1_000
         made = msgspec.structs.replace(definition, created_us=created_us)
         problem = self.overlay.registry.create(made, replace=replace)

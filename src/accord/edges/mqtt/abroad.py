@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from accord.core.channels.channels import Channels
+from accord.core.channels.channels import TEMPLATE, Channels
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.monitoring.ledger import DELIVERED, SHED
@@ -57,7 +57,8 @@ class Abroad:
         router = self.broker.router
         router.bound = channels.bound
         router.invalidate("#")
-        channels.overlay.store.watch(CHANNEL, lambda *_: router.invalidate("#"))
+        for kind in (CHANNEL, TEMPLATE):  # what is known of a channel's template may change, too
+            channels.overlay.store.watch(kind, lambda *_: router.invalidate("#"))
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
