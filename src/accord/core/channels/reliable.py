@@ -35,6 +35,7 @@ from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
 from accord.core.model.decoding import decoded
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.sanity import MAX_DEADLINE_US
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 
@@ -78,7 +79,7 @@ class Reliable(Template):
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
         note = decoded(notes, event.note)
-        if note is None:
+        if note is None or not self.is_note(event.channel, note):
             return
         stream = self._hear(neighbour, event.channel, note.state, now_us)
         if stream is None:
@@ -91,6 +92,10 @@ class Reliable(Template):
             self.relay.spread(stream, event.number, kept, neighbour, now_us)
         self.relay.came(stream, now_us)
         self._plan(stream)
+
+    def is_note(self, channel: str, note: Note) -> bool:  # noqa: ARG002
+        """Whether an event of that channel can have come with it."""
+        return 0 <= note.deadline_us <= MAX_DEADLINE_US
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = decoded(messages, body)

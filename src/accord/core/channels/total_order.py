@@ -19,12 +19,14 @@ from accord.core.channels.ordering.desk import Desk
 from accord.core.channels.ordering.member import Member
 from accord.core.channels.ordering.office import MOST_CHANNELS, Office
 from accord.core.channels.ordering.stamps import (
+    NO_EPOCH,
     Ask,
     Between,
     Body,
     Collect,
     Collected,
     Coming,
+    Epoch,
     Grant,
     Held,
     Holders,
@@ -35,6 +37,7 @@ from accord.core.channels.ordering.stamps import (
     encode,
     epoch_of,
     is_sane,
+    is_stamp,
     stamp_of,
 )
 from accord.core.channels.reliable import FORGET_US, QUEUE_FULL, Reliable
@@ -94,6 +97,15 @@ class TotalOrder(Reliable):
                 self.letters.got(message)
             case _:
                 self.heard(neighbour, channel, message, now_us)
+
+    def is_note(self, channel: str, note: Note) -> bool:
+        is_place = note.stamp is None or is_stamp(note.stamp, self._latest(channel))
+        return is_place and super().is_note(channel, note)
+
+    def _latest(self, channel: str) -> Epoch:
+        """The latest epoch that is known here."""
+        desk = self.desks.get(channel)
+        return NO_EPOCH if desk is None else desk.latest
 
     def arrived(self, kept: Kept, now_us: int) -> None:
         channel = kept.event.channel
@@ -171,7 +183,7 @@ class TotalOrder(Reliable):
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:
         message = decoded(bodies, body)
-        if message is None or not is_sane(message):
+        if message is None or not is_sane(message, self._latest(channel)):
             return
         self._use(now_us)
         self.office.contacts.hear(origin)
