@@ -34,6 +34,7 @@ from accord.core.tiers.messages import (
     Told,
     Up,
     Wants,
+    is_too_much,
 )
 from accord.core.tiers.options import TierOptions
 
@@ -115,7 +116,7 @@ class Parent:
         return child in self._links
 
     def receive(self, child: str, message: object, now_us: int) -> None:
-        if not isinstance(message, FromChild):
+        if not isinstance(message, FromChild) or is_too_much(message):
             return  # nothing that a child says
         if isinstance(message, Ask):
             self._send(child, self._port.answer(message))
