@@ -31,6 +31,7 @@ from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker
 from accord.live.addresses import Address
 from accord.live.clock import Clock
+from accord.live.containing import Containment
 from accord.live.discovering import Discovering
 from accord.live.group_links import GroupStatus, MulticastOptions, open_group
 from accord.live.link_status import LinkStatus
@@ -40,7 +41,7 @@ from accord.live.neighbours import Neighbours
 from accord.live.sending import clock_us
 from accord.live.server import Server
 from accord.live.templates import installed_templates
-from accord.live.tiers_parent import ChildLinks, LinkMessage
+from accord.live.tiers_parent import FAILED, ChildLinks, LinkMessage
 from accord.transports.udp import open_datagrams
 
 log = get_log(__name__)
@@ -83,13 +84,14 @@ class Net:
         self.addresses: list[Address] = []
         self.abroad = Abroad(broker, clock_us)
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
-        self.channels = Channels(self.overlay, SHIPPED, installed_templates())
+        self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
         self._broker = broker
         self._server = server
         self._clock = clock
+        self._containment = Containment(log)
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
         self._file = None if folder is None else folder / CHANNELS
@@ -119,6 +121,8 @@ class Net:
         for definition in (*self.options.channels, *self._read_channels()):
             if problem := self.overlay.registry.create(definition, replace=True):
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
+            elif problem := self.channels.problem_with(definition.template):
+                log.warning("a channel can't be used", channel=definition.name, problem=problem)
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
         self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock)
@@ -138,6 +142,7 @@ class Net:
 
     def turn(self) -> None:
         """See whether there is something for the links."""
+        self._tell_failures()
         if self.overlay.deliveries:  # of a template that orders what its own clients publish
             self._hand_over()
         has_work = self.overlay.has_work() or self.channels.is_touched
@@ -183,9 +188,10 @@ class Net:
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
-        for loss in self.overlay.losses:
-            self.abroad.lost(*loss)
+        losses = list(self.overlay.losses)
         self.overlay.losses.clear()
+        for loss in losses:
+            self.abroad.lost(*loss)
         self._after()
 
     def next_due_us(self) -> int:
@@ -232,29 +238,43 @@ class Net:
         return found is not None and ALL in found.promises
 
     def _after(self) -> None:
+        self._tell_failures()
         if self.overlay.deliveries:
             self._hand_over()
         if self.abroad.held_back:
             self.abroad.release()
             self._server.due()
         for each in self.after:
-            each()
+            self._containment.run("what follows on the overlay failed", each)
+
+    def _tell_failures(self) -> None:
+        for template, error in self.channels.failures.take():
+            self._containment.failed("a template failed", error, template=template)
 
     def _set_clock(self) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
 
     def _hand_over(self) -> None:
         self._set_clock()
-        for event in self.overlay.deliveries:
-            if event.channel == PAST:
-                if self.on_page is not None:
-                    self.on_page(event)
-                continue
-            began_us = clock_us()
-            self.abroad.arrived(event)
-            self.overlay.processed(clock_us() - began_us)
+        # Taken out first: what fails must not come again and again, nor keep others waiting.
+        events = list(self.overlay.deliveries)
         self.overlay.deliveries.clear()
+        for event in events:
+            try:
+                self._hand(event)
+            except Exception as error:  # whatever it is, others go on
+                self._broker.hub.counters.shed(FAILED, event.source)
+                self._containment.failed("an event could not be handed over", error)
         self._server.due()
+
+    def _hand(self, event: Carried) -> None:
+        if event.channel == PAST:
+            if self.on_page is not None:
+                self.on_page(event)
+            return
+        began_us = clock_us()
+        self.abroad.arrived(event)
+        self.overlay.processed(clock_us() - began_us)
 
     # ----------------------------------------------------------------------------- for who looks
 
@@ -312,6 +332,8 @@ class Net:
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         """Define a channel for all nodes; gives why not, or None."""
+        if unusable := self.channels.problem_with(definition.template):
+            return unusable
         created_us = self._clock.now_ms() * 1_000
         made = msgspec.structs.replace(definition, created_us=created_us)
         problem = self.overlay.registry.create(made, replace=replace)

@@ -19,6 +19,7 @@ from accord.live.sending import clock_us
 LinkMessage = Message | FromChild | FromParent
 _encode: Final = msgspec.msgpack.Encoder().encode
 _NEVER: Final = 1 << 62
+FAILED: Final = "could not be handed over"
 
 
 class ChildLinks:
@@ -55,7 +56,11 @@ class ChildLinks:
 
     def receive(self, child: str, message: Any, now_us: int) -> None:
         self._set_clock()
-        self._parent.receive(child, message, now_us)
+        try:
+            self._parent.receive(child, message, now_us)
+        except Exception:
+            self._abroad.broker.hub.counters.shed(FAILED, child)
+            raise
 
     def take(self, child: str, bytes_wanted: int) -> list[bytes]:
         self._parent.ready.clear()  # all links are asked
@@ -70,9 +75,10 @@ class ChildLinks:
         self._set_clock()
         self._parent.room_made(now_us)
         self._parent.advance(now_us)
-        for event, _, cause in self._parent.losses:
-            self._abroad.lost(event, cause)
+        losses = list(self._parent.losses)
         self._parent.losses.clear()
+        for event, _, cause in losses:
+            self._abroad.lost(event, cause)
 
     def next_due_us(self) -> int:
         due_us = self._parent.next_due_us()

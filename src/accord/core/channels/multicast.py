@@ -18,6 +18,7 @@ from accord.core.channels.trees.growing import Growing
 from accord.core.channels.trees.known import Trees
 from accord.core.channels.trees.spanner import FACTOR
 from accord.core.channels.trees.tree import Digest, Tree, problem_with_tree
+from accord.core.model.decoding import decoded
 from accord.core.overlay.duplicates import Duplicates
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
@@ -90,9 +91,8 @@ class Multicast(Template):
         self._spread(event, grown.digest, "", now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        try:
-            note = _note.decode(event.note)
-        except msgspec.DecodeError:
+        note = decoded(_note, event.note)
+        if note is None:
             return
         self._use(now_us)
         if note.tree is not None and not self._learn(neighbour, event.channel, note, now_us):
@@ -107,9 +107,8 @@ class Multicast(Template):
         self._spread(event, note.digest, neighbour, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        try:
-            have = _have.decode(body)
-        except msgspec.DecodeError:
+        have = decoded(_have, body)
+        if have is None:
             return
         if have.is_missing:
             self.trees.lack(neighbour, have.digest)

@@ -36,7 +36,9 @@ from accord.core.channels.streams.sender import Sender
 from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
+from accord.core.model.decoding import decoded
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.sanity import MAX_DEADLINE_US
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 
@@ -86,9 +88,8 @@ class Reliable(Template):
         self.send(event, Note(NOTHING, event.deadline_us), now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        try:
-            note = notes.decode(event.note)
-        except msgspec.DecodeError:
+        note = decoded(notes, event.note)
+        if note is None or not self.is_note(event.channel, note):
             return
         stream = self._hear(neighbour, event.channel, note.state, now_us)
         if stream is None:
@@ -102,12 +103,14 @@ class Reliable(Template):
         self.relay.came(stream, now_us)
         self._plan(stream)
 
+    def is_note(self, channel: str, note: Note) -> bool:  # noqa: ARG002
+        """Whether an event of that channel can have come with it."""
+        return 0 <= note.deadline_us <= MAX_DEADLINE_US
+
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = messages.decode(body)
-        except msgspec.DecodeError:
-            return
-        self.heard(neighbour, channel, message, now_us)
+        message = decoded(messages, body)
+        if message is not None:
+            self.heard(neighbour, channel, message, now_us)
 
     def advance(self, now_us: int) -> None:
         if self._has_left:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
+from accord.core.model.decoding import decoded
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.delivery import Incoming
 from accord.core.overlay.duplicates import Duplicates
@@ -28,6 +29,7 @@ from accord.core.overlay.needs import Condition, Need, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
+from accord.core.overlay.sanity import DAMAGED, problem_with_event, problem_with_need
 from accord.core.overlay.sending import Sending
 from accord.core.overlay.shared import SharedEvent, SharedTransit, share_of
 from accord.core.overlay.signals import (
@@ -51,7 +53,6 @@ Control = (
 )  # fmt: skip
 Message = Control | Carried
 
-T = TypeVar("T")
 
 LINK: Final = "link"
 NODE: Final = "node"
@@ -81,6 +82,11 @@ class LinkValue(msgspec.Struct, frozen=True, array_like=True):
     deviation_us: int = 0
     loss: float = 0.0
     failure: float = 0.0
+
+
+_node: Final = msgspec.msgpack.Decoder(NodeValue)
+_link: Final = msgspec.msgpack.Decoder(LinkValue)
+_need: Final = msgspec.msgpack.Decoder(Need)
 
 
 class Neighbour:
@@ -398,6 +404,9 @@ class Overlay:
 
     def _carry(self, neighbour: str, known: Neighbour, event: Carried) -> None:
         """Pass an event on, and hand it over where this is one of its destinations."""
+        if problem_with_event(event) is not None:
+            self.lost[DAMAGED] = self.lost.get(DAMAGED, 0) + 1
+            return
         event = msgspec.structs.replace(event, age_us=event.age_us + known.pulse.latency_us)
         if 0 < event.deadline_us <= event.age_us:
             self.lose(event, EXPIRED)
@@ -558,7 +567,7 @@ class Overlay:
             self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))
 
     def _link_told(self, origin: str, neighbour: str, value: bytes | None) -> None:
-        found = None if value is None else _decoded(value, LinkValue)
+        found = None if value is None else decoded(_link, value)
         self._is_map_new = True
         if found is not None:
             if found.is_up and neighbour != self.name:
@@ -571,14 +580,16 @@ class Overlay:
         self.map.drop_link(origin, neighbour)
 
     def _node_told(self, origin: str, _key: str, value: bytes | None) -> None:
-        found = None if value is None else _decoded(value, NodeValue)
+        found = None if value is None else decoded(_node, value)
         self._is_map_new = True
         with suppress(ValueError):
             self.map.set_node(origin, {"": 0 if found is None else found.processing_us}, 0.0)
 
     def _need_told(self, origin: str, key: str, value: bytes | None) -> None:
         if origin != self.name:
-            self._on_need(origin, key, None if value is None else _decoded(value, Need))
+            need = None if value is None else decoded(_need, value)
+            is_bad = need is not None and problem_with_need(need) is not None
+            self._on_need(origin, key, None if is_bad else need)
 
     def _sweep(self) -> None:
         """Forget what nodes said that have been unreachable for long."""
@@ -606,10 +617,3 @@ def _differ(told: LinkValue, value: LinkValue, part: float) -> bool:
         or abs(value.loss - told.loss) > part
         or abs(value.failure - told.failure) > part
     )
-
-
-def _decoded(value: bytes, kind: type[T]) -> T | None:
-    try:
-        return msgspec.msgpack.decode(value, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return None

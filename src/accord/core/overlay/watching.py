@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.decoding import decoded
 from accord.core.overlay import routes
 from accord.core.overlay.arrivals import ArrivedValue
 from accord.core.overlay.overlay import NEED, Overlay
@@ -93,10 +94,9 @@ def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
     for value in overlay.telling.flows():
         yield _flow_status(overlay.name, value)
     for origin, encoded in _told(overlay, FLOW):
-        try:
-            yield _flow_status(origin, _flow.decode(encoded))
-        except msgspec.DecodeError:
-            continue  # a newer node may tell it otherwise
+        found = decoded(_flow, encoded)
+        if found is not None:  # a newer node may tell it otherwise
+            yield _flow_status(origin, found)
 
 
 def _flow_status(source: str, value: FlowValue) -> FlowStatus:
@@ -131,9 +131,8 @@ def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
             late=tally.late,
         )
     for origin, encoded in _told(overlay, ARRIVED):
-        try:
-            value = _arrived.decode(encoded)
-        except msgspec.DecodeError:
+        value = decoded(_arrived, encoded)
+        if value is None:
             continue
         yield ArrivalStatus(
             node=origin,

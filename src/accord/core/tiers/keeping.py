@@ -26,12 +26,12 @@ from accord.core.model.channels import filter_selects
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.tiers.flows import WINDOW
-from accord.core.tiers.messages import Down, Had, Key, Offer, Ranges, key_of
+from accord.core.tiers.messages import MOST_OFFERED, Down, Had, Key, Offer, Ranges, key_of
 from accord.core.tiers.options import TierOptions
 
 NO_ROOM: Final = "no room for a secondary node"
 _OVERHEAD: Final = 200
-_OFFERED: Final = 512  # in one message
+_OFFERED: Final = MOST_OFFERED
 _REOFFER: Final = 5  # rounds until what is not answered is offered again
 _NAMES: Final = 8  # kept of events that were given up, for each that may be kept whole
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.overlay.needs import Need, Needs
-from accord.core.tiers.messages import Wants
+from accord.core.tiers.messages import MOST_CHANGES, Wants
 
-_CHANGES: Final = 128  # in one message
+_CHANGES: Final = MOST_CHANGES
 _BYTES: Final = 65_536
 _GONE: Final = 4_096
 

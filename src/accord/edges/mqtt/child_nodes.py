@@ -17,13 +17,14 @@ from accord.core.errors import EventError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
+from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
 from accord.core.tiers.children import Children
 from accord.core.tiers.messages import Ask, Told
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
-from accord.edges.mqtt.abroad import DAMAGED, Abroad, message_of
+from accord.edges.mqtt.abroad import Abroad, message_of
 from accord.edges.mqtt.message import MqttMessage
 
 
