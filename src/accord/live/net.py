@@ -91,6 +91,7 @@ class Net:
         self._clock = clock
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
+        self._is_widened = False  # what clients need, for want of room
         self._file = None if folder is None else folder / CHANNELS
         self._neighbours: Neighbours | None = None
         self._local = Local(node=node, incarnation=incarnation, key=SharedKey(options.key))
@@ -185,6 +186,14 @@ class Net:
         for event, cause in self.overlay.losses:
             self.abroad.lost(event, cause)
         self.overlay.losses.clear()
+        if self.overlay.needs.is_widened != self._is_widened:
+            self._is_widened = self.overlay.needs.is_widened
+            log.warning(
+                "needs are told wider than they are: there are too many"
+                if self._is_widened
+                else "needs are told as they are again",
+                needs_widened=self.overlay.needs.widened(),
+            )
         self._after()
 
     def next_due_us(self) -> int:

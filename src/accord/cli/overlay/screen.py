@@ -119,6 +119,13 @@ def _headline(status: NetStatus) -> Text:
 def _troubles(status: NetStatus) -> Iterator[Text]:
     if status.problem:
         yield Text(safe(status.problem), "bold red")
+    if status.needs_widened:
+        told = count_text(status.needs_widened, "filter")
+        yield Text(
+            f"needs widened: {told} of clients here take too much room to be told one by one, "
+            "so more comes from other nodes than they want",
+            "yellow",
+        )
     for each in status.unlinked:
         who = f" (node {each.node})" if each.node else ""
         words = "; ".join(filter(None, (each.problem, each.remedy)))

@@ -154,6 +154,7 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     carry: tuple[CarryStatus, ...] = ()
     children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
     tier: TierStatus | None = None  # where it is a secondary node itself
+    needs_widened: int = 0  # filters of its clients that are told wider, for want of room
     problem: str = ""
 
 

@@ -78,6 +78,10 @@ class Child:
             self.lookups.want(channel, now_us)
         return _UNSURE if found is None else found
 
+    def needs_widened(self) -> int:
+        """How many filters of its clients the parents are told wider, for want of room."""
+        return self._log.needs.widened()
+
     def publish(self, event: Carried, now_us: int) -> None:
         """What local clients have already, if they want it."""
         self._send_up(event, now_us, is_echoed=False)
@@ -147,7 +151,7 @@ class Child:
         ]
 
     def advance(self, now_us: int) -> None:
-        self._log.update()
+        self._log.update(now_us)
         self.roles.choose(now_us, self._seen, self._log.version)
         self._take_leave()
         for known in self.roles.used():
@@ -163,7 +167,7 @@ class Child:
     def next_due_us(self) -> int | None:
         if self._log.needs.has_changed():
             return 0
-        due_us = self.roles.next_due_us()
+        due_us = min(self.roles.next_due_us(), self._log.needs.next_due_us() or NEVER)
         for known in self.roles.used():
             if self._is_to_tell(known):
                 due_us = min(due_us, known.told_us + self._again_us(known))
