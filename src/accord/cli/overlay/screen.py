@@ -130,6 +130,11 @@ def _troubles(status: NetStatus) -> Iterator[Text]:
         who = f" (node {each.node})" if each.node else ""
         words = "; ".join(filter(None, (each.problem, each.remedy)))
         yield Text(safe(f"no link with {each.address}{who}: {words}"), "yellow")
+    for refused in status.refused:
+        who = f"{refused.node or 'a node'} at {refused.address}"
+        words = "; ".join(filter(None, (refused.problem, refused.remedy)))
+        times = f"{count_text(refused.attempts, 'time')} in {refused.since_s:,} s"
+        yield Text(safe(f"refused {who} ({times}): {words}"), "yellow")
 
 
 def _nodes(status: NetStatus, rows: int) -> Table:
