@@ -52,6 +52,7 @@ class BackboneNode(OverlayNode):
         self.name = start.name
         self.children = Children(self.router, self.channels)
         self.parent = Parent(start.incarnation, tiers, self)
+        self.children.incarnation_of = self.parent.incarnation_of
         self._sends: list[tuple[str, Any]] = []
         self._ready: list[str] = []
 

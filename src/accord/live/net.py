@@ -263,7 +263,8 @@ class Net:
         """Why a node with that name can't be a neighbour, if it can't."""
         name = neighbour.node
         if SECONDARY not in neighbour.features:
-            return ""
+            is_taken = self._children is not None and self._children.namesakes.is_taken(name)
+            return f"a secondary node is called {name}, as this one" if is_taken else ""
         if name in self.overlay.map.distances(self.overlay.name).costs:
             return f"a node of the backbone is called {name}, as this secondary one"
         return ""

@@ -130,6 +130,9 @@ def _troubles(status: NetStatus) -> Iterator[Text]:
         who = f" (node {each.node})" if each.node else ""
         words = "; ".join(filter(None, (each.problem, each.remedy)))
         yield Text(safe(f"no link with {each.address}{who}: {words}"), "yellow")
+    for child in status.children:
+        if child.problem:
+            yield Text(safe(child.problem), "bold red")
     for refused in status.refused:
         who = f"{refused.node or 'a node'} at {refused.address}"
         words = "; ".join(filter(None, (refused.problem, refused.remedy)))

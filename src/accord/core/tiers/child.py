@@ -22,7 +22,18 @@ from accord.core.overlay.tier_status import TierStatus
 from accord.core.predicates.predicate import Predicate
 from accord.core.tiers.flows import Inflow, Outflow
 from accord.core.tiers.lookups import Lookups
-from accord.core.tiers.messages import Attend, Down, FromChild, Had, Offer, Serve, Told, Up, key_of
+from accord.core.tiers.messages import (
+    NUMBERS,
+    Attend,
+    Down,
+    FromChild,
+    Had,
+    Offer,
+    Serve,
+    Told,
+    Up,
+    key_of,
+)
 from accord.core.tiers.needs_log import NeedsLog
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.roles import NEVER, ParentView, Roles
@@ -31,7 +42,6 @@ from accord.core.tiers.seen import Seen
 NO_ROOM: Final = "no room on the way to a parent"
 _OVERHEAD: Final = 200
 _LOSSES: Final = 1_000  # remembered at a time
-_NUMBERS: Final = 1_000_000  # of events in a millisecond
 # Held until the definition of the channel is known.
 _UNSURE: Final = Bound(is_ordered=True, can_be_full=True, goes_up=True)
 
@@ -352,7 +362,7 @@ class Child:
             return
         # No other event has this number, of no other life of this node either, and later ones have
         # larger ones.
-        original = self._incarnation * _NUMBERS + self._up.top + 1
+        original = self._incarnation * NUMBERS + self._up.top + 1
         if not is_echoed:
             self._seen.is_new((self.name, original))
         own = msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)

@@ -173,6 +173,11 @@ class Parent:
             due_us = min(due_us, state.serve_us, state.heard_us + self._options.lease_us)
         return None if due_us == NEVER else due_us
 
+    def incarnation_of(self, child: str) -> int:
+        """0 where it is not known."""
+        state = self._children.get(child)
+        return 0 if state is None else state.incarnation
+
     def children(self) -> list[str]:
         return list(self._children)
 

@@ -35,6 +35,7 @@ class ChildNodes:
         self._broker = abroad.broker
         self._clock_us = clock_us
         self._children = Children(abroad.broker.router, abroad.channels)
+        self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
         self._is_echoed = False  # the event that is being published
 
