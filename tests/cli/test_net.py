@@ -26,7 +26,7 @@ from accord.cli.overlay.tracing import traces
 from accord.cli.overlay.words import required_text, share_text, time_text
 from accord.core.node.rights import Rights
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.status import CarriedStatus, CarryStatus, NetStatus
+from accord.core.overlay.status import CarriedStatus, CarryStatus, NetStatus, RefusedStatus
 from accord.live.users import User, Users
 from tests.cli.net_server import lines, run, serving
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
@@ -125,6 +125,23 @@ class TestScreen:
             "node state needs takes",
             "seattle this node – –",
         ]
+
+    def test_who_was_refused_and_what_was_widened(self) -> None:
+        refused = RefusedStatus(
+            node="denver",
+            address="10.0.0.7",
+            problem="another node denver is linked with seattle, and alive",
+            remedy="give each node a name of its own",
+            attempts=12,
+            since_s=75,
+        )
+        heard = shown(replace(five_cities(), unlinked=(), refused=(refused,), needs_widened=2_600))
+        assert " ".join(heard[1:5]).startswith(
+            "needs widened: 2,600 filters of clients here take too much room to be told one by "
+            "one, so more comes from other nodes than they want "
+            "refused denver at 10.0.0.7 (12 times in 75 s): another node denver is linked with "
+            "seattle, and alive; give each node a name of its own"
+        )
 
     def test_links_that_nobody_can_tell_of(self) -> None:
         status = five_cities()

@@ -24,10 +24,11 @@ ANYWHERE = Address(HOST, 0)
 
 def node(
     name: str, *neighbours: Address, key: bytes = KEY, data: Path | None = None,
-    channels: tuple[ChannelDefinition, ...] = (),
+    channels: tuple[ChannelDefinition, ...] = (), is_secondary: bool = False,
 ) -> Node:  # fmt: skip
     options = NetOptions(
-        listen=(ANYWHERE,),
+        listen=() if is_secondary else (ANYWHERE,),
+        is_secondary=is_secondary,
         neighbours=neighbours,
         key=key,
         overlay=OverlayOptions(ping_us=50_000),
@@ -110,6 +111,23 @@ def test_nodes_without_the_key_are_not_linked() -> None:
             assert not net_of(a).overlay.used_neighbours()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_secondary", [False, True])
+def test_who_has_the_name_of_another_node_is_refused_and_that_is_seen(is_secondary: bool) -> None:
+    async def scene(a: Node, b: Node) -> None:
+        async with node("b", link_of(a), is_secondary=is_secondary) as other:
+            assert other.net is not None
+            await until(lambda: net_of(a).status().refused)
+            await until(lambda: other.net.status().unlinked)  # type: ignore[union-attr]
+            (refused,) = net_of(a).status().refused
+            assert refused.node == "b"
+            assert ("backbone" if is_secondary else "alive") in refused.problem
+            assert refused.remedy == "give each node a name of its own"
+            assert net_of(a).overlay.used_neighbours() == ["b"]
+            assert net_of(b).overlay.used_neighbours() == ["a"]
+
+    asyncio.run(in_two_nodes(scene))
 
 
 def test_channels_that_were_defined_are_there_after_a_restart(tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from accord.core.overlay.signals import Carried
 from accord.core.overlay.status import ChannelStatus, NetStatus, UnlinkedStatus
 from accord.core.overlay.watching import channel_statuses, net_status
 from accord.edges.link.codec import LinkCodec
-from accord.edges.link.handshake import Local
+from accord.edges.link.handshake import Local, Neighbour
 from accord.edges.link.keys import SharedKey
+from accord.edges.link.messages import SECONDARY
 from accord.edges.link.traffic import Count
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker
@@ -47,6 +48,9 @@ from accord.transports.udp import open_datagrams
 log = get_log(__name__)
 
 CHANNELS: Final = "channels.json"
+_MISSES: Final = 3  # of pings, until a neighbour may be another than it was
+_SOON_US: Final = 1_000_000
+_LONG_US: Final = 60_000_000
 
 
 class NetOptions(Struct, frozen=True, kw_only=True):
@@ -94,6 +98,7 @@ class Net:
         self._containment = Containment(log)
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
+        self._is_widened = False  # what clients need, for want of room
         self._file = None if folder is None else folder / CHANNELS
         self._neighbours: Neighbours | None = None
         self._local = Local(node=node, incarnation=incarnation, key=SharedKey(options.key))
@@ -113,7 +118,14 @@ class Net:
             codec = LinkCodec(SharedEvent)
             group = await open_group(self, codec, self._local, self.options.multicast)
         self._neighbours = Neighbours(
-            self, self._local, self._codec, transports.of, endpoint=endpoint, group=group
+            self,
+            self._local,
+            self._codec,
+            transports.of,
+            endpoint=endpoint,
+            group=group,
+            quiet_us=_quiet_us(self.options.overlay),
+            objection=self._objection,
         )
         stack.push_async_callback(self._neighbours.close)
         for address in self.options.listen:
@@ -192,6 +204,14 @@ class Net:
         self.overlay.losses.clear()
         for loss in losses:
             self.abroad.lost(*loss)
+        if self.overlay.needs.is_widened != self._is_widened:
+            self._is_widened = self.overlay.needs.is_widened
+            log.warning(
+                "needs are told wider than they are: there are too many"
+                if self._is_widened
+                else "needs are told as they are again",
+                needs_widened=self.overlay.needs.widened(),
+            )
         self._after()
 
     def next_due_us(self) -> int:
@@ -251,6 +271,16 @@ class Net:
         for template, error in self.channels.failures.take():
             self._containment.failed("a template failed", error, template=template)
 
+    def _objection(self, neighbour: Neighbour) -> str:
+        """Why a node with that name can't be a neighbour, if it can't."""
+        name = neighbour.node
+        if SECONDARY not in neighbour.features:
+            is_taken = self._children is not None and self._children.namesakes.is_taken(name)
+            return f"a secondary node is called {name}, as this one" if is_taken else ""
+        if name in self.overlay.map.distances(self.overlay.name).costs:
+            return f"a node of the backbone is called {name}, as this secondary one"
+        return ""
+
     def _set_clock(self) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
 
@@ -304,7 +334,13 @@ class Net:
             if each.problem
         )
         children = () if self._children is None else self._children.status()
-        return msgspec.structs.replace(known, carried=carried, unlinked=unlinked, children=children)
+        return msgspec.structs.replace(
+            known,
+            carried=carried,
+            unlinked=unlinked,
+            refused=links.refusals,
+            children=children,
+        )
 
     def links(self) -> tuple[LinkStatus, ...]:
         """What each link of this node has carried."""
@@ -396,3 +432,8 @@ class Net:
             unfinished.replace(self._file)
         except OSError as error:
             log.warning("can't write the channels", file=str(self._file), problem=str(error))
+
+
+def _quiet_us(options: OverlayOptions) -> int:
+    """For how long a neighbour that lives may be silent: where pings are thinned out, longer."""
+    return _LONG_US if options.hello_bytes_per_s else max(_SOON_US, _MISSES * options.ping_us)

@@ -199,6 +199,7 @@ class Secondary:
                 if each.problem
             ),
             tier=tier,
+            needs_widened=self._child.needs_widened(),
         )
 
     def links(self) -> tuple[LinkStatus, ...]:

@@ -25,7 +25,7 @@ from accord.core.overlay.hello import Hello
 from accord.core.overlay.liveness import Pulse, PulseOptions, answer
 from accord.core.overlay.map import Map
 from accord.core.overlay.messages import Ping, Pong
-from accord.core.overlay.needs import Condition, Need, Needs
+from accord.core.overlay.needs import BUDGET, Condition, Need, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
@@ -57,6 +57,7 @@ Message = Control | Carried
 LINK: Final = "link"
 NODE: Final = "node"
 NEED: Final = "need"
+_LINKS_BYTES: Final = 64 << 10  # that nothing else takes, of what a node may say
 UNKNOWN_WAY: Final = "the way is not known"
 _PROCESSING_SHARE: Final = 1 / 64
 _PROCESSING_US: Final = 1_000  # what others need not know of
@@ -114,6 +115,8 @@ class Overlay:
         self.name = name
         self.options = options
         self.store = FactStore(name, incarnation, random=random)
+        self.store.reserve(NEED, BUDGET)
+        self.store.reserve(LINK, _LINKS_BYTES)
         self.registry = Registry(self.store)
         self.map = Map()
         self.budgets = Budgets()
@@ -232,11 +235,7 @@ class Overlay:
             ):
                 self._look_at(neighbour, known)
         self._pulses_due_us = self._next_pulse_us()
-        for key, need in self.needs.changes():
-            if need is None:
-                self.store.drop(NEED, key)
-            else:
-                self.store.put(NEED, key, msgspec.msgpack.encode(need))
+        self._tell_needs()
         self.store.advance(now_us)
         if self._is_map_new:
             self._is_map_new = False
@@ -265,6 +264,7 @@ class Overlay:
         due_us = min(self._pulses_due_us, self._sweep_us)
         for part in (
             self.store, self.routes, self.switching, self.sending, self.telling, self._hello,
+            self.needs,
         ):  # fmt: skip
             part_us = part.next_due_us()
             if part_us is not None and part_us < due_us:
@@ -273,6 +273,17 @@ class Overlay:
             if 0 < incoming.tell_us < due_us:
                 due_us = incoming.tell_us
         return due_us
+
+    def _tell_needs(self) -> None:
+        # Nobody hears of them one by one: what is taken back may make room for what is new.
+        changes = self.needs.changes(self.now_us)
+        for key, need in changes:
+            if need is None:
+                self.store.drop(NEED, key)
+        for key, need in changes:
+            if need is not None:
+                is_said = self.store.put(NEED, key, msgspec.msgpack.encode(need))
+                assert is_said  # there is room reserved for them
 
     def _next_pulse_us(self) -> int:
         dues = (each.pulse.next_due_us() for each in self.neighbours.values())

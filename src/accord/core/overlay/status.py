@@ -139,6 +139,17 @@ class UnlinkedStatus(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+class RefusedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to be linked with the node that is asked, and why it is not."""
+
+    node: str
+    address: str
+    problem: str
+    remedy: str = ""
+    attempts: int = 1
+    since_s: int = 0  # seconds ago
+
+
 class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes, links, channels and routes, as `node` knows them; `problem` is for people."""
 
@@ -151,9 +162,11 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     carried: CarriedStatus
     in_time: tuple[InTimeStatus, ...] = ()
     unlinked: tuple[UnlinkedStatus, ...] = ()
+    refused: tuple[RefusedStatus, ...] = ()  # of late
     carry: tuple[CarryStatus, ...] = ()
     children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
     tier: TierStatus | None = None  # where it is a secondary node itself
+    needs_widened: int = 0  # filters of its clients that are told wider, for want of room
     problem: str = ""
 
 

@@ -16,6 +16,7 @@ class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting_bytes: int = 0
     unsettled: int = 0  # events of it that are not with everybody yet
     lost: dict[str, int] = {}
+    problem: str = ""  # with its name
 
 
 class ParentStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,7 @@ def net_status(overlay: Overlay) -> NetStatus:
             for name, tally in overlay.telling.arrivals.by_definition.items()
         ),
         carry=overlay.transits.carriage.status(),
+        needs_widened=overlay.needs.widened(),
         problem=overlay.store.problem,
     )
 

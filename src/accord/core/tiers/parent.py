@@ -49,7 +49,7 @@ _MOST_TEXT: Final = 65_536
 class ParentPort(Protocol):
     """What a parent does for its children at its node."""
 
-    def joined(self, child: str) -> None:
+    def joined(self, child: str, incarnation: int) -> None:
         """There is a child of that name."""
 
     def left(self, child: str) -> None:
@@ -182,6 +182,11 @@ class Parent:
             due_us = min(due_us, state.serve_us, state.heard_us + self._options.lease_us)
         return None if due_us == NEVER else due_us
 
+    def incarnation_of(self, child: str) -> int:
+        """0 where it is not known."""
+        state = self._children.get(child)
+        return 0 if state is None else state.incarnation
+
     def children(self) -> list[str]:
         return list(self._children)
 
@@ -228,7 +233,7 @@ class Parent:
         if known is not None:
             self._forget(child)
         state = self._children[child] = _State(incarnation, self._options, now_us)
-        self._port.joined(child)
+        self._port.joined(child, incarnation)
         return state
 
     def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:

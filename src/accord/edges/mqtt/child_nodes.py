@@ -41,6 +41,7 @@ class ChildNodes:
         self._broker = abroad.broker
         self._clock_us = clock_us
         self._children = Children(abroad.broker.router, abroad.channels, abroad.answering)
+        self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
         self._is_echoed = False  # the event that is being published
         # Events that are not on disk yet: what the logs must have, channel and number of each.
@@ -72,8 +73,8 @@ class ChildNodes:
 
     # -------------------------------------------------------------------- what children ask for
 
-    def joined(self, child: str) -> None:
-        self._answering.joined(child)
+    def joined(self, child: str, incarnation: int) -> None:
+        self._answering.joined(child, incarnation)
 
     def left(self, child: str) -> None:
         self._answering.left(child)
