@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from accord.core.channels.channels import SHIPPED
+from accord.core.channels.options import problem_with_options
 from accord.core.overlay.facts import FactStore
 from accord.core.overlay.registry import ChannelDefinition, Registry
 from accord.core.overlay.status import (
@@ -129,6 +131,9 @@ class FakeNet:
 
     def channel_statuses(self) -> list[ChannelStatus]:
         return [self._status(each) for each in self.registry.all()]
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return problem_with_options(definition.options, SHIPPED[definition.template].options)
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         return self.registry.create(definition, replace=replace)

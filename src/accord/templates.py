@@ -7,6 +7,7 @@ class Mine(Template):
 """
 
 from accord.core.channels.members import Members
+from accord.core.channels.options import Check, number, one_of, whole_number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import (
     ALL,
@@ -29,9 +30,13 @@ __all__ = [
     "SAME_ORDER",
     "Carried",
     "ChannelDefinition",
+    "Check",
     "Context",
     "Duplicates",
     "Members",
     "Rendezvous",
     "Template",
+    "number",
+    "one_of",
+    "whole_number",
 ]

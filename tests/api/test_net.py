@@ -137,7 +137,7 @@ class TestDefining:
         assert put(net, "chat", {"paths": 2}, headers=new_only).status_code == 200
         code, _, words = problem(put(net, "chat", {"paths": 3}, headers=new_only))
         assert code == 412
-        assert words == "'chat' is defined at node 'seattle' already: delete it first"
+        assert "'chat' is defined at node 'seattle' already: delete it first, or" in words
         assert put(net, "chat", {"paths": 3}).status_code == 200
         assert [each.paths for each in net.registry.all()] == [3]
 
@@ -153,7 +153,9 @@ class TestDefining:
             ("a", [], "request", "expected object, got array"),
             ("uav/#/x", {}, "", "name: "),
             ("", {}, "", "name: expected at least one character"),
-            ("a", {"options": {"": "x"}}, "", "options: expected at most"),
+            ("a", {"options": {"": "x"}}, "options.", "the template has no such option"),
+            ("a", {"options": {"datagrams": None}}, "options.datagrams", "expected text, true"),
+            ("a", {"options": {"datagrams": 1}}, "options.datagrams", "expected true or false"),
         ],
     )
     def test_mistakes(self, name: str, body: Any, place: str, words: str) -> None:

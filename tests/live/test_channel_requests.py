@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from accord.core.channels.channels import SHIPPED
+from accord.core.channels.options import problem_with_options
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -23,6 +25,9 @@ class View:
 
     def channel_statuses(self) -> list[ChannelStatus]:
         return channel_statuses(self.overlay)
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return problem_with_options(definition.options, SHIPPED[definition.template].options)
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         return self.overlay.registry.create(definition, replace=replace)
@@ -53,6 +58,13 @@ def test_channels_are_defined_listed_and_deleted() -> None:
     assert ask(view, {"do": "list"})["channels"] == []
 
 
+def test_options_are_text_booleans_or_numbers() -> None:
+    options = {"laggards": "wait", "patience_ms": 500, "spanner": 1.5, "persistent": True}
+    made = ask(View(), {"do": "create", "name": "x", "template": "total_order", "options": options})
+    told = {"laggards": "wait", "patience_ms": "500", "spanner": "1.5", "persistent": "true"}
+    assert made["channel"]["options"] == told
+
+
 @pytest.mark.parametrize(
     ("request_", "place", "problem"),
     [
@@ -60,6 +72,21 @@ def test_channels_are_defined_listed_and_deleted() -> None:
         ({"do": "create", "name": "a/#/b"}, "", "name: "),
         ({"do": "create", "name": "x", "paths": 99}, "paths", "expected"),
         ({"do": "create", "nome": "x"}, "request", "nome"),
+        ({"do": "create", "name": "$x"}, "name", "stay on their node"),
+        (
+            {"do": "create", "name": "x", "options": {"persistent": [7]}},
+            "options.persistent",
+            "expected text, true, false or a number",
+        ),
+        (
+            {"do": "create", "name": "x", "options": {"persistent": 7}},
+            "options.persistent",
+            "expected true, or how far",
+        ),
+        ({"do": "create", "name": "x", "options": {"hops": 3}}, "options.hops", "no such option"),
+        (b'{"do": "create"', "request", "expected a JSON object"),
+        (b"", "request", "expected a JSON object"),
+        (b"[]", "request", "expected object, got array"),
         ({"do": "delete", "name": "x"}, "name", "not defined"),
         ({"do": "explode"}, "do", "expected one of list, create, delete"),
         ({}, "do", "expected one of"),

@@ -129,6 +129,28 @@ def test_channels_that_were_defined_are_there_after_a_restart(tmp_path: Path) ->
     assert asyncio.run(look()) == []
 
 
+def test_the_configuration_can_be_changed_later(tmp_path: Path) -> None:
+    one, other = (ChannelDefinition("uav/#", paths=paths) for paths in (2, 3))
+
+    async def look(*said: ChannelDefinition) -> list[tuple[str, int]]:
+        async with node("a", data=tmp_path, channels=said) as a:
+            net_of(a).create_channel(ChannelDefinition("chat"), replace=True)
+            return [(each.name, each.paths) for each in net_of(a).overlay.registry.all()]
+
+    assert asyncio.run(look(one)) == [("chat", 1), ("uav/#", 2)]
+    assert asyncio.run(look(other)) == [("chat", 1), ("uav/#", 3)]
+    assert asyncio.run(look()) == [("chat", 1)]
+
+
+def test_a_template_that_is_not_installed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with node("a", channels=(ChannelDefinition("uav/#", template="telepathy"),)):
+            pass
+
+    asyncio.run(main())
+    assert "the template of a channel is not installed" in caplog.text
+
+
 def test_a_node_that_goes_is_not_needed_for_the_others() -> None:
     async def main() -> None:
         async with node("a") as a, node("c", link_of(a)) as c:

@@ -33,6 +33,9 @@ class ChannelView(Protocol):
 
     def channel_statuses(self) -> list[ChannelStatus]: ...
 
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        """The option that its template can't use, and why."""
+
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         """Gives why not, or None."""
 
@@ -79,9 +82,15 @@ def answer(net: ChannelView | None, body: bytes, *, may_change: bool) -> bytes:
 
 def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -> Channel:
     """PolicyError where it can't be, DefinedError where it is defined otherwise already."""
+    if definition.name.startswith("$"):
+        raise PolicyError(
+            "name", "channels that begin with $ stay on their node: nothing to define"
+        )
     if definition.template not in net.templates:
         known = ", ".join(net.templates)
         raise PolicyError("template", f"expected one of {known}, got {definition.template[:40]!r}")
+    if wrong := net.problem_with_options(definition):
+        raise PolicyError(f"options.{wrong[0][:40]}", wrong[1])
     was_there = _find(net, definition.name) is not None
     if problem := net.create_channel(definition, replace=replaces):
         raise (DefinedError if was_there and not replaces else PolicyError)("", problem)
