@@ -36,9 +36,12 @@ class View:
         return self.overlay.registry.delete(name)
 
 
-def ask(view: View | None, request: object, *, may_change: bool = True) -> dict[str, Any]:
+def ask(
+    view: View | None, request: object, *, may_see: bool = True, may_change: bool = True
+) -> dict[str, Any]:
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
-    found: dict[str, Any] = json.loads(answer(view, body, may_change=may_change))  # type: ignore[arg-type]
+    told = answer(view, body, may_see=may_see, may_change=may_change)  # type: ignore[arg-type]
+    found: dict[str, Any] = json.loads(told)
     return found
 
 
@@ -102,5 +105,9 @@ def test_what_is_wrong_is_said(request_: object, place: str, problem: str) -> No
 
 
 def test_who_may_not_and_where_nothing_is() -> None:
-    assert "may not" in ask(View(), {"do": "list"}, may_change=False)["error"]
+    create = {"do": "create", "name": "x"}
+    assert "may not define" in ask(View(), create, may_change=False)["error"]
+    assert ask(View(), {"do": "list"}, may_change=False)["ok"] is True, "as over HTTP"
+    told = ask(View(), {"do": "list"}, may_see=False, may_change=False)
+    assert "may not see channels" in told["error"]
     assert "[net]" in ask(None, {"do": "list"})["error"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accord.core.node.routes import Subscription
-from accord.core.overlay.binding import Bound
+from accord.core.overlay.binding import UNBOUND, Bound
 from accord.core.tiers.child import Child
 from accord.edges.mqtt.abroad import Abroad, HeldBack
 from accord.edges.mqtt.message import MqttMessage
@@ -70,4 +70,6 @@ class Upwards(Abroad):
                     client.go_on()
 
     def _bound(self, channel: str) -> Bound:
+        if channel.startswith("$"):
+            return UNBOUND  # stays here, and no parent has to be asked
         return self._child.bound(channel, self._clock_us())
