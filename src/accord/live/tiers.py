@@ -180,7 +180,7 @@ class Secondary:
                 for each in links.dials
                 if each.problem
             ),
-            tier=tier,
+            tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
         )
 
     def links(self) -> tuple[LinkStatus, ...]:
