@@ -123,6 +123,8 @@ class FakeNet:
     templates = ["local", "routed"]  # noqa: RUF012
 
     def __init__(self, status: NetStatus | None = None) -> None:
+        self.configured: tuple[str, ...] = ()
+        self.missing_at: tuple[str, ...] = ()
         self.known = five_cities() if status is None else status
         self.registry = Registry(FactStore(self.known.node, 1_000))
 
@@ -131,6 +133,9 @@ class FakeNet:
 
     def channel_statuses(self) -> list[ChannelStatus]:
         return [self._status(each) for each in self.registry.all()]
+
+    def is_configured(self, name: str) -> bool:
+        return name in self.configured
 
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
         return problem_with_options(definition.options, SHIPPED[definition.template].options)
@@ -155,4 +160,5 @@ class FakeNet:
             flows_met=1 * is_used,
             delivered=1_000 * is_used,
             late=4 * is_used,
+            missing_at=self.missing_at,
         )

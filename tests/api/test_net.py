@@ -68,6 +68,14 @@ class TestSeeing:
         assert msgspec.json.decode(answer.content, type=NetStatus) == five_cities()
         assert answer.json()["flows"][0]["routes"][0]["path"][1] == "losangeles"
 
+    def test_one_channel(self) -> None:
+        net = FakeNet()
+        net.create_channel(ChannelDefinition("uav/#", paths=2), replace=False)
+        answer = ask("GET", f"{CHANNELS}/uav%2F%23", net)
+        assert msgspec.json.decode(answer.content, type=Channel).paths == 2
+        code, _, words = problem(ask("GET", f"{CHANNELS}/uav", net))
+        assert (code, words) == (404, "'uav' is not defined")
+
     def test_channels(self) -> None:
         net = FakeNet()
         net.create_channel(ChannelDefinition("uav/#", max_delay_us=200_000), replace=False)
@@ -196,7 +204,8 @@ class TestRights:
     def test_of_users(self, name: str, sees: int, defines: int) -> None:
         net = FakeNet()
         auth = (name, "x")
-        for path in (NET, CHANNELS):
+        net.create_channel(ChannelDefinition("chat"), replace=True)
+        for path in (NET, CHANNELS, f"{CHANNELS}/chat"):
             assert ask("GET", path, net, users=Users(USERS), auth=auth).status_code == sees
         answer = put(net, "a", users=Users(USERS), auth=auth)
         assert answer.status_code == defines

@@ -135,13 +135,33 @@ def test_show(site: Site) -> None:
     ]
     assert json.loads(run(site.url, "channel", "show", "uav/#", "--json").stdout)["late"] == 4
     assert "'chat' is not defined" in site.failure("show", "chat")
-    assert "is not defined, but uav/# selects it" in site.failure("show", "uav/imagery")
+    wider = run(site.url, "channel", "show", "uav/imagery")
+    assert wider.exit_code == 0
+    assert "uav/imagery is not defined, but uav/# selects it" in wider.stderr
+    assert wider.stdout == run(site.url, "channel", "show", "uav/#").stdout
 
 
 def test_rm(site: Site) -> None:
     site.heard("create", "uav/#")
     assert site.heard("rm", "uav/#") == ["uav/# is not defined any more"]
     assert "error: 'uav/#' is not defined" in site.failure("rm", "uav/#")
+
+
+def test_rm_of_what_the_configuration_says(site: Site) -> None:
+    site.heard("create", "chat")
+    site.net.configured = ("chat",)
+    assert "its accord.toml defines it" in run(site.url, "channel", "remove", "chat").stderr
+
+
+def test_ls_shows_options_and_where_templates_lack(site: Site) -> None:
+    site.heard("create", "voice", "--datagrams")
+    site.heard("create", "log", "--template", "local")
+    site.net.missing_at = ("denver", "orlando")
+    heard = lines(run(site.url, "channel", "list", width=200))
+    assert [each.split("seattle")[1] for each in heard[1:]] == [
+        " – denver, orlando",
+        " datagrams=true denver, orlando",
+    ]
 
 
 def test_rights() -> None:

@@ -136,14 +136,18 @@ def show(
     """Show one of them: what it requires, where it is defined, and what it gets."""
     from accord.cli.errors import InputError
     from accord.cli.overlay.node import NetNode
+    from accord.cli.screen import safe
     from accord.core.model.channels import filter_selects
+    from accord.core.overlay.registry import ChannelDefinition, specificity
 
     found = NetNode(url, user, authority).channels()
+    wider = [each for each in found if filter_selects(each.name, name)]
     channel = next((each for each in found if each.name == name), None)
+    if channel is None and not wider:
+        raise InputError("NAME", f"{name!r} is not defined")
     if channel is None:
-        wider = [each.name for each in found if filter_selects(each.name, name)]
-        hint = f", but {', '.join(wider)} selects it" if wider else ""
-        raise InputError("NAME", f"{name!r} is not defined{hint}")
+        channel = max(wider, key=lambda each: specificity(ChannelDefinition(each.name)))
+        typer.echo(f"{safe(name)} is not defined, but {safe(channel.name)} selects it", err=True)
     _show(channel, is_json=is_json)
 
 
@@ -159,8 +163,14 @@ def rm(
     from accord.cli.overlay.node import NetNode
     from accord.cli.screen import safe
 
-    NetNode(url, user, authority).delete(name)
+    deleted = NetNode(url, user, authority).delete(name)
     typer.echo(f"{safe(name)} is not defined any more")
+    if deleted.comes_back:
+        typer.echo("until the node is started again: its accord.toml defines it", err=True)
+
+
+app.command("list", hidden=True)(ls)
+app.command("remove", hidden=True)(rm)
 
 
 def _options(texts: Sequence[str], *, has_datagrams: bool, keeps_all: bool) -> dict[str, str]:

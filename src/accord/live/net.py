@@ -316,6 +316,10 @@ class Net:
 
     # ------------------------------------------------------------------------------------ channels
 
+    def is_configured(self, name: str) -> bool:
+        """Whether it is defined anew whenever this node is started."""
+        return any(each.name == name for each in self.options.channels)
+
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
         return self.channels.problem_with_options(definition)
 

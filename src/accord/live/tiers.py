@@ -206,6 +206,9 @@ class Secondary:
     def templates(self) -> list[str]:
         return sorted(self._child.lookups.templates)
 
+    def is_configured(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:  # noqa: ARG002
         return None  # nothing is defined here
 

@@ -11,14 +11,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.cli.overlay.words import LOCAL
+from accord.cli.overlay.words import LOCAL, ROUTED
 from accord.cli.screen import safe
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.budgets import equal_shares
 from accord.core.overlay.registry import ChannelDefinition, specificity
 from accord.core.overlay.status import FlowStatus, LinkStatus, NetStatus, RouteStatus, shortfall
 
-ROUTED: Final = "routed"
 _TREES: Final = ("single_source", "unreliable", "reliable", "total_order")
 
 
