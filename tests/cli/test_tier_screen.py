@@ -36,6 +36,11 @@ def test_a_secondary_node_shows_its_parents() -> None:
     ]
 
 
+def test_parents_that_never_answered_count_too() -> None:
+    text = shown(replace(NOTHING, tier=TierStatus(parents=(), configured=1)))
+    assert text[0] == "x secondary node, 0 of 1 parent linked"
+
+
 def test_a_backbone_node_shows_its_children() -> None:
     children = (
         ChildStatus(name="x1", is_linked=True, is_active=True, needs=2),

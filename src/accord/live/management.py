@@ -187,8 +187,12 @@ class Manager:
             self._containment.failed("the ledger could not be put away", error)
 
     def _answer_channels(self, request: Request) -> bytes:
-        may_change = request.may_change_policies()
-        return answer_channels(self.net, request.message.payload, may_change=may_change)
+        return answer_channels(
+            self.net,
+            request.message.payload,
+            may_see=request.may_see_statistics(),
+            may_change=request.may_change_policies(),
+        )
 
     # What the monitor watches.
 

@@ -18,7 +18,7 @@ from accord.core.overlay.carriage import Carriage, CarryRule
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.registry import ChannelDefinition, is_same
 from accord.core.overlay.shared import SharedEvent
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.status import ChannelStatus, NetStatus, UnlinkedStatus
@@ -134,7 +134,12 @@ class Net:
             if problem := self.overlay.registry.create(definition, replace=True):
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
             elif problem := self.channels.problem_with(definition.template):
-                log.warning("a channel can't be used", channel=definition.name, problem=problem)
+                log.warning(
+                    "nothing can be published to a channel",
+                    channel=definition.name,
+                    problem=problem,
+                    installed=", ".join(self.templates),
+                )
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
         self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock)
@@ -366,6 +371,13 @@ class Net:
 
     # ------------------------------------------------------------------------------------ channels
 
+    def is_configured(self, name: str) -> bool:
+        """Whether it is defined anew whenever this node is started."""
+        return any(each.name == name for each in self.options.channels)
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return self.channels.problem_with_options(definition)
+
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         """Define a channel for all nodes; gives why not, or None."""
         if unusable := self.channels.problem_with(definition.template):
@@ -418,6 +430,7 @@ class Net:
             return []
 
     def _write_channels(self) -> None:
+        """What is defined here, and is not said in the configuration, which may change."""
         if self._file is None:
             return
         registry = self.overlay.registry
@@ -425,7 +438,8 @@ class Net:
         for each in registry.all():
             if registry.origin_of(each.name) == self.overlay.name:
                 kept = self._widened[each.name][1] if each.name in self._widened else each
-                own += [] if kept is None else [kept]
+                is_said = kept is None or any(is_same(kept, said) for said in self.options.channels)
+                own += [] if is_said else [kept]
         unfinished = self._file.with_suffix(".tmp")
         try:
             unfinished.write_bytes(msgspec.json.encode(own))

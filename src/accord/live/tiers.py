@@ -198,7 +198,7 @@ class Secondary:
                 for each in links.dials
                 if each.problem
             ),
-            tier=tier,
+            tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
             needs_widened=self._child.needs_widened(),
         )
 
@@ -224,6 +224,12 @@ class Secondary:
     @property
     def templates(self) -> list[str]:
         return sorted(self._child.lookups.templates)
+
+    def is_configured(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:  # noqa: ARG002
+        return None  # nothing is defined here
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:  # noqa: ARG002
         return self._elsewhere()

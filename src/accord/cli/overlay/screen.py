@@ -80,11 +80,11 @@ def met_text(channel_flows: int, met: int) -> Text:
 
 
 def _carry(rules: Sequence[CarryStatus]) -> Table:
-    """By what this node sends channels, and what it can't send so."""
-    table = new_table("channels", "carried by", "events", "kept on tcp", right=("events",))
+    """By what this node sends channels, and what it can't send so: a copy for each neighbour."""
+    table = new_table("channels", "carried by", "copies", "kept on tcp", right=("copies",))
     for rule in rules:
         kept = Text(f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING)
-        table.add_row(safe(", ".join(rule.channels)), rule.transport, f"{rule.events:,}", kept)
+        table.add_row(safe(", ".join(rule.channels)), rule.transport, f"{rule.copies:,}", kept)
     return table
 
 

@@ -10,6 +10,7 @@ import msgspec
 from accord.core.channels.failing import FAILED, UNLOADED, Failures
 from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
+from accord.core.channels.options import problem_with_options
 from accord.core.channels.persistent.options import is_persistent
 from accord.core.channels.reliable import Reliable
 from accord.core.channels.routed import Routed
@@ -85,6 +86,13 @@ class Channels:
         return sorted(
             node for node, _, value in told if template not in (decoded(_names, value) or ())
         )
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        """The option that its template can't use, and why; None also where it is not installed."""
+        template = self._template(definition.template)
+        if template is None:
+            return None
+        return problem_with_options(definition.options, template.options)
 
     def serve(self, name: str, make: Callable[[Context], T]) -> T:
         """Let something talk to its like at other nodes that no channel is bound to."""

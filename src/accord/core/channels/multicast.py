@@ -7,11 +7,13 @@ else is on its way and whichever trees other nodes choose, and can't go round in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
 from accord.core.channels.members import Members
+from accord.core.channels.options import Check, number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import BEST_EFFORT, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
@@ -24,6 +26,7 @@ from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
 SPANNER: Final = "spanner"  # the option of a channel: how much longer ways may be than they must
+LONGEST: Final = 1_000.0
 NO_WAY: Final = "no way to all members"
 _SWEEP_US: Final = 10_000_000
 
@@ -51,6 +54,7 @@ class Multicast(Template):
     """What `single_source` and `unreliable` share: all but where trees have their root."""
 
     promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
+    options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, LONGEST)}
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -179,4 +183,4 @@ def factor_of(definition: ChannelDefinition) -> float:
         factor = float(definition.options.get(SPANNER, FACTOR))
     except ValueError:
         return FACTOR
-    return factor if 1 <= factor <= 1_000 else FACTOR
+    return factor if 1 <= factor <= LONGEST else FACTOR

@@ -10,13 +10,14 @@ the member. A source keeps that knowledge as long as the member does not have it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
 from accord.core.channels.members import NEED, Members
-from accord.core.channels.multicast import factor_of
+from accord.core.channels.multicast import Multicast, factor_of
+from accord.core.channels.options import Check, one_of, whole_number
 from accord.core.channels.streams.heard import Heard
 from accord.core.channels.streams.messages import (
     NOTHING,
@@ -44,6 +45,7 @@ from accord.core.overlay.transit import EXPIRED
 
 LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`
 PATIENCE: Final = "patience_ms"  # and how long they have
+LONGEST_MS: Final = 86_400_000
 QUEUE_FULL: Final = "queue full"
 LAGGARD: Final = "a member does not keep up"
 MISSED: Final = "missed: this node did not keep up"
@@ -60,6 +62,11 @@ _UNDEFINED: Final = ChannelDefinition(name="#")
 
 class Reliable(Template):
     promises: ClassVar[tuple[str, ...]] = (ONCE, ALL, IN_ORDER)
+    options: ClassVar[Mapping[str, Check]] = {
+        **Multicast.options,
+        LAGGARDS: one_of("drop", "wait"),
+        PATIENCE: whole_number(1, LONGEST_MS),
+    }
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

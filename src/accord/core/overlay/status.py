@@ -111,14 +111,15 @@ class CarriedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CarryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node that is asked sends channels by, and how often it passed events on by that.
+    """What the node that is asked sends channels by, and how many copies of events went so.
 
-    `kept` is how often it used connections instead, for what must not be lost.
+    One for each neighbour that an event goes to next. `kept` are those that went by connections
+    instead, as they must not be lost.
     """
 
     channels: tuple[str, ...]
     transport: str
-    events: int = 0
+    copies: int = 0
     kept: int = 0
 
 
