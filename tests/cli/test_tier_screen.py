@@ -54,5 +54,12 @@ def test_a_backbone_node_shows_its_children() -> None:
     ]
 
 
+def test_a_child_with_a_namesake_is_told_of_first() -> None:
+    problem = "another secondary node 'x1' is linked with 'b': one of the two must be renamed"
+    child = ChildStatus(name="x1", is_linked=True, is_active=True, problem=problem)
+    text = shown(replace(five_cities(), unlinked=(), children=(child,)))
+    assert text[1] == problem
+
+
 def test_who_has_none_shows_none() -> None:
     assert not [line for line in shown(five_cities()) if line.startswith(("child", "parent"))]
