@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
 from accord.core.channels.local import Local
 from accord.core.channels.template import Template
 from accord.core.overlay.binding import UNBOUND, Bound
+from accord.core.overlay.needs import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -173,3 +176,16 @@ def test_what_can_not_be_loaded_is_not_installed() -> None:
     assert channels.bound("uav/imagery").problem
     assert "telepathy" not in channels.names()
     assert channels.nodes_without("telepathy") == ["a"]
+
+
+def test_what_another_template_still_has_is_not_settled() -> None:
+    node = a_node("a", "reliable")
+    members = node.templates["reliable"].members  # type: ignore[attr-defined]
+    members._told("b", "1", msgspec.msgpack.encode(Need("uav/#")))
+    node.publish(msgspec.structs.replace(EVENT, event=7), ["b"], 0)
+    assert node.unsettled("uav/imagery") == [7]
+    definition = ChannelDefinition(name="uav/#", template="routed")
+    assert node.overlay.registry.create(definition, replace=True) is None
+    assert node.unsettled("uav/imagery") == [7]
+    node.publish(msgspec.structs.replace(EVENT, event=8, qos=1), ["b"], 0)
+    assert sorted(node.unsettled("uav/imagery")) == [7, 8]

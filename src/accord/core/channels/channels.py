@@ -141,11 +141,14 @@ class Channels:
         return template is None or template.has_room(channel)
 
     def unsettled(self, channel: str) -> list[int]:
-        """Events that were published here, by their `event`, and some member may still lack."""
-        template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
-        if isinstance(template, Routed):
-            return self.overlay.sending.unacknowledged(channel)
-        return [] if template is None else template.unsettled(channel)
+        """Events that were published here, by their `event`, and some member may still lack.
+
+        Whichever template has them: the channel may have been bound to another one before.
+        """
+        found = list(self.overlay.sending.unacknowledged(channel))
+        for template in self.templates.values():
+            found += template.unsettled(channel)
+        return found
 
     def trait(self, name: str) -> Bound | None:
         """What a template asks of whoever publishes; None where it is not installed."""
