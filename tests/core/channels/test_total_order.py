@@ -320,3 +320,17 @@ def test_nonsense_is_ignored() -> None:
     net.nodes["b"].said("a", CHANNEL, b"?", 0)
     node(net, "b").letters.post("b", CHANNEL, b"?", 0)
     assert not any(net.nodes["b"].left().values())
+
+
+def test_a_node_that_takes_no_more_gets_the_rest_in_the_same_order_later() -> None:
+    net = a_net()
+    talk(net, 2)
+    net.run(2 * S)
+    net.contexts["c"].room = 3
+    talk(net, 20)
+    net.run(40 * S)  # longer than is waited for what does not come
+    assert len(net.got("c")) == 8 + 3
+    assert len(net.got("a")) == len(net.got("b")) == 8 + 80
+    net.contexts["c"].room = 100
+    net.run(5 * S)
+    assert net.got("a") == net.got("b") == net.got("c")

@@ -10,9 +10,9 @@ import msgspec
 from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.persistent.options import is_persistent
-from accord.core.channels.reliable import Reliable
+from accord.core.channels.reliable import Reliable, patience_us
 from accord.core.channels.routed import Routed
-from accord.core.channels.template import IN_ORDER, Context, Template
+from accord.core.channels.template import ALL, IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.binding import Bound
@@ -123,9 +123,8 @@ class Channels:
         if template is None:
             problem = f"the template {name} of {channel} is not installed at {self.overlay.name}"
             return Bound(problem=problem)
-        can_be_full = type(template).has_room is not Template.has_room
         is_kept = self.is_persistent(channel)
-        return Bound(template.delivers_own, can_be_full, is_persistent=is_kept)
+        return Bound(template.delivers_own, _can_be_full(template), is_persistent=is_kept)
 
     def is_persistent(self, channel: str) -> bool:
         """Whether all that is published to it is kept, as far as is known yet."""
@@ -138,7 +137,9 @@ class Channels:
         """Whether local clients may publish more to it now."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
-        return template is None or template.has_room(channel)
+        if template is None or not template.has_room(channel):
+            return template is None
+        return ALL not in template.promises or self.overlay.takes(channel)
 
     def unsettled(self, channel: str) -> list[int]:
         """Events that were published here, by their `event`, and some member may still lack.
@@ -150,12 +151,19 @@ class Channels:
             found += template.unsettled(channel)
         return found
 
+    def patience_us(self, channel: str) -> int:
+        """How long a member that gets nothing is waited for; 0 where events may be lost."""
+        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        template = self._template(definition.template)
+        is_promised = template is not None and ALL in template.promises
+        return patience_us(definition) if is_promised else 0
+
     def trait(self, name: str) -> Bound | None:
         """What a template asks of whoever publishes; None where it is not installed."""
         template = self._template(name)
         if template is None:
             return None
-        return Bound(template.delivers_own, type(template).has_room is not Template.has_room)
+        return Bound(template.delivers_own, _can_be_full(template))
 
     def is_in_order(self, channel: str) -> bool:
         """Whether what one source publishes to it comes in that order."""
@@ -219,6 +227,11 @@ class Channels:
             listener.said(neighbour, said.channel, said.body, now_us)
 
 
+def _can_be_full(template: Template) -> bool:
+    """Whether publishers may have to wait."""
+    return ALL in template.promises or type(template).has_room is not Template.has_room
+
+
 def _decoded(value: bytes) -> list[str]:
     try:
         return msgspec.msgpack.decode(value, type=list[str])
@@ -247,6 +260,9 @@ class _Context:
 
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         self._overlay.publish(event, destinations, requirement)
+
+    def takes(self, channel: str) -> bool:
+        return self._overlay.takes(channel)
 
     def deliver(self, event: Carried) -> None:
         self._overlay.deliver(event)

@@ -108,7 +108,7 @@ class Reliable(Template):
                 self._plan(sender.stream)
             for stream in self.streams.values():
                 if stream.next_due_us() <= now_us:
-                    self.relay.tend(stream, now_us)
+                    self._tend_stream(stream, now_us)
                 self._plan(stream)
         if 0 < self._sweep_us <= now_us:
             self._sweep(now_us)
@@ -202,7 +202,7 @@ class Reliable(Template):
         return Sender(
             channel,
             key,
-            patience_us=_patience_us(definition),
+            patience_us=_given_patience_us(definition),
             waits=definition.options.get(LAGGARDS) == "wait",
             now_us=now_us,
         )
@@ -216,8 +216,9 @@ class Reliable(Template):
         if known is not None and known.key.is_after(key):
             return None
         if known is None or known.key != key:
+            self._end_stream((channel, key.source), now_us)
             while len(self.streams) >= _STREAMS:
-                del self.streams[next(iter(self.streams))]
+                self._end_stream(next(iter(self.streams)), now_us)
             known = Stream(channel, key, state.base, now_us)
             self.streams[channel, key.source] = known
         self._use(now_us)
@@ -234,10 +235,21 @@ class Reliable(Template):
         return stream if stream is not None and stream.key == key else None
 
     def _hand_over(self, stream: Stream, now_us: int) -> None:
+        """As much as this node takes: what it does not is not acknowledged."""
         before = stream.skipped
-        for kept in stream.ready():
-            self.arrived(kept, now_us)
+        takes = self.context.takes
+        while found := stream.ready(1 if takes(stream.channel) else 0):
+            for kept in found:
+                self.arrived(kept, now_us)
+        stream.hold(now_us)
         self.skipped += stream.skipped - before
+
+    def _end_stream(self, key: tuple[str, str], now_us: int) -> None:
+        """Nothing more comes of it."""
+        stream = self.streams.pop(key, None)
+        if stream is not None:
+            for kept in stream.ready():
+                self.arrived(kept, now_us)
 
     def _synced(self, neighbour: str, channel: str, message: Sync, now_us: int) -> None:
         stream = self._hear(neighbour, channel, message.state, now_us)
@@ -260,6 +272,14 @@ class Reliable(Template):
         self._plan(stream)
 
     # ---------------------------------------------------------------------------------- what is due
+
+    def _tend_stream(self, stream: Stream, now_us: int) -> None:
+        if stream.held_us <= now_us:
+            before = stream.through
+            self._hand_over(stream, now_us)
+            if stream.through > before:
+                stream.ack_us = now_us
+        self.relay.tend(stream, now_us)
 
     def _tend_sender(self, sender: Sender, now_us: int) -> None:
         """Keep to the members and the tree, and send what may be sent."""
@@ -308,7 +328,7 @@ class Reliable(Template):
                 del self.senders[channel]
         for key, stream in list(self.streams.items()):
             if now_us - stream.heard_us >= FORGET_US:
-                del self.streams[key]
+                self._end_stream(key, now_us)
         self.relay.trees.forget(now_us)
         self.growing.forget(now_us)
         self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
@@ -320,7 +340,13 @@ class Reliable(Template):
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US
 
 
-def _patience_us(definition: ChannelDefinition) -> int:
+def patience_us(definition: ChannelDefinition) -> int:
+    """How long somebody that does not advance is waited for."""
+    is_waiting = definition.options.get(LAGGARDS) == "wait"
+    return NEVER if is_waiting else _given_patience_us(definition)
+
+
+def _given_patience_us(definition: ChannelDefinition) -> int:
     given = definition.options.get(PATIENCE, "")
     is_number = given.isdecimal() and len(given) < _DIGITS
     return int(given) * 1_000 if is_number and int(given) else PATIENCE_US

@@ -112,7 +112,7 @@ class TotalOrder(Reliable):
             self._lose(kept)
             if epoch_of(stamp) < desk.latest and desk.is_to_tell(now_us):
                 self._post(kept.event.source, channel, Reign(desk.latest), now_us)
-        self._hand_out(member, now_us)
+        self._hand_out(channel, member, now_us)
 
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
@@ -122,7 +122,7 @@ class TotalOrder(Reliable):
             if desk.asks_us <= now_us:
                 self._tend_desk(channel, desk, now_us)
         for channel, member in list(self.ordered.items()):
-            if member.gap is not None:
+            if member.gap is not None or member.held_us <= now_us:
                 self._tend_member(channel, member, now_us)
 
     def next_due_us(self) -> int | None:
@@ -279,9 +279,9 @@ class TotalOrder(Reliable):
 
     def _tend_member(self, channel: str, member: Member, now_us: int) -> None:
         contacts = self.office.contacts
-        if member.gap is not None:
+        if member.gap is not None and self.context.takes(channel):
             member.wait_less(lambda source: contacts.is_lost(source, now_us), now_us)
-            self._hand_out(member, now_us)
+        self._hand_out(channel, member, now_us)
         question = member.question(self.desks[channel].latest, now_us)
         if question is not None:
             self._post(self.office.head(channel, now_us), channel, question, now_us)
@@ -289,12 +289,18 @@ class TotalOrder(Reliable):
             contacts.ask(held.source, now_us)
             self._post(held.source, channel, Yours(held), now_us)
 
-    def _hand_out(self, member: Member, now_us: int) -> None:
-        for kept in member.ready(now_us):
-            if member.is_outdated(kept):
-                self._lose(kept)
-            else:
-                self.deliver(kept.event, kept.at_us, now_us)
+    def _hand_out(self, channel: str, member: Member, now_us: int) -> None:
+        member.held_us = NEVER
+        while self.context.takes(channel):
+            found = member.ready(now_us, 1)
+            if not found:
+                return
+            for kept in found:
+                if member.is_outdated(kept):
+                    self._lose(kept)
+                else:
+                    self.deliver(kept.event, kept.at_us, now_us)
+        member.hold(now_us)
 
     def _lose(self, kept: Kept) -> None:
         self.late += 1

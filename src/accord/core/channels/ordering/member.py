@@ -22,7 +22,7 @@ from accord.core.channels.ordering.stamps import (
     Void,
     epoch_of,
 )
-from accord.core.channels.streams.stream import NEVER, Kept
+from accord.core.channels.streams.stream import HELD_US, NEVER, Kept
 
 PATIENCE_US: Final = 25_000_000
 FIRST_ASK_US: Final = 100_000
@@ -50,6 +50,7 @@ class Member:
         self.position: Stamp | None = None
         self.late = 0
         self.given_up = 0
+        self.held_us = NEVER  # when to ask again whether this node has room
         self.gap: Gap | None = None
         self._waiting: dict[Stamp, Kept] = {}
         self._heap: list[Stamp] = []
@@ -65,10 +66,10 @@ class Member:
             heappush(self._heap, stamp)
         return True
 
-    def ready(self, now_us: int) -> list[Kept]:
-        """Events whose turn it is."""
-        found = []
-        while self._heap:
+    def ready(self, now_us: int, most: int = _MOST) -> list[Kept]:
+        """Events whose turn it is, at most so many."""
+        found: list[Kept] = []
+        while self._heap and len(found) < most:
             lowest = self._heap[0]
             if not self._is_next(lowest):
                 if self.gap is None or not self._is_open(lowest):
@@ -82,6 +83,12 @@ class Member:
         if gap is not None and self.position is not None and self.position >= gap.high:
             self.gap = None
         return found
+
+    def hold(self, now_us: int) -> None:
+        """This node has no room: nothing is waited for in vain meanwhile."""
+        self.held_us = now_us + HELD_US if self._heap else NEVER
+        if self.gap is not None:
+            self.gap.since_us = now_us
 
     def is_outdated(self, kept: Kept) -> bool:
         """Whether its source was started again, and something that it sent since was ready."""
@@ -138,7 +145,7 @@ class Member:
         return list(gap.outstanding)
 
     def next_due_us(self) -> int:
-        return NEVER if self.gap is None else self.gap.asked_us + ASK_US
+        return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
 
     def is_empty(self) -> bool:
         return not self._waiting
