@@ -89,6 +89,9 @@ class Children:
     def unsettled(self, channel: str) -> list[int]:
         return self._channels.unsettled(channel)
 
+    def patience_us(self, channel: str) -> int:
+        return self._channels.patience_us(channel)
+
     def directory(self) -> int:
         return self._channels.overlay.registry.version
 

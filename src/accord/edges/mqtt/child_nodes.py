@@ -36,6 +36,7 @@ class ChildNodes:
         self._clock_us = clock_us
         self._children = Children(abroad.broker.router, abroad.channels)
         self.wanted = self._children.wanted
+        abroad.channels.overlay.on_takes = self.parent.takes
         self._is_echoed = False  # the event that is being published
 
     def published(self, message: MqttMessage) -> None:
@@ -105,6 +106,9 @@ class ChildNodes:
 
     def unsettled(self, channel: str) -> list[int]:
         return self._children.unsettled(channel)
+
+    def patience_us(self, channel: str) -> int:
+        return self._children.patience_us(channel)
 
     def answer(self, ask: Ask) -> Told:
         return self._children.answer(ask)
