@@ -17,6 +17,7 @@ from accord.core.channels.template import (
     Context,
     Template,
 )
+from accord.core.channels.trees.official import OfficialTree
 from accord.core.overlay.duplicates import Duplicates
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
@@ -32,6 +33,7 @@ __all__ = [
     "Context",
     "Duplicates",
     "Members",
+    "OfficialTree",
     "Rendezvous",
     "Template",
 ]

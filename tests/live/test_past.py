@@ -45,7 +45,10 @@ def test_the_past_of_both_nodes_comes_before_what_is_live(tmp_path: Path) -> Non
             await say(at_a, range(100))
             await say(at_b, range(100, 150))
             async with at_b.subscribe("chat/#", qos=1) as events:
-                assert await hear(events, 150) == list(range(150))
+                heard = await hear(events, 150)
+                # Those of two nodes are merged by clocks that need not agree.
+                assert [each for each in heard if each < 100] == list(range(100))
+                assert [each for each in heard if each >= 100] == list(range(100, 150))
                 await say(at_a, range(150, 200))
                 assert await hear(events, 50) == list(range(150, 200))
             assert a.past is not None

@@ -1,4 +1,7 @@
-"""Nodes of two tiers for the simulator: backbone nodes with children, and secondary nodes."""
+"""Nodes of two tiers for the simulator: backbone nodes with children, and secondary nodes.
+
+What is published to `to/NODE` is an answer to the source of an event at that node.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.core.node.message import Message
+from accord.core.node.rights import FEEDBACK
 from accord.core.node.router import Router
 from accord.core.node.routes import Subscription, Way
 from accord.core.overlay.options import OverlayOptions
@@ -16,6 +20,7 @@ from accord.core.overlay.signals import Carried
 from accord.core.predicates.predicate import parse
 from accord.core.qos.book import Book
 from accord.core.qos.policies import Entity, Policies
+from accord.core.tiers.answering import Answering
 from accord.core.tiers.child import Child
 from accord.core.tiers.children import Children
 from accord.core.tiers.messages import Ask, Down, Up
@@ -25,6 +30,7 @@ from accord.sim.machine import Delivery, Make, Publication, Start, Wish
 from accord.sim.node import OverlayNode, _Event, _Subscriber
 
 CHILD: Final = "x"  # how the names of secondary nodes begin
+ANSWERS: Final = "to/"
 
 _parcel: Final[msgspec.msgpack.Decoder[Carried | Down | Up]] = msgspec.msgpack.Decoder(
     Carried | Down | Up
@@ -50,13 +56,20 @@ class BackboneNode(OverlayNode):
         for definition in definitions:
             self.overlay.registry.create(definition)
         self.name = start.name
-        self.children = Children(self.router, self.channels)
+        self.answering = Answering(self.channels)
+        self.children = Children(self.router, self.channels, self.answering)
         self.parent = Parent(start.incarnation, tiers, self)
         self.overlay.on_takes = self.parent.takes
         self._sends: list[tuple[str, Any]] = []
         self._ready: list[str] = []
 
     # What its children ask of it.
+
+    def joined(self, child: str) -> None:
+        self.answering.joined(child)
+
+    def left(self, child: str) -> None:
+        self.answering.left(child)
 
     def need(self, child: str, key: str, need: Any) -> None:
         self.children.need(child, key, need)
@@ -74,6 +87,9 @@ class BackboneNode(OverlayNode):
         return self.children.directory()
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        if event.channel == FEEDBACK:
+            self._bring(event, is_again=not self.children.is_new(event))
+            return event.event
         if not self.channels.has_room(event.channel):
             return None
         if self.channels.bound(event.channel).is_ordered:
@@ -85,6 +101,24 @@ class BackboneNode(OverlayNode):
             nodes = self.remotes.selecting(event.channel)
             self.channels.publish(event, nodes, self._now_us)
         return event.event
+
+    def _bring(self, event: Carried, *, is_again: bool = False) -> None:
+        """An answer that has to find its node."""
+        node = _answered(event)
+        nodes = [] if node == self.name else self.answering.ways(node)
+        if self.name in nodes or (node == self.name and not is_again):
+            self._answered_here(event)
+        self.answering.send(event, nodes, "room", self._now_us)
+
+    def _answered_here(self, event: Carried) -> None:
+        """An answer that has found its node, or a parent of it."""
+        node = _answered(event)
+        if node == self.name:
+            self._route(_message(event, self._now_us))
+            self.remotes.wanted.clear()
+            self.children.wanted.clear()
+        else:
+            self.parent.put(node, event, self._now_us, is_in_order=False)
 
     def _publish_here(self, event: Carried, *, is_echoed: bool) -> None:
         self._route(_message(event, self._now_us))
@@ -149,8 +183,12 @@ class BackboneNode(OverlayNode):
         return min(super().next_due_us(), 1 << 62 if due_us is None else due_us)
 
     def publish(self, publication: Publication, now_us: int) -> None:
-        super().publish(publication, now_us)
         event = replace(carried(publication), source=self.name)
+        if event.channel == FEEDBACK:
+            self._now_us = now_us
+            self._bring(event)
+            return
+        super().publish(publication, now_us)
         self._give(event, self.children.for_whom(event))
         self._hand_over()
 
@@ -158,11 +196,15 @@ class BackboneNode(OverlayNode):
         super().check_invariants()
         self.parent.check_invariants()
         self.children.check_invariants()
+        self.answering.check_invariants()
 
     def _hand_over(self) -> None:
         while self.overlay.deliveries:
             event = self.overlay.deliveries.pop(0)
             if not self.children.is_new(event):
+                continue
+            if event.channel == FEEDBACK:
+                self._answered_here(event)
                 continue
             self._route(_message(event, self._now_us))
             self.remotes.wanted.clear()
@@ -216,7 +258,9 @@ class SecondaryNode:
     def publish(self, publication: Publication, now_us: int) -> None:
         self._now_us = now_us
         event = carried(publication)
-        if self.child.bound(publication.channel, now_us).is_ordered:
+        if event.channel == FEEDBACK and _answered(event) != self.child.name:
+            assert self.child.answer(event, now_us)
+        elif self.child.bound(publication.channel, now_us).is_ordered:
             self.child.submit(event, now_us)
         else:
             self._route(_message(event, now_us))
@@ -252,14 +296,17 @@ class SecondaryNode:
 
 
 def carried(publication: Publication) -> Carried:
+    channel, block = publication.channel, publication.attributes
+    if channel.startswith(ANSWERS):
+        channel, block = FEEDBACK, {"to": channel.removeprefix(ANSWERS)}
     return Carried(
         "",
         0,
         0,
         (),
-        publication.channel,
+        channel,
         publication.payload,
-        msgspec.msgpack.encode(publication.attributes),
+        msgspec.msgpack.encode(block),
         publication.qos,
         publisher=publication.publisher,
         event=publication.number,
@@ -267,12 +314,21 @@ def carried(publication: Publication) -> Carried:
     )
 
 
+def _answered(event: Carried) -> str:
+    """The node that an answer is for."""
+    node: str = msgspec.msgpack.decode(event.block)["to"]
+    return node
+
+
 def _message(event: Carried, now_us: int) -> Message:
+    channel = event.channel
+    if channel == FEEDBACK:
+        channel = ANSWERS + _answered(event)
     publication = Publication(
         number=event.event,
         publisher=event.publisher,
         node=event.source,
-        channel=event.channel,
+        channel=channel,
         sequence=0,
         published_us=0,
         payload=event.payload,

@@ -3,8 +3,9 @@
 A backbone of four to six nodes has children, each linked with two of them. The links of the
 children lose up to half of what they carry, delay it and let it overtake; parents crash and come
 back, links break, told or not. What a client of any node published to a reliable channel comes to
-every client that stays, once and in order; on channels with one order for all, in that. In the end
-all clients leave, some children end, and nobody keeps anything for a child.
+every client that stays, once and in order; on channels with one order for all, in that. What one
+answers to the source of an event, at whichever node, comes there once. In the end all clients
+leave, some children end, and nobody keeps anything for a child, or knows of one that has ended.
 `scripts/tier_runs.py` makes many.
 """
 
@@ -21,7 +22,7 @@ from accord.sim.checkers import Checker, World
 from accord.sim.delays import Lognormal
 from accord.sim.faults import LinkDown, LinkUp, NodeDown, NodeUp, Timed
 from accord.sim.links import LinkModel
-from accord.sim.machine import Machine
+from accord.sim.machine import Machine, Publication
 from accord.sim.outcome import Outcome
 from accord.sim.promises import (
     AllChecker,
@@ -33,7 +34,14 @@ from accord.sim.promises import (
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
-from tests.sim.tier_nodes import CHILD, BackboneNode, SecondaryNode, is_child, tier_nodes
+from tests.sim.tier_nodes import (
+    ANSWERS,
+    CHILD,
+    BackboneNode,
+    SecondaryNode,
+    is_child,
+    tier_nodes,
+)
 
 S: Final = 1_000_000
 PUBLISH_US: Final = 8 * S
@@ -83,10 +91,25 @@ class NothingLeftChecker(Checker):
             self.lost += sum(child.lost.values())
             if child.name not in running:
                 self.find(now_us, name, f"{child.name} has left and is still known")
+            if machine.answering.ways(child.name) == [] and child.name in running:
+                self.find(now_us, name, f"nobody knows the way to {child.name}")
             if child.needs or child.waiting or child.unsettled or child.lost:
                 self.find(now_us, name, f"left of a child: {child}")
+        for child_name in machine.answering._parents:
+            if child_name not in running:
+                self.find(now_us, name, f"{child_name} has left, and answers would be sent there")
         if machine.children._needs or machine.children.remotes.nodes:
             self.find(now_us, name, f"needs are left: {list(machine.children._needs)}")
+
+
+class EventsInOrderChecker(InOrderChecker):
+    """Answers promise no order."""
+
+    def delivered(
+        self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
+    ) -> None:
+        if not publication.channel.startswith(ANSWERS):
+            super().delivered(publication, subscriber, node, now_us, is_first=is_first)
 
 
 def topology_of(random: Random) -> Topology:
@@ -129,6 +152,38 @@ def workload_of(random: Random, topology: Topology) -> Workload:
                 begin_us=0 if random.random() < 3 / 4 else random.randrange(25) * S,
                 there_us=15 * S,
                 away_us=5 * S if is_restless else 0,
+                end_us=LEAVE_US,
+            )
+        )
+    return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
+
+
+def with_answers(random: Random, topology: Topology, workload: Workload) -> Workload:
+    """Some who answer, mostly children, and sources at nodes of both tiers who hear them."""
+    children = [each for each in topology.nodes if is_child(each)]
+    publishers, subscribers = [*workload.publishers], [*workload.subscribers]
+    for number in range(random.randint(2, 4)):
+        source = random.choice(children if random.random() < 1 / 2 else topology.nodes)
+        others = [each for each in topology.nodes if each != source]
+        answering = [each for each in children if each != source]
+        publishers.append(
+            Publisher(
+                name=f"answering {number}",
+                node=random.choice(answering if answering and number % 3 < 2 else others),
+                channel=f"{ANSWERS}{source}",
+                rate_hz=random.choice((3.0, 10.0, 30.0)),
+                pattern=random.choice(("steady", "poisson", "burst")),
+                qos=1,
+                begin_us=PUBLISH_US,
+                end_us=PUBLISHED_US,
+            )
+        )
+        subscribers.append(
+            Subscriber(
+                name=f"source {number}",
+                node=source,
+                filter=f"{ANSWERS}{source}",
+                there_us=15 * S,
                 end_us=LEAVE_US,
             )
         )
@@ -179,8 +234,9 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Noth
     is_ordered = seed % 5 == 4
     template = "total_order" if is_ordered else "reliable"
     topology = topology_of(random)
+    for_answers = Random(f"answers {seed}")  # noqa: S311
     left = NothingLeftChecker()
-    checkers: list[Checker] = [OnceChecker(), InOrderChecker(), AllChecker(), left]
+    checkers: list[Checker] = [OnceChecker(), EventsInOrderChecker(), AllChecker(), left]
     if is_ordered:
         checkers.append(SameOrderChecker())
     run = Simulation(
@@ -196,7 +252,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Noth
             *(faults_of(random, topology) if seed % 4 else []),
             *(departures(topology) if seed % 2 else []),
         ],
-        workload=workload_of(random, topology),
+        workload=with_answers(for_answers, topology, workload_of(random, topology)),
         checkers=checkers,
         options=Options(
             is_checking=is_checking, is_tracing=False, settle_us=8 * S, patience_us=PATIENCE_US

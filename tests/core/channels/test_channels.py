@@ -147,8 +147,8 @@ def test_events_of_a_template_that_is_not_installed_end() -> None:
 
 
 def test_what_templates_ask_of_who_publishes() -> None:
-    assert a_node("a", "total_order").bound("uav/imagery") == Bound(True, True)
-    assert a_node("a", "reliable").bound("uav/imagery") == Bound(can_be_full=True)
+    assert a_node("a", "total_order").bound("uav/imagery") == Bound(True, True, keeps_order=True)
+    assert a_node("a", "reliable").bound("uav/imagery") == Bound(can_be_full=True, keeps_order=True)
     assert a_node("a", "single_source").bound("uav/imagery") == UNBOUND
     assert a_node("a", "telepathy").bound("uav/imagery").problem == (
         "the template telepathy of uav/imagery is not installed at a"

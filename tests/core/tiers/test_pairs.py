@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
@@ -26,12 +27,19 @@ class Port:
     """What a parent's node would do; `busy` channels have no room."""
 
     def __init__(self) -> None:
+        self.children: list[str] = []
         self.needs: dict[tuple[str, str], Need] = {}
         self.taken: list[tuple[str, int, bool]] = []
         self.busy = False
         self.pending: list[int] = []
         self.template = "reliable"
         self.patience: dict[str, int] = {}
+
+    def joined(self, child: str) -> None:
+        self.children.append(child)
+
+    def left(self, child: str) -> None:
+        self.children.remove(child)
 
     def need(self, child: str, key: str, need: Need | None) -> None:
         if need is None:
@@ -86,6 +94,7 @@ class World:
     def restart(self, name: str) -> None:
         """Without a word: only what it says afterwards is another life's."""
         self.ports[name].needs.clear()
+        self.ports[name].children.clear()
         self.parents[name] = self._new(name, 2)
         self.parents[name].link_up("x", self.now_us)
 
@@ -145,6 +154,7 @@ def test_both_parents_know_what_the_child_needs() -> None:
     world = linked()
     assert world.roles() == ("a", "b")
     for port in world.ports.values():
+        assert port.children == ["x"]
         assert list(port.needs.values()) == [Need("room")]
     world.child.unneed("room", ("", ""))
     world.run()
@@ -221,6 +231,7 @@ def test_a_child_that_leaves_is_forgotten() -> None:
     world._exchange()
     assert [parent.children() for parent in world.parents.values()] == [[], []]
     assert all(not port.needs for port in world.ports.values())
+    assert all(not port.children for port in world.ports.values())
 
 
 def test_a_child_that_is_silent_for_long_has_left() -> None:
@@ -285,6 +296,18 @@ def test_publishers_are_held_back_where_there_is_no_room() -> None:
     world.run()
     assert len(world.ports["a"].taken) == OPTIONS.up_events
     assert world.child.has_room("room")
+
+
+def test_answers_go_up_like_events_while_there_is_room() -> None:
+    world = linked()
+    world.ports["a"].busy = True
+    for number in range(OPTIONS.up_events):
+        assert world.child.answer(event(number + 1, FEEDBACK), world.now_us)
+    assert not world.child.answer(event(99, FEEDBACK), world.now_us)
+    world.unlink("a")
+    world.run()
+    assert world.ports["b"].taken == [("x", number + 1, False) for number in range(8)]
+    assert world.child.answer(event(100, FEEDBACK), world.now_us)
 
 
 def test_what_may_be_lost_is_where_there_is_no_room() -> None:

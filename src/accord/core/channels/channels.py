@@ -124,7 +124,13 @@ class Channels:
             problem = f"the template {name} of {channel} is not installed at {self.overlay.name}"
             return Bound(problem=problem)
         is_kept = self.is_persistent(channel)
-        return Bound(template.delivers_own, _can_be_full(template), is_persistent=is_kept)
+        keeps_order = is_kept or IN_ORDER in template.promises
+        return Bound(
+            template.delivers_own,
+            _can_be_full(template),
+            is_persistent=is_kept,
+            keeps_order=keeps_order,
+        )
 
     def is_persistent(self, channel: str) -> bool:
         """Whether all that is published to it is kept, as far as is known yet."""
@@ -163,10 +169,13 @@ class Channels:
         template = self._template(name)
         if template is None:
             return None
-        return Bound(template.delivers_own, _can_be_full(template))
+        keeps_order = IN_ORDER in template.promises
+        return Bound(template.delivers_own, _can_be_full(template), keeps_order=keeps_order)
 
     def is_in_order(self, channel: str) -> bool:
-        """Whether what one source publishes to it comes in that order."""
+        """Whether what one source publishes to it comes in that order; answers do not."""
+        if channel.startswith("$"):
+            return False
         template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
         return template is not None and IN_ORDER in template.promises
 

@@ -156,6 +156,7 @@ class Router:
         """
         route = way.route
         view = route.view
+        bound = route.bound
         targets = route.targets
         if route.has_predicates or route.groups:
             targets = self._choose(message, route)
@@ -167,11 +168,16 @@ class Router:
                     continue
                 target = target.own  # noqa: PLW2901
             reached += 1
-            grant = DEFAULT_GRANT if view.is_plain else view.grant(way.side, target.side, matching)
+            if bound.keeps_order:
+                grant = view.ordered_grant(way.side, target.side, matching, bound.is_ordered)
+            elif view.is_plain:
+                grant = DEFAULT_GRANT
+            else:
+                grant = view.grant(way.side, target.side, matching)
             if special is not None:
                 if target.receiver in special.skipped:
                     continue
-                if special.lift is not None:
+                if special.lift is not None and not bound.keeps_order:
                     grant = special.lift(grant)
             target.receiver.deliver(
                 message,
@@ -185,7 +191,12 @@ class Router:
     def grant(self, message: Message, publisher: Entity, receiver: Entity) -> Grant:
         """What policies grant one message to one receiver, for whoever has no way at hand."""
         view = self.policies.view(message.channel)
-        return self._decide(message, view, publisher, view.receiver(receiver))
+        bound = self.bound(message.channel)
+        other = view.receiver(receiver)
+        if not bound.keeps_order:
+            return self._decide(message, view, publisher, other)
+        matching = self.matching_policies(message, view) if view.has_conditions else 0
+        return view.ordered_grant(view.publisher(publisher), other, matching, bound.is_ordered)
 
     def query_grant(self, message: Message, publisher: Entity, asker: Entity) -> Grant:
         """What policies grant one message to who asked for it."""
@@ -341,6 +352,7 @@ class Router:
             or route.is_kept
             or route.is_watched
             or route.bound.is_ordered
+            or route.bound.keeps_order
             or route.bound.problem
             or route.bound.goes_up
             or any(target.side.mask for target in route.targets)

@@ -11,6 +11,7 @@ class Bound(NamedTuple):
     problem: str = ""  # why nothing can be published here
     is_persistent: bool = False  # all that is published here is kept here
     goes_up: bool = False  # to a parent, whoever wants it
+    keeps_order: bool = False  # no event overtakes another on its way to a client
 
 
 UNBOUND: Final = Bound()

@@ -103,13 +103,14 @@ class Sending:
             del self._promises[signal.destination, number]
         self._release(signal.destination, outgoing, now_us)
 
-    def unacknowledged(self, channel: str) -> list[int]:
-        """Events of a channel that some destination has not confirmed."""
-        return [
-            promise.event.carried.event
-            for promise in self._promises.values()
-            if promise.event.carried.channel == channel
-        ]
+    def unacknowledged(self, channel: str) -> dict[int, list[str]]:
+        """Events of a channel, by their `event`, with the destinations that have not confirmed."""
+        found: dict[int, list[str]] = {}
+        for (destination, _), promise in self._promises.items():
+            carried = promise.event.carried
+            if carried.channel == channel:
+                found.setdefault(carried.event, []).append(destination)
+        return found
 
     def advance(self, now_us: int) -> None:
         for destination, outgoing in list(self.outgoing.items()):

@@ -14,7 +14,8 @@ class Grant:
 
     `policy` is the name of the one that decided the importance, or else the first that decided
     anything; those that decided the deadline and the shaping may be others. `leaves_ms` is for
-    shaping alone: an event that would take longer is made smaller, and goes all the same.
+    shaping alone: an event that would take longer is made smaller, and goes all the same. Where
+    `keeps_order`, no event of the channel may overtake another on its way to the receiver.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - made once, by position
@@ -29,6 +30,7 @@ class Grant:
         deadline_policy: str = "",
         shaping_policy: str = "",
         leaves_ms: int = 0,
+        keeps_order: bool = False,
     ) -> None:
         self.importance: Final = importance
         self.deadline_ms: Final = deadline_ms
@@ -40,6 +42,7 @@ class Grant:
         self.deadline_policy: Final = deadline_policy
         self.shaping_policy: Final = shaping_policy
         self.leaves_ms: Final = leaves_ms
+        self.keeps_order: Final = keeps_order
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Grant):
@@ -53,6 +56,7 @@ class Grant:
             and self.is_replacing == other.is_replacing
             and self.policy == other.policy
             and self.leaves_ms == other.leaves_ms
+            and self.keeps_order == other.keeps_order
         )
 
     def __hash__(self) -> int:
@@ -67,6 +71,18 @@ class Grant:
 
 
 DEFAULT_GRANT: Final = Grant(DEFAULT_IMPORTANCE, 0, "", 0, 0, True, "")
+
+
+def ordered(grant: Grant, importance: int) -> Grant:
+    """The same on a channel whose order counts, where all events have that importance.
+
+    An event that is shaped comes behind later ones, and one that replaces another before earlier
+    ones: neither is done there.
+    """
+    policy, deadline_policy = grant.policy, grant.deadline_policy
+    return Grant(
+        importance, grant.deadline_ms, "", 0, 0, False, policy, deadline_policy, keeps_order=True
+    )
 
 
 class Side:

@@ -26,11 +26,22 @@ from accord.core.qos.book import Book
 from accord.core.qos.conditions import Condition, Conditions, bits_of
 from accord.core.qos.contexts import PUBLISH, QUERY, SUBSCRIBE, Context
 from accord.core.qos.entity import Entity, Key
-from accord.core.qos.grants import DEFAULT_GRANT, NO_SIDE, Grant, Side, decide, deciding, merged
+from accord.core.qos.grants import (
+    DEFAULT_GRANT,
+    NO_SIDE,
+    Grant,
+    Side,
+    decide,
+    deciding,
+    merged,
+    ordered,
+)
 from accord.core.qos.policy import CLIENT_RESOURCES, NODE_RESOURCES, PAYLOAD_BYTES
 from accord.core.qos.rules import Rule, RuleIndex, in_order, selected
 
 __all__ = ["DEFAULT_GRANT", "NO_SIDE", "Entity", "Grant", "Policies", "Side", "View"]
+
+ORDERED_GRANT: Final = ordered(DEFAULT_GRANT, DEFAULT_GRANT.importance)
 
 # What is remembered at most; beyond it is worked out again.
 MAX_VIEWS: Final = 10_000
@@ -104,6 +115,20 @@ class View:
             return self._policies.decide_conditional(publisher, receiver, relevant)
         found = self._grants.get(publisher.number << 31 | receiver.number)
         return self._policies.decide(publisher, receiver) if found is None else found
+
+    def ordered_grant(
+        self, publisher: Side, receiver: Side, matching: int, is_same_order: bool
+    ) -> Grant:
+        """The same on a channel whose order counts, of each publisher or of all.
+
+        Then all events have one importance: conditions on single ones don't decide it, and where
+        all publishers share an order, neither does who publishes.
+        """
+        if self.is_plain:
+            return ORDERED_GRANT
+        granted = self.grant(publisher, receiver, matching)
+        common = self.grant(NO_SIDE if is_same_order else publisher, receiver)
+        return ordered(granted, common.importance)
 
     def publish_grant(self, publisher: Side, matching: int = 0) -> Grant:
         """What counts for one operation by itself: taking in an event, answering a query."""

@@ -202,14 +202,19 @@ class Outbox(Queues):
             each.settle()
         return expired
 
-    def drop_tracked(self) -> None:
+    def drop_tracked(self) -> list[Parcel]:
         """Forget what waits for acknowledged delivery: its owner has it too."""
+        dropped: list[Parcel] = []
         for each in self._bins:
-            each.tracked.clear()
+            dropped += each.tracked.clear()
             each.tracked_bytes = 0
             each.settle()
         self.tracked = 0
         self.tracked_bytes = 0
+        return dropped
+
+    def tracked_parcels(self) -> list[Parcel]:
+        return [parcel for each in self._bins for parcel in each.tracked.waiting()]
 
     def drop_untracked(self) -> list[Parcel]:
         """Forget what nobody will ask for again."""

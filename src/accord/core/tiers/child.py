@@ -95,6 +95,13 @@ class Child:
         else:
             self._decided(event, now_us, is_ordered=bound.is_ordered)
 
+    def answer(self, event: Carried, now_us: int) -> bool:
+        """For the source of an event, wherever that is; False where there is no room for it."""
+        if not self._fits(1):
+            return False
+        self._put_up(event, now_us)
+        return True
+
     def has_room(self, channel: str) -> bool:
         """Whether local clients may publish more to it now."""
         if self._undecided:
@@ -351,13 +358,17 @@ class Child:
                 self._lose(event)
                 return
             self._lose(lesser[0])
+        self._put_up(event, now_us, is_echoed=is_echoed, is_loose=not is_promised)
+
+    def _put_up(
+        self, event: Carried, now_us: int, *, is_echoed: bool = False, is_loose: bool = False
+    ) -> None:
         # No other event has this number, of no other life of this node either, and later ones have
         # larger ones.
         original = self._incarnation * _NUMBERS + self._up.top + 1
         if not is_echoed:
             self._seen.is_new((self.name, original))
         own = msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
-        is_loose = not self.lookups.keeps_all(event.channel)
         up = (own, is_echoed, now_us)
         self._up.put(up, _size(event), event.channel, event.importance, is_loose=is_loose)
         active = self.roles.met()

@@ -10,11 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
+from accord.core.channels.streams.stream import NEVER
 from accord.core.node.remotes import Remotes, predicate_of
+from accord.core.node.rights import FEEDBACK
 from accord.core.node.router import Router
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
+from accord.core.tiers.answering import Answering
 from accord.core.tiers.messages import Ask, Told, Trait, key_of
 from accord.core.tiers.seen import Seen
 
@@ -28,10 +31,11 @@ _PLAIN: Final = ("", "")
 class Children:
     """`wanted` says which of them want the message that was published last."""
 
-    def __init__(self, router: Router, channels: Channels) -> None:
+    def __init__(self, router: Router, channels: Channels, answering: Answering) -> None:
         self.remotes = Remotes(router)
         self.wanted = self.remotes.wanted
         self._channels = channels
+        self._answering = answering
         self._needs: dict[tuple[str, str], Need] = {}
         self._seen = Seen()
         self._latest: dict[tuple[str, str], int] = {}  # by child and channel
@@ -87,10 +91,12 @@ class Children:
         return [child for child in found if child != event.origin]
 
     def unsettled(self, channel: str) -> list[int]:
+        if channel == FEEDBACK:
+            return self._answering.unsettled()
         return self._channels.unsettled(channel)
 
     def patience_us(self, channel: str) -> int:
-        return self._channels.patience_us(channel)
+        return NEVER if channel == FEEDBACK else self._channels.patience_us(channel)
 
     def directory(self) -> int:
         return self._channels.overlay.registry.version
@@ -107,7 +113,7 @@ class Children:
         return Told(
             registry.version,
             {
-                name: Trait(bound.is_ordered, bound.can_be_full)
+                name: Trait(bound.is_ordered, bound.can_be_full, bound.keeps_order)
                 for name, bound in traits.items()
                 if bound is not None
             },

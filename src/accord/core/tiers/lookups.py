@@ -58,7 +58,8 @@ class Lookups:
         if trait is None:
             parent = self._directory[0]
             return Bound(problem=f"the template {name} of {channel} is not installed at {parent}")
-        return Bound(trait.is_ordered, can_be_full=True, goes_up=name != LOCAL)
+        goes_up, keeps_order = name != LOCAL, trait.keeps_order
+        return Bound(trait.is_ordered, can_be_full=True, goes_up=goes_up, keeps_order=keeps_order)
 
     def keeps_all(self, channel: str) -> bool:
         """Whether its publishers wait rather than that something is lost."""

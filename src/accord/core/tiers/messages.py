@@ -112,6 +112,7 @@ class Trait(msgspec.Struct, frozen=True, array_like=True):
 
     is_ordered: bool = False
     can_be_full: bool = False
+    keeps_order: bool = False
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import msgspec
 
 from accord.core.model.channels import filter_selects, problem_with_filter
+from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.tier_status import ChildStatus
@@ -49,6 +50,12 @@ _CHANNELS: Final = 4_096  # remembered, of which it is known whether a child wan
 
 class ParentPort(Protocol):
     """What a parent does for its children at its node."""
+
+    def joined(self, child: str) -> None:
+        """There is a child of that name."""
+
+    def left(self, child: str) -> None:
+        """It is gone, after its needs."""
 
     def need(self, child: str, key: str, need: Need | None) -> None:
         """A child wants something, or does not any more."""
@@ -163,11 +170,11 @@ class Parent:
                 state.up.put(message.number, message)
                 self._take_up(child, state, now_us)
 
-    def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> None:
-        """An event that a child wants."""
+    def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> bool:
+        """An event that a child wants; False where there is no such child."""
         state = self._children.get(child)
         if state is None:
-            return
+            return False
         keeping = state.keeping
         keeping.put(
             event,
@@ -179,6 +186,7 @@ class Parent:
         self._note_losses(child, keeping)
         self._is_ready(child, keeping)
         self._offer_us = min(self._offer_us, now_us + self._options.offer_us)
+        return True
 
     def takes(self, channel: str, events: int, events_bytes: int, now_us: int) -> bool:
         """Whether children have room for more of a channel, when so much else has come.
@@ -266,6 +274,7 @@ class Parent:
         if known is not None:
             self._forget(child)
         state = self._children[child] = _State(incarnation, self._options, now_us)
+        self._port.joined(child)
         return state
 
     def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:
@@ -305,8 +314,8 @@ class Parent:
                 state.need(key, None)
                 self._port.need(child, key, None)
         if any(need is None for _, need in message.changes):
-            filters = list(dict.fromkeys(need.filter for need in state.needs.values()))
-            state.keeping.keep_only(filters)
+            filters = dict.fromkeys(need.filter for need in state.needs.values())
+            state.keeping.keep_only([*filters, FEEDBACK])  # answers come unasked
         state.version = message.version
 
     def _take_up(self, child: str, state: _State, now_us: int) -> None:
@@ -414,6 +423,7 @@ class Parent:
         state = self._children.pop(child)
         for key in state.needs:
             self._port.need(child, key, None)
+        self._port.left(child)
 
 
 def _is_bad(key: str, need: Need | None) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from accord.core.channels.channels import Channels
 from accord.core.errors import EventError
+from accord.core.feedback.receipts import Receipt
 from accord.core.model.channels import problem_with_channel
 from accord.core.monitoring.ledger import DELIVERED, SHED
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
@@ -21,7 +22,9 @@ from accord.core.overlay.registry import CHANNEL
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.qos.policies import Entity
+from accord.core.tiers.answering import Answering
 from accord.edges.mqtt.codes import ProtocolError
+from accord.edges.mqtt.feedback import UNKNOWN_NODE
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import read_block
 from accord.edges.mqtt.wire import string_bytes
@@ -47,6 +50,7 @@ class Abroad:
         self.remotes = Remotes(broker.router)
         self._clock_us = clock_us
         self.channels: Channels | None = None
+        self.answering: Answering | None = None  # to sources at other nodes
         self.is_arriving = False
         self.source, self.incarnation = "", 0  # of the event that is
         self.event: Carried | None = None  # that one, as it came
@@ -58,6 +62,7 @@ class Abroad:
 
     def join(self, channels: Channels) -> None:
         self.channels = channels
+        self.answering = Answering(channels)
         router = self.broker.router
         router.bound = channels.bound
         router.invalidate("#")
@@ -112,11 +117,26 @@ class Abroad:
         assert self.channels is not None
         self.channels.publish(self.carried(message, importance), nodes, self._clock_us())
 
-    def answer(self, message: MqttMessage, node: str, channel: str, importance: int) -> None:
-        """A client of this node answers an event of that channel, whose source is at `node`."""
-        assert self.channels is not None
-        event = self.carried(message, importance)
-        self.channels.feedback(event, node, channel, self._clock_us())
+    def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:
+        """A client of this node answers an event of another; gives why it can't, if so."""
+        event = msgspec.structs.replace(
+            self.carried(message, importance), source=self.broker.hub.node
+        )
+        return "" if self.bring(event, answered) else UNKNOWN_NODE
+
+    def bring(self, event: Carried, answered: Receipt) -> bool:
+        """Send an answer to the node of its receipt, or its parents; False where none is known."""
+        if self.answering is None:
+            return False
+        nodes = self.answering.ways(answered.node)
+        if self.broker.hub.node in nodes:
+            self._hand_down(event, answered)
+        self.answering.send(event, nodes, answered.channel, self._clock_us())
+        return bool(nodes)
+
+    def _hand_down(self, event: Carried, answered: Receipt) -> bool:
+        """To a child of this node; False where there is none of that name."""
+        return self.children is not None and self.children.put(answered.node, event)
 
     def hold_back(self, channel: str, client: HeldBack) -> bool:
         """Whether `client` has to wait until there is room; then it is told when there is."""
@@ -194,11 +214,11 @@ class Abroad:
         broker = self.broker
         hub = broker.hub
         self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
-        if event.channel == FEEDBACK and broker.feedback is not None:
-            broker.feedback.arrived(event, hub.now_ms)
-            return
         if self.children is not None and not self.children.is_new(event):
             return  # it came by another parent of the secondary node where it was published
+        if event.channel == FEEDBACK and broker.feedback is not None:
+            broker.feedback.arrived(event, hub.now_ms, self._hand_down)
+            return
         message = message_of(event, hub.now_ms)
         if message is None:
             hub.counters.shed(DAMAGED, event.source)

@@ -13,6 +13,8 @@ from contextlib import suppress
 import msgspec
 
 from accord.core.errors import EventError
+from accord.core.model.importance import IMPORTANCES
+from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
@@ -29,12 +31,14 @@ class ChildNodes:
 
     def __init__(self, abroad: Abroad, incarnation: int, clock_us: Callable[[], int]) -> None:
         assert abroad.channels is not None
+        assert abroad.answering is not None
         self.parent = Parent(incarnation, TierOptions(), self)
         self._abroad = abroad
         self._channels = abroad.channels
+        self._answering = abroad.answering
         self._broker = abroad.broker
         self._clock_us = clock_us
-        self._children = Children(abroad.broker.router, abroad.channels)
+        self._children = Children(abroad.broker.router, abroad.channels, abroad.answering)
         self.wanted = self._children.wanted
         abroad.channels.overlay.on_takes = self.parent.takes
         self._is_echoed = False  # the event that is being published
@@ -51,13 +55,25 @@ class ChildNodes:
             source = abroad.origin or self._broker.hub.node
             event = msgspec.structs.replace(abroad.carried(message, importance), source=source)
         for child in self._children.for_whom(event, is_echoed=self._is_echoed):
-            self._put(child, event)
+            self.put(child, event)
 
     def is_new(self, event: Carried) -> bool:
         """Whether it has not come here by another parent of the node where it was published."""
         return self._children.is_new(event)
 
+    def put(self, child: str, event: Carried, *, is_kept: bool = False) -> bool:
+        """Keep it until the child has it; False where there is no such child."""
+        is_in_order = not is_kept and self._channels.is_in_order(event.channel)
+        clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
+        return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
+
     # -------------------------------------------------------------------- what children ask for
+
+    def joined(self, child: str) -> None:
+        self._answering.joined(child)
+
+    def left(self, child: str) -> None:
+        self._answering.left(child)
 
     def need(self, child: str, key: str, need: Need | None) -> None:
         """A child wants something, or does not any more: it gets what is retained, too."""
@@ -68,9 +84,11 @@ class ChildNodes:
         for message in self._broker.retained.select(need.filter, now_ms=hub.now_ms):
             if isinstance(message, MqttMessage):
                 event = self._abroad.carried(message, 0)
-                self._put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
+                self.put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        if event.channel == FEEDBACK:
+            return self._take_answer(event)
         if not self._channels.has_room(event.channel):
             return None
         hub = self._broker.hub
@@ -104,6 +122,19 @@ class ChildNodes:
             self._is_echoed = False
         return message.number
 
+    def _take_answer(self, event: Carried) -> int:
+        """A client of a child answers the source of an event, wherever that is."""
+        hub, feedback = self._broker.hub, self._broker.feedback
+        if feedback is None:
+            hub.counters.shed(DAMAGED, event.origin)
+            return 0
+        hub.number += 1
+        importance = min(max(event.importance, 0), IMPORTANCES - 1)
+        own = msgspec.structs.replace(event, event=hub.number, importance=importance)
+        is_again = not self.is_new(own)  # others may lack it all the same
+        feedback.arrived(own, hub.now_ms, self._abroad.bring, is_again=is_again)
+        return hub.number
+
     def unsettled(self, channel: str) -> list[int]:
         return self._children.unsettled(channel)
 
@@ -119,8 +150,3 @@ class ChildNodes:
     def check_invariants(self) -> None:
         self.parent.check_invariants()
         self._children.check_invariants()
-
-    def _put(self, child: str, event: Carried, *, is_kept: bool = False) -> None:
-        is_in_order = not is_kept and self._channels.is_in_order(event.channel)
-        clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
-        self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)

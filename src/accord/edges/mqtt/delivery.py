@@ -33,6 +33,7 @@ class Delivery(Parcel):
         "grant",
         "identifiers",
         "is_retained",
+        "is_tracked",
         "message",
         "original",
         "packet_id",
@@ -58,7 +59,10 @@ class Delivery(Parcel):
         self.size = len(message.payload) + len(message.block) + len(message.topic) + 8
         self.count = 1
         self.importance = importance
-        self.bin = 2 * importance + (1 if counts is None or counts.is_light() else 0)
+        # Where the order counts, all share one lane of one bin.
+        is_light = grant.keeps_order or counts is None or counts.is_light()
+        self.bin = 2 * importance + (1 if is_light else 0)
+        self.is_tracked = qos > 0 or grant.keeps_order
         self.queued_ms = queued_ms
         self.expires_ms = expires_ms(message, grant)
         self.number = message.number

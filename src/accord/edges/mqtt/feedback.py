@@ -9,11 +9,13 @@ way, as often as both like.
 
 Each side gets its own correlation data back, whatever the other one sends: the receipt has it.
 Between nodes an answer travels in a message of this form: the response topic leads back to who
-answers, and the correlation data is the receipt that is answered.
+answers, and the correlation data is the receipt that is answered. It names the node to go to, so
+that parents find their child, and the nodes of others, for what secondary nodes send and get.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -35,6 +37,9 @@ from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
+
+# Brings an answer to the node of its receipt; False where nobody knows that.
+PassOn = Callable[[Carried, Receipt], bool]
 
 TOPIC: Final = string_bytes(FEEDBACK)
 
@@ -102,14 +107,24 @@ class Feedback:
             return self._take(going, session.entity)
         return self._send(going, answered, session.entity, rights)
 
-    def arrived(self, event: Carried, now_ms: int) -> None:
-        """A client of another node answers."""
+    def arrived(
+        self, event: Carried, now_ms: int, pass_on: PassOn, *, is_again: bool = False
+    ) -> None:
+        """A client of another node answers one of this, or of yet another: then `pass_on` does it.
+
+        What comes `is_again` is not for clients of this node any more.
+        """
         message = _message(event, now_ms)
         if message is None:
             self._broker.hub.counters.shed(DAMAGED, event.source)
             return
         message.counts = self._broker.router.route(FEEDBACK).counts
-        self._take(message, Entity(event.publisher, node=event.source))
+        answered = _answered(message)
+        if answered is not None and answered.node != self._receipts.node:
+            if not pass_on(event, answered):
+                self._refuse(message, _unknown(answered.node))
+        elif not is_again:
+            self._take(message, Entity(event.publisher, node=event.origin or event.source))
 
     def _going(self, message: MqttMessage, answered: str, receipt: str) -> MqttMessage:
         """The answer as it travels."""
@@ -137,26 +152,26 @@ class Feedback:
     def _send(
         self, going: MqttMessage, answered: Receipt, entity: Entity, rights: Rights | None
     ) -> Refused | None:
-        abroad = self._broker.abroad
-        node, channel = answered.node, answered.channel
-        if abroad is None or abroad.channels is None or not abroad.channels.knows(node):
-            problem = f"no node {node[:80]!r} is known here"
-            reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
-            return self._refuse(going, Refused(UNKNOWN_NODE, reason, problem))
+        abroad, channel = self._broker.abroad, answered.channel
         importance = DEFAULT_IMPORTANCE
         # Only the other node can tell whether the receipt is genuine: it lends no importance that
         # the client could not have otherwise.
         if rights is None or rights.may_subscribe(channel) or rights.may_publish(channel):
             view = self._broker.router.policies.view(channel)
             importance = view.publish_grant(view.publisher(entity)).importance
-        abroad.answer(going, node, channel, importance)
+        cause = UNKNOWN_NODE
+        if abroad is not None:
+            cause = abroad.answer(going, answered, importance)
+        if cause == UNKNOWN_NODE:
+            return self._refuse(going, _unknown(answered.node))
+        if cause:
+            return self._refuse(going, Refused(cause, Reason.QUOTA_EXCEEDED, cause))
         return None
 
     def _take(self, going: MqttMessage, answering: Entity) -> Refused | None:
         """An answer to a client of this node."""
-        text = (going.properties.correlation_data or b"").decode(errors="replace")
         try:
-            receipt = self._receipts.verify(text)
+            receipt = self._receipts.verify(_receipt_text(going))
         except ReceiptError as error:
             cause = FORGED if error.is_forged else NO_RECEIPT
             return self._refuse(going, Refused(cause, Reason.NOT_AUTHORIZED, error.problem))
@@ -211,6 +226,24 @@ class Feedback:
 def _back(receipt: str) -> dict[str, str]:
     """The property that says where to answer."""
     return {"response_topic": ANSWERS + receipt}
+
+
+def _receipt_text(going: MqttMessage) -> str:
+    """The receipt that is answered."""
+    return (going.properties.correlation_data or b"").decode(errors="replace")
+
+
+def _answered(going: MqttMessage) -> Receipt | None:
+    """What that says, true or not; None where it is none."""
+    try:
+        return read(_receipt_text(going))
+    except ReceiptError:
+        return None
+
+
+def _unknown(node: str) -> Refused:
+    problem = f"no node {node[:80]!r} is known here"
+    return Refused(UNKNOWN_NODE, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
 
 def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Properties:

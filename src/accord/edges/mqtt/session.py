@@ -138,12 +138,12 @@ class Session(Receiver):
         self.replaceable = {
             key: each for key, each in self.replaceable.items() if each.qos and each.stage == QUEUED
         }
-        if self.unacknowledged:
+        if self.outbox.tracked or self.unacknowledged:
             self.requeue()
 
     def requeue(self) -> None:
         """Bring the queue to what is not yet with the client, in the order of arrival."""
-        self.outbox.drop_tracked()
+        self._drop_tracked(OFFLINE)
         self.in_flight = 0
         self.in_flight_bytes = 0
         for delivery in self.unacknowledged.values():
@@ -187,7 +187,9 @@ class Session(Receiver):
         if (
             self.dialect
             and counts is not None
-            and not (is_retained or identifiers or message.key or grant.shaping)
+            and not (
+                is_retained or identifiers or message.key or grant.shaping or grant.keeps_order
+            )
             and message.expiry_s < 0
         ):
             run = MessageRun(
@@ -207,6 +209,11 @@ class Session(Receiver):
         delivery = Delivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
         if self.line is None:
             self._shed(delivery, OFFLINE)
+        elif grant.keeps_order and self.is_durable and hub.has_pending():
+            # Those before it wait until they are recorded.
+            delivery.stage = WAITING
+            delivery.waits += 1
+            hub.hold(HeldDelivery(self, delivery))
         elif not self._starts_shaping(delivery):
             self._queue(delivery)
 
@@ -254,7 +261,7 @@ class Session(Receiver):
         """Let a message wait for its turn, or for its client to come back."""
         if delivery.message.key and delivery.grant.is_replacing and self._replaces(delivery):
             pass
-        elif delivery.qos:
+        elif delivery.is_tracked:
             refused = self.outbox.put_tracked(delivery)
             if refused is not None:
                 self._give_way(refused)
@@ -499,7 +506,7 @@ class Session(Receiver):
         self.unacknowledged = {}
         self.replaceable = {}
         self.being_shaped = []
-        self.outbox.drop_tracked()
+        self._drop_tracked(SESSION_ENDED)
         for subscription in self.subscriptions.values():
             self.hub.router.remove(subscription)
         self.subscriptions = {}
@@ -512,7 +519,15 @@ class Session(Receiver):
             delivery.size for delivery in self.unacknowledged.values() if delivery.stage >= SENT
         )
         assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
-        assert self.outbox.tracked <= len(self.unacknowledged)
+        for parcel in self.outbox.tracked_parcels():
+            assert isinstance(parcel, Delivery)
+            assert not parcel.qos or self.unacknowledged.get(parcel.packet_id) is parcel
+
+    def _drop_tracked(self, cause: str) -> None:
+        """Empty that part of the queue; of what is acknowledged the session knows without it."""
+        for parcel in self.outbox.drop_tracked():
+            if isinstance(parcel, Delivery) and not parcel.qos:
+                self._shed(parcel, cause)
 
     def _deliver_tracked(
         self,
@@ -533,7 +548,7 @@ class Session(Receiver):
         if self.is_durable and hub.is_durable:
             number = hub.store(message)
             hub.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
-            if qos == 2:
+            if qos == 2 or grant.keeps_order:
                 delivery.stage = WAITING
                 delivery.waits += 1
                 hub.hold(HeldDelivery(self, delivery))

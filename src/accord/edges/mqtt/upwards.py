@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from accord.core.feedback.receipts import Receipt
 from accord.core.node.routes import Subscription
 from accord.core.overlay.binding import Bound
-from accord.core.tiers.child import Child
+from accord.core.tiers.child import NO_ROOM, Child
 from accord.edges.mqtt.abroad import Abroad, HeldBack
 from accord.edges.mqtt.message import MqttMessage
 
@@ -56,6 +57,11 @@ class Upwards(Abroad):
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
         self._is_sent = True
         self._child.submit(self.carried(message, importance), self._clock_us())
+
+    def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:  # noqa: ARG002
+        """Its parent finds out where that is."""
+        event = self.carried(message, importance)
+        return "" if self._child.answer(event, self._clock_us()) else NO_ROOM
 
     def hold_back(self, channel: str, client: HeldBack) -> bool:
         if self._child.has_room(channel):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.channels.trees.spanner import DOWN, Graph, distances, graph_of, spanner
-from accord.core.channels.trees.tree import grow, official
+from accord.core.channels.trees.tree import grow
 from accord.core.overlay.map import Map
 
 NODES = "abcdefgh"
@@ -74,12 +74,6 @@ def test_trees_lead_to_all_members_by_the_shortest_ways(graph: Graph, members: s
     assert depths == {node: far[node] for node in tree.nodes}
     inner = {parent for parent, _ in tree.links()}
     assert all(node in members or node in inner for node in tree.nodes[1:])
-
-
-def test_the_official_tree_is_that_of_the_first_node() -> None:
-    graph: Graph = {"b": {"c": 1}, "c": {"b": 1, "d": 1}, "d": {"c": 1}}
-    assert official(graph).nodes[0] == "b"
-    assert sorted(official(graph).nodes) == ["b", "c", "d"]
 
 
 def test_links_that_do_not_count_are_only_a_last_resort() -> None:

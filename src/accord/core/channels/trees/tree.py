@@ -76,9 +76,3 @@ def grow(graph: Graph, root: str, members: Iterable[str]) -> Tree:
             places[each] = len(nodes)
             nodes.append(each)
     return Tree(tuple(nodes), tuple(parents))
-
-
-def official(graph: Graph) -> Tree:
-    """The tree of all nodes that can be reached from the one whose name comes first."""
-    root = min(graph, default="")
-    return grow(graph, root, graph)
