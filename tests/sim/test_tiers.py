@@ -29,9 +29,10 @@ def test_at_each_step_all_is_as_it_must_be(seed: int) -> None:
     outcome.check()
 
 
+@pytest.mark.parametrize("template", ["reliable", "total_order"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_slow_child_holds_publishers_back_and_loses_nothing(seed: int) -> None:
-    outcome, left = slow_children.run(seed, is_checking=False)
+def test_a_slow_child_holds_publishers_back_and_loses_nothing(seed: int, template: str) -> None:
+    outcome, left = slow_children.run(seed, template, is_checking=False)
     outcome.check()
     assert left.held > 0
     assert left.most >= slow_children.KEPT // 2

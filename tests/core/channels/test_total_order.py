@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
-from tests.channel_nets import CHANNEL, Net
+from tests.channel_nets import CHANNEL, Net, event
 
-from accord.core.channels.ordering.office import MOST_CHANNELS, YOUNG_US
+from accord.core.channels import total_order
+from accord.core.channels.ordering.office import YOUNG_US
 from accord.core.channels.ordering.stamps import (
     NO_EPOCH,
     Ask,
@@ -22,9 +24,12 @@ from accord.core.channels.ordering.stamps import (
     Yours,
     encode,
 )
-from accord.core.channels.reliable import FORGET_US
+from accord.core.channels.reliable import FORGET_US, LAGGARDS, PATIENCE
 from accord.core.channels.rendezvous import rendezvous
-from accord.core.channels.total_order import TotalOrder
+from accord.core.channels.streams.sender import MOST_BYTES
+from accord.core.channels.streams.stream import WINDOW
+from accord.core.channels.total_order import MOST_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
+from accord.core.overlay.needs import Need
 
 S = 1_000_000
 
@@ -280,9 +285,9 @@ NONSENSE = [
     Grant(1, HELD),
     Grant(1, Held((9, "q", 1), 1, 1 << 60, "b", 1)),
     Grant(1, Held((9, "q", 1), 1, 1, "else", 1)),
-    Collected((1, "b", 1), NO_EPOCH, (HELD,) * 300),
+    Collected((1, "b", 1), NO_EPOCH, (HELD,) * 3_000),
     Collected((1, "b", 1), NO_EPOCH, (HELD,)),
-    Holders(None, (1, "a", 1, 1), (Held((1, "a", 1), -5, 1 << 60, "b", 1),)),
+    Holders(None, (1, "a", 1, 1), "", (Held((1, "a", 1), -5, 1 << 60, "b", 1),), is_all=True),
     Yours(Held((1, "a", 1), 1, 1 << 60, "b", 1)),
     Yours(HELD),
     Void(HELD),
@@ -313,6 +318,208 @@ def test_letters_about_many_channels_are_not_remembered_without_end() -> None:
         node(net, "b").letters.post("b", f"channel/{number}", body, net.now_us)
     assert len(node(net, "b").desks) == MOST_CHANNELS
     node(net, "b").check_invariants()
+
+
+def a_channel(net: Net, name: str, channel: str) -> None:
+    """Something is published to another channel, which everybody wants."""
+    sent = msgspec.structs.replace(event("x"), channel=channel)
+    net.nodes[name].published(sent, [], net.definition, net.now_us)
+
+
+def want_all(net: Net) -> None:
+    for context in net.contexts.values():
+        for watcher in context.watchers:
+            for member in net.names:
+                watcher(member, "all", msgspec.msgpack.encode(Need("#")))
+
+
+def test_of_many_channels_the_least_used_is_forgotten_and_none_in_use() -> None:
+    net = a_net("ab", "ab")
+    want_all(net)
+    net.loses = lambda *_: True
+    a_channel(net, "a", "busy")  # it waits for its place, or to be sent
+    net.loses = lambda *_: False
+    net.run(S)
+    net.loses = lambda *_: True
+    a_channel(net, "a", "waiting")
+    body = encode(Collect((1, "a", 1)))
+    for number in range(MOST_CHANNELS + 10):
+        node(net, "a").letters.post("a", f"channel/{number}", body, net.now_us)
+        node(net, "a").letters.post("a", "busy", body, net.now_us)
+    desks = node(net, "a").desks
+    assert "busy" in desks  # in use
+    assert "waiting" in desks  # not empty
+    assert "channel/0" not in desks
+    assert len(desks) == MOST_CHANNELS
+    node(net, "a").check_invariants()
+
+
+def test_where_all_channels_are_in_use_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(total_order, "MOST_CHANNELS", 3)
+    net = a_net("ab", "ab")
+    want_all(net)
+    net.loses = lambda *_: True
+    for number in range(4):
+        a_channel(net, "a", f"channel/{number}")
+    assert list(node(net, "a").desks) == ["channel/0", "channel/1", "channel/2"]
+    assert net.contexts["a"].lost == [TOO_MANY]
+    net.loses = lambda *_: False
+    net.run(10 * S)
+    a_channel(net, "a", "channel/3")
+    net.run(10 * S)
+    assert net.got("a") == net.got("b") == ["x"] * 4
+    assert net.contexts["a"].lost == [TOO_MANY]
+
+
+def a_deaf_member(options: dict[str, str] | None = None) -> tuple[Net, dict[str, bool]]:
+    """Sources a, b and d, members m and c; m hears nothing of those sources in the answer."""
+    net = Net(TotalOrder, "am bm dm ac bc dc mc", options)
+    assert sequencer_of(net) == "c"
+    net.join("m", "c")
+    grow_up(net)
+    for name in "abd":
+        net.publish(name, name)
+    net.run(5 * S)
+    silent: dict[str, bool] = {}
+    net.loses = lambda source, target, _: source in silent and target == "m"
+    return net, silent
+
+
+def test_a_member_that_lacks_many_places_gets_them_all() -> None:
+    net, silent = a_deaf_member()
+    silent |= dict.fromkeys("abd", True)
+    for number in range(5):
+        net.publish("a", f"a{number}")
+        net.run(50_000)
+    for number in range(90):
+        net.publish("b", f"b{number}")
+        net.run(50_000)
+    net.publish("d", "d0")
+    for name in "dba":
+        net.run(S)
+        del silent[name]
+    net.run(20 * S)
+    assert len(net.got("c")) == 3 + 5 + 90 + 1
+    assert net.got("m") == net.got("c")
+    assert net.contexts["m"].lost == []
+
+
+def test_what_waits_for_its_turn_slows_its_source() -> None:
+    net, silent = a_deaf_member()
+    silent["a"] = True
+    net.publish("a", "slow")
+    net.run(200_000)
+    for number in range(5_000):
+        net.publish("b", str(number))
+        if number % 10 == 0:
+            net.run(2_000)
+    net.run(S)
+    assert len(node(net, "m").ordered[CHANNEL]) == WINDOW
+    assert not net.nodes["b"].has_room(CHANNEL)
+    assert "slow" in net.got("c")
+    silent.clear()
+    net.run(30 * S)
+    assert len(net.got("c")) == 3 + 1 + 5_000
+    assert net.got("m") == net.got("c")
+    assert net.nodes["b"].has_room(CHANNEL)
+    assert not any(context.lost for context in net.contexts.values())
+
+
+def test_also_what_its_own_clients_publish_waits_within_limits() -> None:
+    net, silent = a_deaf_member()
+    net.leave("c")
+    silent["a"] = True
+    net.publish("a", "slow")
+    net.run(200_000)
+    for number in range(5_000):
+        net.publish("m", str(number))
+        if number % 10 == 0:
+            net.run(2_000)
+    net.run(S)
+    assert len(node(net, "m").ordered[CHANNEL]) == WINDOW
+    assert not net.nodes["m"].has_room(CHANNEL)
+    silent.clear()
+    net.run(30 * S)
+    assert net.got("m")[3:] == ["slow", *map(str, range(5_000))]
+    assert net.nodes["m"].has_room(CHANNEL)
+
+
+def test_large_events_wait_within_limits() -> None:
+    net, silent = a_deaf_member()
+    silent["a"] = True
+    net.publish("a", "slow")
+    net.run(200_000)
+    text = "x" * (MOST_BYTES // 8)
+    published = 0
+    while net.nodes["b"].has_room(CHANNEL):
+        net.publish("b", text)
+        published += 1
+        net.run(20_000)
+    assert len(node(net, "m").ordered[CHANNEL]) == 8
+    assert published == 2 * 8
+    silent.clear()
+    net.run(10 * S)
+    assert net.got("m") == net.got("c")
+    assert len(net.got("m")) == 3 + 1 + published
+
+
+def test_nothing_is_waited_for_longer_than_half_of_the_patience() -> None:
+    net, silent = a_deaf_member({PATIENCE: "10000"})
+    silent["a"] = True
+    net.publish("a", "slow")
+    net.run(200_000)
+    net.publish("b", "next")
+    net.run(4 * S)
+    assert "next" not in net.got("m")
+    net.run(2 * S)
+    assert "next" in net.got("m")
+    silent.clear()
+    net.run(2 * S)
+    assert "slow" not in net.got("m")
+    assert net.contexts["m"].lost == [TOO_LATE]
+
+
+def test_where_the_channel_waits_it_is_waited_for_who_can_be_reached() -> None:
+    net, silent = a_deaf_member({PATIENCE: "10000", LAGGARDS: "wait"})
+    silent["a"] = True
+    net.publish("a", "slow")
+    net.run(200_000)
+    net.publish("b", "next")
+    net.run(100 * S)
+    assert "next" not in net.got("m")
+    silent.clear()
+    net.run(2 * S)
+    assert net.got("m") == net.got("c")
+    assert not any(context.lost for context in net.contexts.values())
+
+
+def test_what_a_source_does_not_wait_for_waits_for_nobody_else() -> None:
+    net, silent = a_deaf_member()
+    silent["a"] = True
+    net.publish("a", "slow")
+    net.run(200_000)
+    net.publish("b", "next")
+    net.run(S)
+    assert "next" not in net.got("m")
+    node(net, "b").senders[CHANNEL].drop("m", net.now_us)
+    net.run(S)
+    assert net.got("m")[-1] == "next"
+    silent.clear()
+    net.publish("b", "last")
+    net.run(5 * S)
+    assert net.contexts["m"].lost == [TOO_LATE]
+    assert net.got("m") == [each for each in net.got("c") if each != "slow"]
+
+
+def test_who_has_published_nothing_for_long_gets_places_again() -> None:
+    net, _ = a_deaf_member()
+    for number in range(60):
+        net.publish("b", str(number))
+        net.run(FORGET_US // 20)
+    assert CHANNEL not in node(net, "a").desks
+    net.publish("a", "again")
+    net.run(5 * S)
+    assert net.got("m")[-1] == net.got("c")[-1] == "again"
 
 
 def test_nonsense_is_ignored() -> None:

@@ -10,8 +10,9 @@ import msgspec
 from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.persistent.options import is_persistent
-from accord.core.channels.reliable import Reliable, patience_us
+from accord.core.channels.reliable import LAGGARDS, Reliable, patience_us
 from accord.core.channels.routed import Routed
+from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.model.channels import filter_selects
@@ -162,7 +163,9 @@ class Channels:
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
         is_promised = template is not None and ALL in template.promises
-        return patience_us(definition) if is_promised else 0
+        if not is_promised:
+            return 0
+        return NEVER if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
 
     def trait(self, name: str) -> Bound | None:
         """What a template asks of whoever publishes; None where it is not installed."""

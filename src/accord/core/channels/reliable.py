@@ -181,6 +181,10 @@ class Reliable(Template):
             case Ack():
                 self._acknowledged(neighbour, channel, message, now_us)
 
+    def takes(self, channel: str) -> bool:
+        """Whether `arrived` is for more of a channel now."""
+        return self.context.takes(channel)
+
     def arrived(self, kept: Kept, now_us: int) -> None:
         """The turn of an event has come, here."""
         self.deliver(kept.event, kept.at_us, now_us)
@@ -202,7 +206,7 @@ class Reliable(Template):
         return Sender(
             channel,
             key,
-            patience_us=_given_patience_us(definition),
+            patience_us=patience_us(definition),
             waits=definition.options.get(LAGGARDS) == "wait",
             now_us=now_us,
         )
@@ -237,8 +241,7 @@ class Reliable(Template):
     def _hand_over(self, stream: Stream, now_us: int) -> None:
         """As much as this node takes: what it does not is not acknowledged."""
         before = stream.skipped
-        takes = self.context.takes
-        while found := stream.ready(1 if takes(stream.channel) else 0):
+        while found := stream.ready(1 if self.takes(stream.channel) else 0):
             for kept in found:
                 self.arrived(kept, now_us)
         stream.hold(now_us)
@@ -341,12 +344,7 @@ class Reliable(Template):
 
 
 def patience_us(definition: ChannelDefinition) -> int:
-    """How long somebody that does not advance is waited for."""
-    is_waiting = definition.options.get(LAGGARDS) == "wait"
-    return NEVER if is_waiting else _given_patience_us(definition)
-
-
-def _given_patience_us(definition: ChannelDefinition) -> int:
+    """How long somebody that does not advance is waited for, unless the channel waits for all."""
     given = definition.options.get(PATIENCE, "")
     is_number = given.isdecimal() and len(given) < _DIGITS
     return int(given) * 1_000 if is_number and int(given) else PATIENCE_US

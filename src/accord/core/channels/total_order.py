@@ -1,7 +1,8 @@
 """Reliable, and the same order everywhere.
 
 A source asks the channel's sequencer, at the rendezvous, for places in the order (`ordering`), and
-sends its events with them along its own tree as `reliable` does; members hand them over by place.
+sends its events with them along its own tree as `reliable` does; members hand them over by place,
+and acknowledge them then, so that what waits for its turn slows its source and is never too much.
 An event has one place for ever, and no member goes back in the order: so it is the same everywhere,
 whatever fails. When the sequencer is lost the next rendezvous takes over with a later epoch, after
 it has found out which places were taken. Parts of a divided overlay go on with sequencers of their
@@ -17,7 +18,7 @@ import msgspec
 from accord.core.channels.letters import Got, Letter, Letters
 from accord.core.channels.ordering.desk import Desk
 from accord.core.channels.ordering.member import Member
-from accord.core.channels.ordering.office import MOST_CHANNELS, Office
+from accord.core.channels.ordering.office import Office
 from accord.core.channels.ordering.stamps import (
     Ask,
     Between,
@@ -29,22 +30,33 @@ from accord.core.channels.ordering.stamps import (
     Held,
     Holders,
     Reign,
+    Stamp,
     Void,
     Yours,
     bodies,
     encode,
     epoch_of,
     is_sane,
+    merged,
     stamp_of,
 )
-from accord.core.channels.reliable import FORGET_US, QUEUE_FULL, Reliable
-from accord.core.channels.streams.messages import NOTHING, Message, Note
-from accord.core.channels.streams.stream import NEVER, Kept
+from accord.core.channels.reliable import (
+    FORGET_US,
+    LAGGARDS,
+    QUEUE_FULL,
+    Reliable,
+    patience_us,
+)
+from accord.core.channels.streams.messages import NOTHING, Message, Note, State
+from accord.core.channels.streams.sender import Sender, fitting
+from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import SAME_ORDER, Context
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
 TOO_LATE: Final = "others were before it"
+TOO_MANY: Final = "too many channels in use"
+MOST_CHANNELS: Final = 4_096
 _UNDEFINED: Final = ChannelDefinition(name="#")
 _messages: Final[msgspec.msgpack.Decoder[Message | Letter | Got]] = msgspec.msgpack.Decoder(
     Message | Letter | Got
@@ -57,13 +69,12 @@ class TotalOrder(Reliable):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.office = Office(context, self._desk, self._post)
         self.letters = Letters(
             context.name, context.incarnation, context.map, self._say_letter, self._letter
         )
-        self.desks: dict[str, Desk] = {}
+        self.desks: dict[str, Desk] = {}  # the last used is the last
         self.ordered: dict[str, Member] = {}
-        self.late = 0  # events that came too late here
+        self.office = Office(context, self.desks, self._post)
 
     # ---------------------------------------------------------------------------------- template
 
@@ -76,7 +87,10 @@ class TotalOrder(Reliable):
     ) -> None:
         if not self.members.of(event.channel):
             return
-        desk = self._desk(event.channel, now_us)
+        if not self._open(event.channel, now_us):
+            self.context.lose(event, TOO_MANY)
+            return
+        desk = self.desks[event.channel]
         if not desk.put(event, now_us):
             self.context.lose(event, QUEUE_FULL)
             return
@@ -101,18 +115,14 @@ class TotalOrder(Reliable):
         if stamp is None:
             return
         self.office.contacts.hear(kept.event.source)
-        desk = self._desk(channel, now_us)
-        desk.heard_of(epoch_of(stamp), now_us)
-        if not self.members.has(channel, self.context.name):
+        is_member = self.members.has(channel, self.context.name)
+        if not self._open(channel, now_us):
+            if is_member:
+                self.context.lose(kept.event, TOO_MANY)
             return
-        member = self.ordered.get(channel)
-        if member is None:
-            member = self.ordered[channel] = Member()
-        if not member.put(stamp, kept):
-            self._lose(kept)
-            if epoch_of(stamp) < desk.latest and desk.is_to_tell(now_us):
-                self._post(kept.event.source, channel, Reign(desk.latest), now_us)
-        self._hand_out(channel, member, now_us)
+        self.desks[channel].heard_of(epoch_of(stamp), now_us)
+        self._take_in(kept, now_us)
+        self._hand_out(channel, now_us)
 
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
@@ -163,6 +173,12 @@ class TotalOrder(Reliable):
         for member in self.ordered.values():
             member.check_invariants()
         self.office.check_invariants()
+        # What waits is bounded by the windows of streams.
+        for (channel, _), stream in self.streams.items():
+            assert all(stamp in self.ordered[channel] for stamp in stream.held_back)
+        for channel, sender in self.senders.items():
+            assert not sender.backlog
+            assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
         assert len(self.desks) <= MOST_CHANNELS
         assert all(channel in self.desks for channel in self.ordered)
         assert all(channel in self.desks for channel in self.office.sequencers)
@@ -174,9 +190,8 @@ class TotalOrder(Reliable):
             message = bodies.decode(body)
         except msgspec.DecodeError:
             return
-        if not is_sane(message):
+        if not is_sane(message) or not self._open(channel, now_us):
             return
-        self._use(now_us)
         self.office.contacts.hear(origin)
         match message:
             case Ask():
@@ -188,7 +203,7 @@ class TotalOrder(Reliable):
             case Collected():
                 self.office.collected(origin, channel, message, now_us)
             case Reign():
-                self._desk(channel, now_us).heard_of(message.epoch, now_us)
+                self.desks[channel].heard_of(message.epoch, now_us)
             case Between():
                 self.office.asked_who(origin, channel, message, now_us)
             case Yours():
@@ -204,65 +219,112 @@ class TotalOrder(Reliable):
 
     # ---------------------------------------------------------------------------------- as a source
 
-    def _desk(self, channel: str, now_us: int) -> Desk:
+    def _open(self, channel: str, now_us: int) -> bool:
+        """Use what is known of an order; False where there are too many others in use."""
         self._use(now_us)
-        desk = self.desks.get(channel)
+        desk = self.desks.pop(channel, None)
         if desk is None:
-            while len(self.desks) >= MOST_CHANNELS:
-                self._forget(next(iter(self.desks)))
-            desk = self.desks[channel] = Desk(self.context.incarnation, now_us)
+            if len(self.desks) >= MOST_CHANNELS and not self._make_room():
+                return False
+            desk = Desk(self.context.incarnation, now_us)
+        self.desks[channel] = desk
         desk.used_us = now_us
-        return desk
+        return True
+
+    def _make_room(self) -> bool:
+        """Forget the order that was not used for longest, of those in which nothing waits."""
+        for channel in self.desks:
+            if self._is_settled(channel):
+                self._forget(channel)
+                return True
+        return False
+
+    def _is_settled(self, channel: str) -> bool:
+        sender = self.senders.get(channel)
+        sequencer = self.office.sequencers.get(channel)
+        is_sent = not self.desks[channel].pending and (sender is None or sender.is_done())
+        is_busy = sequencer is not None and sequencer.is_busy
+        return is_sent and not is_busy and not self.ordered.get(channel)
 
     def _tend_desk(self, channel: str, desk: Desk, now_us: int) -> None:
-        if desk.asks_us <= now_us:
-            head = self.office.head(channel, now_us)
-            self._post(head, channel, desk.ask(now_us), now_us)
+        if desk.asks_us > now_us:
+            return
+        sender = self.senders.get(channel)
+        events = desk.next_events()
+        room = fitting(events) if sender is None else sender.fitting(events)
+        ask = desk.ask(room, now_us)
+        if ask is not None:
+            self._post(self.office.head(channel, now_us), channel, ask, now_us)
+
+    def _tend_sender(self, sender: Sender, now_us: int) -> None:
+        super()._tend_sender(sender, now_us)
+        desk = self.desks.get(sender.stream.channel)
+        if desk is not None:
+            desk.go_on(now_us)
 
     def _granted(self, channel: str, message: Grant, now_us: int) -> None:
-        desk = self._desk(channel, now_us)
         held = message.held
         if not self._is_ours(held):
             return
         definition = self.context.definition(channel) or _UNDEFINED
-        for place, (event, came_us) in enumerate(desk.granted(message, now_us), held.first):
+        granted = self.desks[channel].granted(message, now_us)
+        for place, (event, came_us) in enumerate(granted, held.first):
             note = Note(NOTHING, event.deadline_us, stamp_of(held.epoch, place))
-            aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - came_us)
-            own = msgspec.structs.replace(
-                aged, source=self.context.name, incarnation=self.context.incarnation
+            aged = msgspec.structs.replace(
+                event,
+                age_us=event.age_us + now_us - came_us,
+                source=self.context.name,
+                incarnation=self.context.incarnation,
             )
-            if self.send(aged, note, definition, now_us):
-                self.arrived(Kept(own, note, now_us), now_us)
-        self._tend_desk(channel, desk, now_us)
+            is_sent = self.send(aged, note, definition, now_us)
+            assert is_sent  # it has asked for no more than there is room for
+            self._take_in(Kept(aged, note, now_us), now_us)
+        if granted:
+            self._hand_out(channel, now_us)
+            self._tend_sender(self.senders[channel], now_us)
 
     def _asked_what_is_held(self, origin: str, channel: str, message: Collect, now_us: int) -> None:
-        desk = self._desk(channel, now_us)
+        desk = self.desks[channel]
         latest = desk.latest
         desk.heard_of(message.epoch, now_us)
         self.office.step_down(channel, message.epoch)
-        self._post(origin, channel, Collected(message.epoch, latest, tuple(desk.held)), now_us)
+        held = merged(self._places(stamp) for stamp in self._sent_after(channel, 0))
+        self._post(origin, channel, Collected(message.epoch, latest, tuple(held)), now_us)
 
     def _asked_whether(self, origin: str, channel: str, message: Yours, now_us: int) -> None:
-        desk = self._desk(channel, now_us)
         held = message.held
-        is_coming = desk.may_take(held) or self._is_coming(origin, channel, held)
-        answer = Coming(held) if self._is_ours(held) and is_coming else Void(held)
+        first = self._first_to_come(origin, channel, held) if self._is_ours(held) else None
+        answer: Coming | Void = Void(held)
+        if first is not None:
+            void = msgspec.structs.replace(held, last=first - 1)
+            answer = Void(void) if first > held.first else Coming(held)
         self._post(origin, channel, answer, now_us)
+
+    def _places(self, stamp: Stamp) -> Held:
+        place = stamp[3]
+        own = self.context
+        return Held(epoch_of(stamp), place, place, own.name, own.incarnation)
 
     def _is_ours(self, held: Held) -> bool:
         own = (self.context.name, self.context.incarnation)
         return (held.source, held.incarnation) == own
 
-    def _is_coming(self, origin: str, channel: str, held: Held) -> bool:
-        """Whether some of these places is on its way to that member."""
+    def _first_to_come(self, origin: str, channel: str, held: Held) -> int | None:
+        """The first of these places that is on its way to that member, or may be."""
+        coming = [self.desks[channel].next_place(held)]
         sender = self.senders.get(channel)
-        if sender is None:
-            return False
-        progress = sender.members.get(origin)
-        if progress is None or progress.is_dropped:
-            return False
-        stamps = dict.fromkeys(held.stamps(), True)
-        return any(note.stamp in stamps for note in sender.notes_after(progress.acked))
+        progress = None if sender is None else sender.members.get(origin)
+        if progress is not None:
+            sent = self._sent_after(channel, progress.acked)
+            coming += [each[3] for each in sent if epoch_of(each) == held.epoch]
+        places = [each for each in coming if each is not None and held.first <= each <= held.last]
+        return min(places, default=None)
+
+    def _sent_after(self, channel: str, number: int) -> list[Stamp]:
+        """Of events of this node that somebody may lack."""
+        sender = self.senders.get(channel)
+        notes = [] if sender is None else sender.notes_after(number)
+        return [note.stamp for note in notes if note.stamp is not None]
 
     # ---------------------------------------------------------------------------------- as a member
 
@@ -279,9 +341,10 @@ class TotalOrder(Reliable):
 
     def _tend_member(self, channel: str, member: Member, now_us: int) -> None:
         contacts = self.office.contacts
-        if member.gap is not None and self.context.takes(channel):
-            member.wait_less(lambda source: contacts.is_lost(source, now_us), now_us)
-        self._hand_out(channel, member, now_us)
+        member.patience_us = self._patience_us(channel)
+        if self.context.takes(channel):
+            member.wait_less(lambda source: contacts.is_lost(source, now_us))
+        self._hand_out(channel, now_us)
         question = member.question(self.desks[channel].latest, now_us)
         if question is not None:
             self._post(self.office.head(channel, now_us), channel, question, now_us)
@@ -289,43 +352,107 @@ class TotalOrder(Reliable):
             contacts.ask(held.source, now_us)
             self._post(held.source, channel, Yours(held), now_us)
 
-    def _hand_out(self, channel: str, member: Member, now_us: int) -> None:
+    def takes(self, channel: str) -> bool:  # noqa: ARG002
+        """What has come waits for its turn, and is not acknowledged before."""
+        return True
+
+    def _hear(self, neighbour: str, channel: str, state: State, now_us: int) -> Stream | None:
+        stream = super()._hear(neighbour, channel, state, now_us)
+        if stream is not None and stream.done + 1 < stream.base:
+            self._hurry(stream)
+        return stream
+
+    def _hurry(self, stream: Stream) -> None:
+        """Its source waits for this node no more: what it has of that must not wait any longer."""
+        member = self.ordered.get(stream.channel)
+        if member is None:
+            return
+        for number, kept in stream.events.items():
+            if number < stream.base and kept.note.stamp is not None:
+                member.hurry(kept.note.stamp)
+
+    def _take_in(self, kept: Kept, now_us: int) -> None:
+        """Let an event wait for its turn; it is acknowledged when that has come."""
+        event, stamp = kept.event, kept.note.stamp
+        assert stamp is not None
+        channel = event.channel
+        if not self.members.has(channel, self.context.name):
+            self._let_go(kept, now_us)
+            return
+        member = self.ordered.get(channel)
+        if member is None:
+            member = self.ordered[channel] = Member(self._patience_us(channel))
+        if member.put(stamp, kept, now_us):
+            stream = self.streams.get((channel, event.source))
+            if stream is not None and event.number >= stream.base:
+                stream.held_back[stamp] = event.number
+            return
+        self.context.lose(event, TOO_LATE)
+        self._let_go(kept, now_us)
+        desk = self.desks[channel]
+        if epoch_of(stamp) < desk.latest and desk.is_to_tell(now_us):
+            self._post(event.source, channel, Reign(desk.latest), now_us)
+
+    def _hand_out(self, channel: str, now_us: int) -> None:
+        member = self.ordered.get(channel)
+        if member is None:
+            return
         member.held_us = NEVER
-        while self.context.takes(channel):
+        while self.context.takes(channel) or member.is_in_a_hurry():
             found = member.ready(now_us, 1)
             if not found:
                 return
             for kept in found:
+                self._let_go(kept, now_us)
                 if member.is_outdated(kept):
-                    self._lose(kept)
+                    self.context.lose(kept.event, TOO_LATE)
                 else:
                     self.deliver(kept.event, kept.at_us, now_us)
         member.hold(now_us)
 
-    def _lose(self, kept: Kept) -> None:
-        self.late += 1
-        self.context.lose(kept.event, TOO_LATE)
+    def _let_go(self, kept: Kept, now_us: int) -> None:
+        """It is acknowledged from now on."""
+        event, stamp = kept.event, kept.note.stamp
+        assert stamp is not None
+        sender = self.senders.get(event.channel)
+        stream = self.streams.get((event.channel, event.source))
+        if sender is not None and event.source == self.context.name:
+            sender.stream.held_back.pop(stamp, None)
+            if kept.at_us < now_us:  # else that is due anyway
+                self._tend_sender(sender, now_us)
+        elif stream is not None and stream.held_back.pop(stamp, 0) and kept.at_us < now_us:
+            self.relay.came(stream, now_us)
+            self._plan(stream)
+
+    def _patience_us(self, channel: str) -> int:
+        """How long an event waits for others: its own source has to wait for it longer."""
+        definition = self.context.definition(channel) or _UNDEFINED
+        if definition.options.get(LAGGARDS) == "wait":
+            return NEVER
+        return patience_us(definition) // 2
 
     # ---------------------------------------------------------------------------------- what is due
 
     def _sweep(self, now_us: int) -> None:
         for channel in list(self.ordered):
             if not self.members.has(channel, self.context.name):
-                del self.ordered[channel]
+                self._leave_order(channel, now_us)
         self.office.forget(now_us - FORGET_US, now_us)
         for channel, desk in list(self.desks.items()):
-            member = self.ordered.get(channel)
-            is_empty = not desk.pending and (member is None or member.is_empty())
             is_used = channel in self.office.sequencers or now_us - desk.used_us < FORGET_US
-            if is_empty and not is_used:
+            if not is_used and self._is_settled(channel):
                 self._forget(channel)
         if not self.desks:
             self.office.contacts.clear()
         super()._sweep(now_us)
 
+    def _leave_order(self, channel: str, now_us: int) -> None:
+        """Nobody here wants what waits."""
+        for kept in self.ordered.pop(channel).waiting():
+            self._let_go(kept, now_us)
+
     def _forget(self, channel: str) -> None:
-        """All that is known of an order."""
-        for event, _ in self.desks.pop(channel).pending:
-            self.context.lose(event, QUEUE_FULL)
+        """All that is known of an order in which nothing waits."""
+        del self.desks[channel]
         self.ordered.pop(channel, None)
         self.office.sequencers.pop(channel, None)

@@ -8,21 +8,38 @@ from tests.channel_nets import event
 from accord.core.channels.ordering.member import (
     ASK_US,
     FIRST_ASK_US,
-    PATIENCE_US,
     Member,
 )
-from accord.core.channels.ordering.stamps import Between, Epoch, Held, Holders, Void, stamp_of
+from accord.core.channels.ordering.stamps import (
+    MOST_SHOWN,
+    Between,
+    Epoch,
+    Held,
+    Holders,
+    Stamp,
+    Void,
+    stamp_of,
+)
 from accord.core.channels.streams.messages import NOTHING, Note
 from accord.core.channels.streams.stream import Kept
 
 EPOCH = (1, "q", 1)
 NEXT = (2, "r", 1)
+PATIENCE_US = 30_000_000
 
 
 def put(member: Member, place: int, epoch: Epoch = EPOCH, now_us: int = 0) -> list[str]:
     stamp = stamp_of(epoch, place)
-    member.put(stamp, Kept(event(f"{epoch[0]}.{place}"), Note(NOTHING), 0))
+    member.put(stamp, Kept(event(f"{epoch[0]}.{place}"), Note(NOTHING), 0), now_us)
     return out(member, now_us)
+
+
+def is_late(member: Member, place: int) -> bool:
+    return not member.put(stamp_of(EPOCH, place), Kept(event(f"1.{place}"), Note(NOTHING), 0), 0)
+
+
+def all_holders(low: Stamp | None, high: Stamp, *held: Held) -> Holders:
+    return Holders(low, high, "", held, is_all=True)
 
 
 def out(member: Member, now_us: int = 0) -> list[str]:
@@ -33,21 +50,21 @@ def out(member: Member, now_us: int = 0) -> list[str]:
 
 def begun(now_us: int = 0) -> Member:
     """One that has handed over the first place."""
-    member = Member()
+    member = Member(PATIENCE_US)
     assert put(member, 1, now_us=now_us) == []
-    member.holders(Holders(None, stamp_of(EPOCH, 1), ()))
+    member.holders(all_holders(None, stamp_of(EPOCH, 1)))
     assert out(member, now_us) == ["1.1"]
     return member
 
 
 def test_a_new_member_asks_what_comes_before() -> None:
-    member = Member()
+    member = Member(PATIENCE_US)
     put(member, 5)
     assert member.question(NEXT, FIRST_ASK_US - 1) is None
     assert member.question(NEXT, FIRST_ASK_US) == Between(None, stamp_of(EPOCH, 5), NEXT)
     assert member.question(NEXT, FIRST_ASK_US + 1) is None
     held = Held(EPOCH, 3, 4, "a", 1)
-    member.holders(Holders(None, stamp_of(EPOCH, 5), (held,)))
+    member.holders(all_holders(None, stamp_of(EPOCH, 5), held))
     assert out(member) == []
     assert member.questions(FIRST_ASK_US + ASK_US) == [held]
     member.void(Void(held))
@@ -66,7 +83,7 @@ def test_it_waits_for_places_that_will_come_but_not_for_others() -> None:
     member = begun()
     put(member, 6)
     coming, void = Held(EPOCH, 2, 3, "a", 1), Held(EPOCH, 4, 5, "b", 1)
-    member.holders(Holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 6), (coming, void)))
+    member.holders(all_holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 6), coming, void))
     assert put(member, 3) == []
     assert put(member, 2) == ["1.2", "1.3"]
     member.void(Void(void))
@@ -76,17 +93,24 @@ def test_it_waits_for_places_that_will_come_but_not_for_others() -> None:
 def test_it_never_goes_back() -> None:
     member = begun()
     put(member, 3)
-    member.holders(Holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 3), ()))
+    member.holders(all_holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 3)))
     assert out(member) == ["1.3"]
-    assert put(member, 2) == []
-    assert member.late == 1
+    assert is_late(member, 2)
+    assert out(member) == []
+
+
+def test_a_place_is_taken_once() -> None:
+    member = begun()
+    assert put(member, 3) == []
+    assert is_late(member, 3)
+    assert put(member, 2) == ["1.2", "1.3"]
 
 
 def test_a_later_epoch_waits_for_what_the_earlier_one_still_has() -> None:
     member = begun()
     assert put(member, 1, NEXT) == []
     held = Held(EPOCH, 2, 2, "a", 1)
-    member.holders(Holders(stamp_of(EPOCH, 1), stamp_of(NEXT, 1), (held,)))
+    member.holders(all_holders(stamp_of(EPOCH, 1), stamp_of(NEXT, 1), held))
     assert out(member) == []
     assert put(member, 2) == ["1.2", "2.1"]
     assert put(member, 2, NEXT) == ["2.2"]
@@ -95,8 +119,9 @@ def test_a_later_epoch_waits_for_what_the_earlier_one_still_has() -> None:
 def test_an_answer_to_an_earlier_question_does_not_count() -> None:
     member = begun()
     put(member, 4)
-    assert put(member, 2) == ["1.2"]
-    member.holders(Holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 4), ()))
+    assert put(member, 3) == []
+    member.holders(all_holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 3)))
+    member.holders(all_holders(None, stamp_of(EPOCH, 4)))
     assert out(member) == []
 
 
@@ -104,10 +129,10 @@ def test_sources_that_are_lost_are_not_waited_for() -> None:
     member = begun()
     put(member, 3)
     held = Held(EPOCH, 2, 2, "a", 1)
-    member.holders(Holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 3), (held,)))
-    member.wait_less(lambda source: source != "a", 10)
+    member.holders(all_holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 3), held))
+    member.wait_less(lambda source: source != "a")
     assert out(member) == []
-    member.wait_less(lambda source: source == "a", 10)
+    member.wait_less(lambda source: source == "a")
     assert out(member) == ["1.3"]
 
 
@@ -116,7 +141,7 @@ def test_what_was_sent_before_its_source_was_started_again_is_outdated() -> None
         sent = msgspec.structs.replace(event("x"), source=source, incarnation=incarnation)
         return Kept(sent, Note(NOTHING), 0)
 
-    member = Member()
+    member = Member(PATIENCE_US)
     assert not member.is_outdated(kept("a", 1))
     assert not member.is_outdated(kept("a", 3))
     assert member.is_outdated(kept("a", 2))
@@ -127,11 +152,56 @@ def test_what_was_sent_before_its_source_was_started_again_is_outdated() -> None
 def test_nobody_is_waited_for_for_ever() -> None:
     member = begun()
     put(member, 3)
-    member.wait_less(lambda _: False, PATIENCE_US - 1)
+    put(member, 5, now_us=10)
+    assert out(member, PATIENCE_US - 1) == []
+    assert out(member, PATIENCE_US) == ["1.3"]
+    assert out(member, PATIENCE_US + 9) == []  # it came later
+    assert out(member, PATIENCE_US + 10) == ["1.5"]
+
+
+def test_what_its_source_does_not_wait_for_any_more_waits_for_nothing() -> None:
+    member = begun()
+    for place in (3, 5, 7):
+        put(member, place)
+    member.hurry(stamp_of(EPOCH, 5))
+    assert out(member) == ["1.3", "1.5"]
+    assert is_late(member, 4)
+    assert put(member, 6) == ["1.6", "1.7"]
+
+
+def test_a_source_says_from_which_place_on_something_will_come() -> None:
+    """Some places of a range are of others."""
+    member = begun()
+    put(member, 50)
+    held = Held(EPOCH, 2, 99, "a", 1)
+    member.holders(all_holders(stamp_of(EPOCH, 1), stamp_of(EPOCH, 50), held))
+    member.void(Void(Held(EPOCH, 2, 30, "b", 1)))
+    member.void(Void(Held(EPOCH, 3, 98, "a", 1)))
+    member.void(Void(Held(EPOCH, 2, 30, "a", 1)))
     assert out(member) == []
-    member.wait_less(lambda _: False, PATIENCE_US)
-    assert out(member) == ["1.3"]
-    assert member.given_up == 1
+    assert member.questions(ASK_US) == [Held(EPOCH, 31, 99, "a", 1)]
+    member.void(Void(Held(EPOCH, 31, 59, "a", 1)))
+    assert out(member) == ["1.50"]
+
+
+def test_who_has_the_places_may_come_in_several_parts() -> None:
+    member = begun()
+    put(member, 200)
+    low, high = stamp_of(EPOCH, 1), stamp_of(EPOCH, 200)
+    held = [Held(EPOCH, 2 + place, 2 + place, f"s{place:03}", 1) for place in range(MOST_SHOWN + 1)]
+    member.question(NEXT, FIRST_ASK_US)
+    member.holders(Holders(low, high, "", tuple(held[:MOST_SHOWN]), is_all=False))
+    assert out(member) == []
+    question = Between(low, high, NEXT, held[MOST_SHOWN - 1].source)
+    assert member.question(NEXT, FIRST_ASK_US) == question
+    member.holders(Holders(low, high, "", (), is_all=True))  # to the question before
+    member.holders(Holders(low, high, question.after, (held[-1],), is_all=True))
+    assert member.questions(3 * ASK_US) == held[:MOST_SHOWN]
+    for each in held[:-1]:
+        member.void(Void(each))
+    assert out(member) == []
+    member.void(Void(held[-1]))
+    assert out(member) == ["1.200"]
 
 
 @given(st.permutations(range(2, 12)), st.sets(st.integers(2, 11)), st.integers(0, 10))
@@ -140,14 +210,16 @@ def test_whatever_comes_when_places_only_grow(
 ) -> None:
     member = begun()
     found = []
+    late = 0
     for step, place in enumerate(order):
+        late += is_late(member, place)
         found += put(member, place)
         if member.gap is not None and place in voids:
             held = tuple(Held(EPOCH, each, each, "a", 1) for each in order if each not in voids)
-            member.holders(Holders(member.position, member.gap.high, held))
+            member.holders(all_holders(member.gap.low, member.gap.high, *held))
         if step == patience:
-            member.wait_less(lambda _: False, PATIENCE_US)
+            found += out(member, PATIENCE_US)
         found += out(member)
     places = [int(each.partition(".")[2]) for each in found]
     assert places == sorted(set(places))
-    assert len(places) + member.late + sum(1 for _ in member._waiting) == len(order)
+    assert len(places) + late + len(member) == len(order)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from accord.core.channels.ordering.sequencer import Sequencer
 from accord.core.channels.ordering.stamps import (
     MOST_PLACES,
+    MOST_SHOWN,
     NO_EPOCH,
     Ask,
     Between,
@@ -84,3 +85,62 @@ def test_who_asks_too_early_gets_its_places_later() -> None:
     assert sequencer.take_wishes() == [("b", ask)]
     assert sequencer.take_wishes() == []
     sequencer.check_invariants()
+
+
+def test_places_that_were_given_long_ago_are_not_forgotten() -> None:
+    sequencer = ready()
+    early = [sequencer.grant("a", Ask(1, number, 1, NO_EPOCH), 0).held for number in (1, 2)]
+    for number in range(1, 3_000):
+        sequencer.grant("b", Ask(1, number, 1, NO_EPOCH), 0)
+        sequencer.grant("c", Ask(1, number, 1, NO_EPOCH), 0)
+    sequencer.check_invariants()
+    epoch = sequencer.epoch
+    held = sequencer.holders(Between(None, stamp_of(epoch, 50))).held
+    assert [(each.source, each.first) for each in held] == [("a", 1), ("b", 3), ("c", 4)]
+    assert held[0].last == early[1].last
+    assert all(each.last >= 49 for each in held[1:])
+    late = sequencer.holders(Between(stamp_of(epoch, 5_996), stamp_of(epoch, 5_999)))
+    assert [each.source for each in late.held] == ["b", "c"]
+    assert late.is_all
+
+
+def test_places_from_before_a_source_was_started_again_are() -> None:
+    sequencer = ready()
+    sequencer.grant("a", Ask(1, 1, 1, NO_EPOCH), 0)
+    for number in range(1, 3_000):
+        sequencer.grant("a", Ask(2, number, 1, NO_EPOCH), 0)
+    sequencer.check_invariants()
+    held = sequencer.holders(Between(None, stamp_of(sequencer.epoch, 9))).held
+    assert [(each.first, each.incarnation) for each in held] == [(2, 2)]
+
+
+def test_many_sources_are_told_of_in_parts() -> None:
+    sequencer = ready()
+    names = [f"s{number:03}" for number in range(2 * MOST_SHOWN + 3)]
+    for request in (1, 2):
+        for name in reversed(names):
+            sequencer.grant(name, Ask(1, request, 1, NO_EPOCH), 0)
+    found: list[str] = []
+    for part in range(3):
+        after = found[-1] if found else ""
+        ask = Between(None, stamp_of(sequencer.epoch, 1_000), NO_EPOCH, after)
+        holders = sequencer.holders(ask)
+        found += [each.source for each in holders.held]
+        assert holders.is_all == (part == 2)
+    assert found == names
+
+
+def test_who_takes_over_knows_what_each_node_says_that_it_still_has() -> None:
+    sequencer = ready()
+    for name in "ab":
+        sequencer.grant(name, Ask(1, 1, 1, NO_EPOCH), 0)
+    first = sequencer.epoch
+    sequencer.begin(first, ["a", "b"])
+    sequencer.collected("a", Collected(sequencer.epoch, first, ()))
+    of_others = Held(first, 9, 9, "c", 1)
+    sequencer.collected(
+        "b", Collected(sequencer.epoch, first, (Held(first, 2, 2, "b", 1), of_others))
+    )
+    sequencer.check_invariants()
+    held = sequencer.holders(Between(None, stamp_of(sequencer.epoch, 1))).held
+    assert held == (Held(first, 2, 2, "b", 1),)

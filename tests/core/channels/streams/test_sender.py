@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.channel_nets import event
 
 from accord.core.channels.streams.messages import NOTHING, Key, Note
-from accord.core.channels.streams.sender import IDLE_US, Sender
+from accord.core.channels.streams.sender import IDLE_US, MOST_BYTES, Sender, fitting
 from accord.core.channels.streams.stream import WINDOW
 
 KEY = Key("a", 1, 1)
@@ -124,3 +124,27 @@ def test_or_has_no_room_where_the_channel_waits() -> None:
     acknowledge(sender, c=WINDOW)
     sender.take(0)
     assert sender.put(event("more"), Note(NOTHING), 0)
+
+
+def test_how_many_fit_by_number_and_by_size() -> None:
+    sender = a_sender("b")
+    small, large = event("x"), event("x" * (MOST_BYTES // 2))
+    assert sender.fitting([small] * (WINDOW + 5)) == fitting([small] * (WINDOW + 5)) == WINDOW
+    assert sender.fitting([large] * 9) == 2
+    send(sender, WINDOW - 3)
+    assert sender.fitting([small] * 9) == 3
+    acknowledge(sender, b=WINDOW - 3)
+    assert sender.fitting([small] * 9) == 9
+
+
+def test_what_has_a_place_waits_for_its_own_node_too() -> None:
+    sender = a_sender("b")
+    stamp = (1, "q", 1, 7)
+    sender.put(event("x"), Note(NOTHING, 0, stamp), 0)
+    sender.take(0)
+    acknowledge(sender, b=1)
+    assert not sender.is_done()
+    del sender.stream.held_back[stamp]
+    sender.advance(0)
+    assert sender.is_done()
+    sender.check_invariants()

@@ -72,6 +72,22 @@ def test_no_more_is_kept_than_a_window() -> None:
     assert len(stream.missing()) == 1
 
 
+def test_what_is_held_back_is_not_acknowledged() -> None:
+    stream = Stream("chat", KEY, 1, 0)
+    for number in (1, 2, 3):
+        stream.put(number, kept(number))
+    stream.ready()
+    assert stream.done == 3
+    stamps = [(1, "q", 1, place) for place in (7, 9)]
+    stream.held_back |= {stamps[0]: 2, stamps[1]: 3}
+    assert stream.done == 1
+    stream.check_invariants()
+    del stream.held_back[stamps[0]]
+    assert stream.done == 2
+    del stream.held_back[stamps[1]]
+    assert stream.done == 3
+
+
 def test_reports_only_grow() -> None:
     stream = Stream("chat", KEY, 1, 0)
     stream.hear(1, 3)

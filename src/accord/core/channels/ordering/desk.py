@@ -1,15 +1,17 @@
 """A source of an ordered channel: its events wait until they have their places.
 
-Also what any node knows of the order: the latest epoch it has heard of, and the places it has.
+It asks for no more places than it can send events at once, so that nobody waits for a place whose
+source is itself held up; what has none yet waits here, up to a fixed number and size. Also what any
+node knows of the order: the latest epoch it has heard of, and the last place it has taken.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
-    MOST_HELD,
     MOST_PLACES,
     NO_EPOCH,
     Ask,
@@ -17,12 +19,13 @@ from accord.core.channels.ordering.stamps import (
     Grant,
     Held,
 )
+from accord.core.channels.streams.sender import MOST_BYTES, size_of
 from accord.core.channels.streams.stream import NEVER
 from accord.core.overlay.signals import Carried
 
 _ASK_US: Final = 500_000
 _ENOUGH: Final = 1_024
-_MOST: Final = 8 * _ENOUGH
+_MORE: Final = 8  # times as much is taken of those that could not be held back in time
 _TELL_US: Final = 500_000
 
 
@@ -32,39 +35,56 @@ class Desk:
     def __init__(self, incarnation: int, now_us: int) -> None:
         self.latest: Epoch = NO_EPOCH
         self.pending: deque[tuple[Carried, int]] = deque()
-        self.held: deque[Held] = deque(maxlen=MOST_HELD)
         self.used_us = now_us
-        self.asks_us = NEVER  # when to ask again
+        self.asks_us = NEVER  # when to ask again; never while there is no room to send more
+        self._bytes = 0  # of what is pending
+        self._taken: tuple[Epoch, int] = (NO_EPOCH, 0)  # the last place
         self._told_us = -_TELL_US  # when somebody was told of the latest epoch
         self._incarnation = incarnation
-        self._request = 0
+        # Later than all of one that was forgotten: its places would be no answer.
+        self._request = now_us
         self._count = 0  # that were asked for
 
     def has_room(self) -> bool:
-        return len(self.pending) < _ENOUGH
+        return len(self.pending) < _ENOUGH and self._bytes < MOST_BYTES
 
     def put(self, event: Carried, now_us: int) -> bool:
         """False where too much waits already, from publishers that were not held back in time."""
-        if len(self.pending) >= _MOST:
+        if len(self.pending) >= _MORE * _ENOUGH or self._bytes >= _MORE * MOST_BYTES:
             return False
-        self.used_us = now_us
         self.pending.append((event, now_us))
-        if self.asks_us == NEVER:
-            self.asks_us = now_us
+        self._bytes += size_of(event)
+        self.go_on(now_us)
         return True
 
-    def ask(self, now_us: int) -> Ask:
-        """What to ask the sequencer: the same until there is an answer."""
+    def go_on(self, now_us: int) -> None:
+        """There may be room to send more."""
+        if self.pending and self.asks_us == NEVER:
+            self.asks_us = now_us
+
+    def next_events(self) -> list[Carried]:
+        """For which to ask, if there is room for them."""
+        return [event for event, _ in islice(self.pending, MOST_PLACES)]
+
+    def ask(self, room: int, now_us: int) -> Ask | None:
+        """What to ask the sequencer: the same until there is an answer; nothing without room."""
         assert self.pending
         if not self._count:
+            self._count = min(len(self.pending), MOST_PLACES, room)
             self._request += 1
-            self._count = min(len(self.pending), MOST_PLACES)
+        if not self._count:
+            self.asks_us = NEVER
+            return None
         self.asks_us = now_us + _ASK_US
         return Ask(self._incarnation, self._request, self._count, self.latest)
 
-    def may_take(self, held: Held) -> bool:
-        """Whether these places may be on their way here."""
-        return self._count > 0 and held.epoch >= self.latest and held not in self.held
+    def next_place(self, held: Held) -> int | None:
+        """The first of these places that may be on its way here."""
+        if not self._count or held.epoch < self.latest:
+            return None
+        epoch, last = self._taken
+        place = max(held.first, last + 1) if epoch == held.epoch else held.first
+        return place if place <= held.last else None
 
     def granted(self, grant: Grant, now_us: int) -> list[tuple[Carried, int]]:
         """The events that have their places now; none where the answer is not to be taken."""
@@ -76,8 +96,9 @@ class Desk:
             self.asks_us = now_us
             return []
         self.latest = held.epoch
-        self.held.append(held)
+        self._taken = (held.epoch, held.last)
         events = [self.pending.popleft() for _ in range(self._count)]
+        self._bytes -= sum(size_of(event) for event, _ in events)
         self._count = 0
         self.asks_us = now_us if self.pending else NEVER
         return events
@@ -96,6 +117,8 @@ class Desk:
         return True
 
     def check_invariants(self) -> None:
-        assert len(self.pending) <= _MOST
-        assert self._count <= len(self.pending)
-        assert (self.asks_us == NEVER) == (not self.pending)
+        assert len(self.pending) <= _MORE * _ENOUGH
+        assert self._bytes == sum(size_of(event) for event, _ in self.pending)
+        assert self._count <= min(len(self.pending), MOST_PLACES)
+        assert self.pending or self.asks_us == NEVER
+        assert not self._count or self.asks_us < NEVER

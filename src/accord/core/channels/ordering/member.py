@@ -2,9 +2,12 @@
 
 What follows directly on the last event is handed over at once. Where places are missing in between
 the member asks the sequencer who has them, and those sources whether they will come. It waits for
-what will come, and for nothing else; not even for that if it takes too long. What comes after all
-is too late here, and left out: better missing than in another order than elsewhere. So is what a
-source had sent before it was started again, after something that it has sent since.
+what will come, and for nothing else; not even for that if it takes too long, or if a source does
+not wait for this member any more. What comes after all is too late here, and left out: better
+missing than in another order than elsewhere. So is what a source had sent before it was started
+again, after something that it has sent since.
+
+What waits is not acknowledged to its source: so no more waits than the windows of all streams have.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
+import msgspec
+
 from accord.core.channels.ordering.stamps import (
+    MOST_SHOWN,
     Between,
     Epoch,
     Held,
@@ -24,60 +30,59 @@ from accord.core.channels.ordering.stamps import (
 )
 from accord.core.channels.streams.stream import HELD_US, NEVER, Kept
 
-PATIENCE_US: Final = 25_000_000
 FIRST_ASK_US: Final = 100_000
 ASK_US: Final = 400_000
-_MOST: Final = 4_096  # waiting
 _SOURCES: Final = 4_096
 
 
 class Gap:
-    """Between the last event that was handed over and the lowest that waits."""
+    """Between the last event that was handed over and the lowest that waits.
 
-    __slots__ = ("asked_us", "high", "outstanding", "since_us")
+    Who has its places the sequencer says in several parts, by the names of sources.
+    """
 
-    def __init__(self, high: Stamp, now_us: int) -> None:
+    __slots__ = ("after", "asked_us", "high", "is_known", "low", "outstanding")
+
+    def __init__(self, low: Stamp | None, high: Stamp, now_us: int) -> None:
+        self.low = low
         self.high = high
-        self.since_us = now_us
+        self.after = ""  # the last source that is known
+        self.is_known = False  # all are
+        self.outstanding: list[Held] = []
         self.asked_us = now_us + FIRST_ASK_US - ASK_US
-        self.outstanding: dict[Held, bool] | None = None  # None: not known yet
 
 
 class Member:
-    """`late` counts what came too late, `given_up` gaps that were not waited for."""
+    """Nothing waits for longer than `patience_us`."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_us: int) -> None:
         self.position: Stamp | None = None
-        self.late = 0
-        self.given_up = 0
+        self.patience_us = patience_us
         self.held_us = NEVER  # when to ask again whether this node has room
         self.gap: Gap | None = None
-        self._waiting: dict[Stamp, Kept] = {}
+        self._waiting: dict[Stamp, tuple[Kept, int]] = {}  # with since when
         self._heap: list[Stamp] = []
+        self._hurry: Stamp | None = None  # up to there nothing is waited for
+        self._had_no_room_us = 0  # when this node was last asked
         self._incarnations: dict[str, int] = {}  # of sources
 
-    def put(self, stamp: Stamp, kept: Kept) -> bool:
-        """False where it is too late for it."""
-        if self.position is not None and stamp <= self.position:
-            self.late += 1
+    def put(self, stamp: Stamp, kept: Kept, now_us: int) -> bool:
+        """False where it is too late for it, or another has its place."""
+        if stamp in self._waiting or (self.position is not None and stamp <= self.position):
             return False
-        if stamp not in self._waiting:
-            self._waiting[stamp] = kept
-            heappush(self._heap, stamp)
+        self._waiting[stamp] = (kept, now_us)
+        heappush(self._heap, stamp)
         return True
 
-    def ready(self, now_us: int, most: int = _MOST) -> list[Kept]:
+    def ready(self, now_us: int, most: int = 1 << 62) -> list[Kept]:
         """Events whose turn it is, at most so many."""
         found: list[Kept] = []
         while self._heap and len(found) < most:
             lowest = self._heap[0]
-            if not self._is_next(lowest):
-                if self.gap is None or not self._is_open(lowest):
-                    self._look(lowest, now_us)
-                    break
-                if self._is_waited_for(lowest):
-                    break
-            found.append(self._waiting.pop(heappop(self._heap)))
+            if not self._is_next(lowest) and self._has_to_wait(lowest, now_us):
+                break
+            kept, _ = self._waiting.pop(heappop(self._heap))
+            found.append(kept)
             self.position = lowest
         gap = self.gap
         if gap is not None and self.position is not None and self.position >= gap.high:
@@ -87,8 +92,15 @@ class Member:
     def hold(self, now_us: int) -> None:
         """This node has no room: nothing is waited for in vain meanwhile."""
         self.held_us = now_us + HELD_US if self._heap else NEVER
-        if self.gap is not None:
-            self.gap.since_us = now_us
+        self._had_no_room_us = now_us
+
+    def hurry(self, stamp: Stamp) -> None:
+        """Its source waits no more until it is handed over: so it waits for nothing."""
+        self._hurry = stamp if self._hurry is None else max(self._hurry, stamp)
+
+    def is_in_a_hurry(self) -> bool:
+        """Whether the next must not wait."""
+        return bool(self._heap) and self._hurry is not None and self._heap[0] <= self._hurry
 
     def is_outdated(self, kept: Kept) -> bool:
         """Whether its source was started again, and something that it sent since was ready."""
@@ -104,57 +116,63 @@ class Member:
     def holders(self, message: Holders) -> None:
         """The sequencer's answer."""
         gap = self.gap
-        if gap is None or gap.high != message.high or message.low != self.position:
+        if gap is None or gap.is_known:
             return
-        if gap.outstanding is None:
-            gap.outstanding = dict.fromkeys(message.held, True)
+        if (gap.low, gap.high, gap.after) != (message.low, message.high, message.after):
+            return
+        gap.outstanding += message.held
+        gap.is_known = message.is_all
+        if message.held and not message.is_all:
+            gap.after = message.held[-1].source
+            gap.asked_us -= ASK_US  # for the next at once
 
     def void(self, message: Void) -> None:
         """A source's answer: nothing more will come of that."""
-        gap = self.gap
-        if gap is not None and gap.outstanding is not None:
-            gap.outstanding.pop(message.held, None)
+        if self.gap is not None:
+            left = [_without(held, message.held) for held in self.gap.outstanding]
+            self.gap.outstanding = [held for held in left if held.first <= held.last]
 
-    def wait_less(self, is_lost: Callable[[str], bool], now_us: int) -> None:
-        """Give up what takes too long, sooner if its source is lost."""
+    def wait_less(self, is_lost: Callable[[str], bool]) -> None:
+        """Give up what sources have that are lost."""
         gap = self.gap
-        if gap is None:
-            return
-        if now_us - gap.since_us >= PATIENCE_US or len(self._waiting) > _MOST:
-            self.given_up += 1
-            gap.outstanding = {}
-        for held in list(gap.outstanding or ()):
-            if is_lost(held.source):
-                assert gap.outstanding is not None
-                del gap.outstanding[held]
+        if gap is not None:
+            gap.outstanding = [held for held in gap.outstanding if not is_lost(held.source)]
 
     def question(self, latest: Epoch, now_us: int) -> Between | None:
         """What to ask the sequencer now, if that is the latest epoch."""
         gap = self.gap
-        if gap is None or gap.outstanding is not None or now_us - gap.asked_us < ASK_US:
+        if gap is None or gap.is_known or now_us - gap.asked_us < ASK_US:
             return None
         gap.asked_us = now_us
-        return Between(self.position, gap.high, latest)
+        return Between(gap.low, gap.high, latest, gap.after)
 
     def questions(self, now_us: int) -> list[Held]:
         """Of which places to ask their sources now."""
         gap = self.gap
-        if gap is None or gap.outstanding is None or now_us - gap.asked_us < ASK_US:
+        if gap is None or not gap.is_known or now_us - gap.asked_us < ASK_US:
             return []
         gap.asked_us = now_us
-        return list(gap.outstanding)
+        return self._missing(gap)[:MOST_SHOWN]
 
     def next_due_us(self) -> int:
         return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
 
-    def is_empty(self) -> bool:
-        return not self._waiting
+    def waiting(self) -> list[Kept]:
+        """In no order."""
+        return [kept for kept, _ in self._waiting.values()]
+
+    def __contains__(self, stamp: Stamp) -> bool:
+        return stamp in self._waiting
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def check_invariants(self) -> None:
         assert len(self._heap) == len(self._waiting)
         assert len(self._incarnations) <= _SOURCES
         assert all(stamp in self._waiting for stamp in self._heap)
         assert self.position is None or all(stamp > self.position for stamp in self._heap)
+        assert self.gap is None or self.gap.high in self._waiting
 
     def _is_next(self, stamp: Stamp) -> bool:
         position = self.position
@@ -164,25 +182,26 @@ class Member:
             and stamp[3] == position[3] + 1
         )
 
-    def _is_open(self, lowest: Stamp) -> bool:
-        """Whether the gap that was looked into is that before `lowest`."""
-        return self.gap is not None and lowest <= self.gap.high
-
-    def _look(self, lowest: Stamp, now_us: int) -> None:
-        self.gap = Gap(lowest, now_us)
-
-    def _is_waited_for(self, lowest: Stamp) -> bool:
-        """Whether something is to come that goes before it."""
+    def _has_to_wait(self, lowest: Stamp, now_us: int) -> bool:
+        """Whether something is to come that goes before it, as far as is known."""
+        since_us = max(self._waiting[lowest][1], self._had_no_room_us)
+        if self.is_in_a_hurry() or now_us - since_us >= self.patience_us:
+            return False
         gap = self.gap
-        assert gap is not None
-        if gap.outstanding is None:
+        if gap is None or lowest > gap.high:
+            self.gap = Gap(self.position, lowest, now_us)
             return True
-        return any(self._is_missing(held, lowest) for held in gap.outstanding)
+        return not gap.is_known or bool(self._missing(gap))
 
-    def _is_missing(self, held: Held, below: Stamp) -> bool:
-        return any(
-            stamp < below
-            and stamp not in self._waiting
-            and (self.position is None or stamp > self.position)
-            for stamp in held.stamps()
-        )
+    def _missing(self, gap: Gap) -> list[Held]:
+        """What is to come before all that waits."""
+        lowest = self._heap[0]
+        return [held for held in gap.outstanding if held.is_between(self.position, lowest)]
+
+
+def _without(held: Held, void: Held) -> Held:
+    """What is left of `held`; where nothing is, its first is behind its last."""
+    of = (held.epoch, held.source, held.incarnation)
+    if of == (void.epoch, void.source, void.incarnation) and void.first <= held.first <= void.last:
+        return msgspec.structs.replace(held, first=void.last + 1)
+    return held

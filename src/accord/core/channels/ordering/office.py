@@ -8,7 +8,7 @@ waits, so that it hears of the others first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from accord.core.channels.ordering.contacts import Contacts
@@ -28,28 +28,26 @@ from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import Context
 
 YOUNG_US: Final = 3_000_000
-MOST_CHANNELS: Final = 4_096
 
-# (to, channel, what, now_us), and (channel, now_us)
+# (to, channel, what, now_us)
 Post = Callable[[str, str, Body, int], None]
-DeskOf = Callable[[str, int], Desk]
 
 
 class Office:
     """Of one node, for all channels."""
 
-    def __init__(self, context: Context, desk: DeskOf, post: Post) -> None:
+    def __init__(self, context: Context, desks: Mapping[str, Desk], post: Post) -> None:
         self.sequencers: dict[str, Sequencer] = {}
         self.contacts = Contacts(context.name, context.map)
         self.rendezvous = Rendezvous(context.name, context.map)
         self._context = context
-        self._desk = desk
+        self._desks = desks
         self._post = post
         self._began_us = -1
 
     def head(self, channel: str, now_us: int) -> str:
         """Whom to ask; it is expected to answer."""
-        name = self._desk(channel, now_us).latest[1]
+        name = self._desks[channel].latest[1]
         if not name or self.contacts.is_lost(name, now_us):
             name = self.rendezvous.of(channel)
         self.contacts.ask(name, now_us)
@@ -74,7 +72,7 @@ class Office:
         if sequencer.collected(origin, message):
             self._grant_wishes(channel, sequencer, now_us)
             return
-        self._desk(channel, now_us).heard_of(message.latest, now_us)
+        self._desks[channel].heard_of(message.latest, now_us)
         if self._is_gone(message.latest, now_us):
             self._begin(channel, sequencer, message.latest, now_us)
         else:
@@ -104,7 +102,6 @@ class Office:
         self.contacts.forget(now_us)
 
     def check_invariants(self) -> None:
-        assert len(self.sequencers) <= MOST_CHANNELS
         self.contacts.check_invariants()
         self.rendezvous.check_invariants()
         for sequencer in self.sequencers.values():
@@ -112,7 +109,7 @@ class Office:
 
     def _serving(self, origin: str, channel: str, latest: Epoch, now_us: int) -> Sequencer | None:
         """If this is the sequencer, and has taken over; who asks is told what else there is."""
-        desk = self._desk(channel, now_us)
+        desk = self._desks[channel]
         sequencer = self.sequencers.get(channel)
         is_current = sequencer is not None and sequencer.epoch >= max(desk.latest, latest)
         if not is_current and desk.latest > latest and not self._is_gone(desk.latest, now_us):
@@ -133,8 +130,6 @@ class Office:
     def _take_over(self, channel: str, latest: Epoch, now_us: int) -> Sequencer:
         sequencer = self.sequencers.get(channel)
         if sequencer is None:
-            while len(self.sequencers) >= MOST_CHANNELS:
-                del self.sequencers[next(iter(self.sequencers))]
             sequencer = Sequencer(self._context.name, self._context.incarnation, now_us)
             self.sequencers[channel] = sequencer
         self._begin(channel, sequencer, latest, now_us)
@@ -143,7 +138,7 @@ class Office:
     def _begin(self, channel: str, sequencer: Sequencer, latest: Epoch, now_us: int) -> None:
         nodes = dict.fromkeys([*self._context.map.nodes(), self._context.name], True)
         sequencer.begin(latest, list(nodes))
-        self._desk(channel, now_us).heard_of(sequencer.epoch, now_us)
+        self._desks[channel].heard_of(sequencer.epoch, now_us)
         self._collect(channel, sequencer, now_us)
 
     def _collect(self, channel: str, sequencer: Sequencer, now_us: int) -> None:

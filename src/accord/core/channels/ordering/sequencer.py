@@ -1,8 +1,10 @@
 """The sequencer of a channel: gives each source that asks the next places in the order.
 
-It only counts; who has which place it knows for those who miss one. One that takes over asks all
-nodes what they have of earlier epochs, and gives nothing before all of them have answered: from
-then on nobody takes a place of an earlier epoch, and all that were taken are known. Only nodes that
+It only counts; who has which place it knows for those who miss one, however long ago it was given:
+of the last grants exactly, of all earlier ones it knows from which place to which a source had
+some. The source itself knows better. One that takes over asks all nodes what they have of earlier
+epochs, and gives nothing before all of them have answered: from then on nobody takes a place of an
+earlier epoch, and all that were taken and that somebody may still lack are known. Only nodes that
 are lost (`contacts`) are not waited for.
 """
 
@@ -10,10 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
     MOST_PLACES,
+    MOST_SHOWN,
     Ask,
     Between,
     Collected,
@@ -21,11 +25,11 @@ from accord.core.channels.ordering.stamps import (
     Grant,
     Held,
     Holders,
-    epoch_of,
+    merged,
 )
 
-_HELD: Final = 1_024  # grants that are remembered
-_SHOWN: Final = 64  # further back nobody waits for anything
+_HELD: Final = 1_024  # grants that are remembered one by one
+_SOURCES: Final = 4_096  # the last that had places
 COLLECT_US: Final = 500_000
 
 
@@ -38,23 +42,27 @@ class Sequencer:
         self.asked_us = 0
         self.used_us = now_us
         self._next = 1
-        self._held: deque[Held] = deque(maxlen=_HELD)
+        self._held: deque[Held] = deque()
+        self._older: dict[str, list[Held]] = {}  # by source, one of an epoch
         self._grants: dict[tuple[str, int], Grant] = {}
-        self._collected: dict[Held, bool] = {}
         self._wishes: dict[str, Ask] = {}  # of sources that asked too early
 
     @property
     def is_ready(self) -> bool:
         return self.epoch[0] > 0 and not self.waiting
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self.waiting or self._wishes)
+
     def begin(self, latest: Epoch, nodes: list[str]) -> None:
         """Start an epoch after `latest`; all `nodes` must say what they have of earlier ones."""
         self.epoch = (max(latest[0], self.epoch[0]) + 1, *self.epoch[1:])
         self.waiting = dict.fromkeys(nodes, True)
         self.asked_us = 0
-        for held in self._held:
-            self._collected[held] = True
-        self._held.clear()
+        while self._held:
+            self._blur()
         self._grants.clear()
         self._next = 1
 
@@ -64,11 +72,8 @@ class Sequencer:
             return True
         if message.latest > self.epoch:
             return False
-        for held in message.held:
-            self._collected[held] = True
-        while len(self._collected) > 2 * _HELD:
-            del self._collected[min(self._collected, key=_place)]
         self.waiting.pop(node, None)
+        self._remember(node, [held for held in message.held if held.source == node])
         return True
 
     def wait_for_all_but(self, is_lost: Callable[[str], bool]) -> None:
@@ -97,23 +102,32 @@ class Sequencer:
         held = Held(self.epoch, self._next, self._next + count - 1, source, ask.incarnation)
         self._next += count
         self._held.append(held)
+        if len(self._held) > _HELD:
+            self._blur()
         while len(self._grants) >= _HELD:
             del self._grants[next(iter(self._grants))]
         grant = self._grants[key] = Grant(ask.request, held)
         return grant
 
     def holders(self, ask: Between) -> Holders:
-        """Who has the places between two, as far as that is known."""
-        high = (epoch_of(ask.high), ask.high[3])
-        known = [*sorted(self._collected, key=_place), *self._held]
-        below = [held for held in known if (held.epoch, held.first) < high]
-        if ask.low is not None:
-            low = (epoch_of(ask.low), ask.low[3])
-            below = [held for held in below if (held.epoch, held.last) > low]
-        return Holders(ask.low, ask.high, tuple(below[-_SHOWN:]))
+        """Who has the places between two: of the next sources."""
+        known = chain(*self._older.values(), self._held)
+        found = [
+            each for each in known if each.source > ask.after and each.is_between(ask.low, ask.high)
+        ]
+        sources = sorted({each.source: True for each in found})
+        shown = dict.fromkeys(sources[:MOST_SHOWN], True)
+        held = merged(each for each in found if each.source in shown)
+        is_all = len(shown) == len(sources)
+        return Holders(ask.low, ask.high, ask.after, tuple(held), is_all)
 
     def check_invariants(self) -> None:
         assert len(self._held) <= _HELD
+        assert len(self._older) <= _SOURCES
+        for source, older in self._older.items():
+            assert older
+            assert older == merged(older)
+            assert all(each.source == source and each.epoch <= self.epoch for each in older)
         assert len(self._wishes) <= _HELD
         last = 0
         for held in self._held:
@@ -121,6 +135,17 @@ class Sequencer:
             assert last < held.first <= held.last < self._next
             last = held.last
 
+    def _blur(self) -> None:
+        """Of the earliest grant remember only that its source had some place up to there."""
+        held = self._held.popleft()
+        older = self._older.get(held.source, ())
+        # What it had before it was started again will not come.
+        current = [each for each in older if each.incarnation >= held.incarnation]
+        self._remember(held.source, [*current, held])
 
-def _place(held: Held) -> tuple[Epoch, int]:
-    return (held.epoch, held.first)
+    def _remember(self, source: str, places: list[Held]) -> None:
+        self._older.pop(source, None)
+        if places:
+            while len(self._older) >= _SOURCES:
+                del self._older[next(iter(self._older))]
+            self._older[source] = merged(places)

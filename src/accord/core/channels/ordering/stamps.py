@@ -8,6 +8,7 @@ comes first, if only each hands them over by growing stamps.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -17,7 +18,8 @@ Stamp = tuple[int, str, int, int]  # an epoch, and the place in it
 
 NO_EPOCH: Final[Epoch] = (0, "", 0)
 MOST_PLACES: Final = 64  # given at once
-MOST_HELD: Final = 256  # that a node tells of
+MOST_HELD: Final = 2_048  # of earlier epochs: a stream's window has no more events
+MOST_SHOWN: Final = 64  # sources at once
 
 
 def epoch_of(stamp: Stamp) -> Epoch:
@@ -29,7 +31,7 @@ def stamp_of(epoch: Epoch, place: int) -> Stamp:
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """Places that a source was given, or says that it has."""
+    """Places that a source was given, or says that it has; some in between may be of others."""
 
     epoch: Epoch
     first: int
@@ -37,8 +39,15 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     source: str
     incarnation: int
 
-    def stamps(self) -> list[Stamp]:
-        return [stamp_of(self.epoch, place) for place in range(self.first, self.last + 1)]
+    def is_between(self, low: Stamp | None, high: Stamp) -> bool:
+        """Whether some of them are; None is before all."""
+        first, last = self.first, self.last
+        if low is not None and epoch_of(low) == self.epoch:
+            first = max(first, low[3] + 1)
+        if epoch_of(high) == self.epoch:
+            last = min(last, high[3] - 1)
+        is_after = low is None or stamp_of(self.epoch, last) > low
+        return first <= last and is_after and stamp_of(self.epoch, first) < high
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
@@ -81,12 +90,17 @@ class Between(msgspec.Struct, frozen=True, array_like=True, tag="between"):
     low: Stamp | None
     high: Stamp
     latest: Epoch = NO_EPOCH  # that it knows of
+    after: str = ""  # the last source it was told of
 
 
 class Holders(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
+    """Those whose names come after `after`: all, or the first of them."""
+
     low: Stamp | None
     high: Stamp
+    after: str
     held: tuple[Held, ...]
+    is_all: bool
 
 
 class Yours(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
@@ -96,15 +110,27 @@ class Yours(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
 
 
 class Coming(msgspec.Struct, frozen=True, array_like=True, tag="coming"):
-    """It may."""
+    """The first of them may."""
 
     held: Held
 
 
 class Void(msgspec.Struct, frozen=True, array_like=True, tag="void"):
-    """It will not."""
+    """These will not; perhaps not all that were asked for."""
 
     held: Held
+
+
+def merged(places: Iterable[Held]) -> list[Held]:
+    """One range for each source and epoch, by their names."""
+    found: dict[tuple[Epoch, str, int], Held] = {}
+    for each in places:
+        key = (each.epoch, each.source, each.incarnation)
+        known = found.get(key, each)
+        found[key] = msgspec.structs.replace(
+            each, first=min(each.first, known.first), last=max(each.last, known.last)
+        )
+    return sorted(found.values(), key=lambda held: (held.source, held.incarnation, held.epoch))
 
 
 Body = Ask | Grant | Collect | Collected | Reign | Between | Holders | Yours | Coming | Void
@@ -124,4 +150,4 @@ def is_sane(body: Body) -> bool:
 
 
 def _is_held(held: Held) -> bool:
-    return 1 <= held.first <= held.last < held.first + MOST_PLACES
+    return 1 <= held.first <= held.last

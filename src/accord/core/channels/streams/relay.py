@@ -159,7 +159,7 @@ class Relay:
     def _ack(self, stream: Stream, now_us: int) -> None:
         stream.ack_us = NEVER
         stream.unacked = 0
-        through = {self.context.name: stream.through}
+        through = {self.context.name: stream.done}
         for each in self.trees.next_to(stream.digest, now_us) or ():
             if each != stream.parent:
                 for node in self.trees.beyond(stream.digest, each):

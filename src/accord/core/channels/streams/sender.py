@@ -11,6 +11,7 @@ more is taken, up to a limit; beyond it `drop` gives the slowest member up.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from accord.core.channels.streams.messages import Key, Note
@@ -19,7 +20,7 @@ from accord.core.overlay.signals import Carried
 
 IDLE_US: Final = 60_000_000
 PATIENCE_US: Final = 60_000_000
-_BYTES: Final = 4 << 20
+MOST_BYTES: Final = 4 << 20
 _BACKLOG: Final = 1_024
 _MORE: Final = 8  # times as much is taken of those that could not be held back in time
 _OVERHEAD: Final = 200
@@ -51,7 +52,11 @@ class Sender:
         self._backlog_bytes = 0
 
     def has_room(self) -> bool:
-        return len(self.backlog) < _BACKLOG and self._backlog_bytes < _BYTES
+        return len(self.backlog) < _BACKLOG and self._backlog_bytes < MOST_BYTES
+
+    def fitting(self, events: Iterable[Carried]) -> int:
+        """How many of them could be sent at once."""
+        return fitting(events, len(self.stream.events), self._bytes)
 
     def put(self, event: Carried, note: Note, now_us: int) -> bool:
         """Take an event to be sent; False where there is no room."""
@@ -61,7 +66,7 @@ class Sender:
         if self._is_overfull():
             return False
         self.backlog.append((event, note, now_us))
-        self._backlog_bytes += _size(event)
+        self._backlog_bytes += size_of(event)
         return True
 
     def take(self, now_us: int) -> list[int]:
@@ -70,13 +75,15 @@ class Sender:
         numbers = []
         while self.backlog and self._fits():
             event, note, came_us = self.backlog.popleft()
-            self._backlog_bytes -= _size(event)
-            self._bytes += _size(event)
+            self._backlog_bytes -= size_of(event)
+            self._bytes += size_of(event)
             for progress in self.members.values():
                 if progress.acked >= stream.top:
                     progress.since_us = now_us
             number = stream.top + 1
             stream.put(number, Kept(event, note, came_us))
+            if note.stamp is not None:
+                stream.held_back[note.stamp] = number  # until it is handed out at this node, too
             stream.ready()
             numbers.append(number)
         return numbers
@@ -101,9 +108,9 @@ class Sender:
                 progress.since_us = now_us
                 progress.is_dropped = progress.is_dropped and acked < stream.base - 1
         waited_for = [each.acked for each in self.members.values() if not each.is_dropped]
-        base = min(waited_for, default=stream.top) + 1
+        base = min([stream.done, *waited_for]) + 1
         for number in range(stream.base, base):
-            self._bytes -= _size(stream.events[number].event)
+            self._bytes -= size_of(stream.events[number].event)
         stream.advance_base(base)
 
     def laggards(self, now_us: int) -> list[str]:
@@ -149,14 +156,14 @@ class Sender:
         assert stream.through == stream.top
         assert len(self.backlog) <= _MORE * _BACKLOG
         assert len(stream.events) == stream.top - stream.base + 1
-        assert self._bytes == sum(_size(kept.event) for kept in stream.events.values())
-        assert self._backlog_bytes == sum(_size(event) for event, _, _ in self.backlog)
+        assert self._bytes == sum(size_of(kept.event) for kept in stream.events.values())
+        assert self._backlog_bytes == sum(size_of(event) for event, _, _ in self.backlog)
 
     def _is_overfull(self) -> bool:
-        return len(self.backlog) >= _MORE * _BACKLOG or self._backlog_bytes >= _MORE * _BYTES
+        return len(self.backlog) >= _MORE * _BACKLOG or self._backlog_bytes >= _MORE * MOST_BYTES
 
     def _fits(self) -> bool:
-        return len(self.stream.events) < WINDOW and (not self._bytes or self._bytes < _BYTES)
+        return _fits(len(self.stream.events), self._bytes)
 
     def _drop_slowest(self) -> None:
         slowest = min(
@@ -169,5 +176,20 @@ class Sender:
                     self.dropped += 1
 
 
-def _size(event: Carried) -> int:
+def fitting(events: Iterable[Carried], count: int = 0, size: int = 0) -> int:
+    """How many of them fit into the window of a stream that has some already."""
+    more = 0
+    for event in events:
+        if not _fits(count + more, size):
+            break
+        more += 1
+        size += size_of(event)
+    return more
+
+
+def _fits(count: int, size: int) -> bool:
+    return count < WINDOW and size < MOST_BYTES
+
+
+def size_of(event: Carried) -> int:
     return len(event.payload) + len(event.block) + _OVERHEAD

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from accord.core.channels.streams.messages import Key, Note
+from accord.core.channels.streams.messages import Key, Note, Stamp
 from accord.core.channels.trees.tree import Digest
 from accord.core.overlay.signals import Carried
 
@@ -66,6 +66,7 @@ class Stream:
         self.turn = 0
         self.digest: Digest = b""
         self.events: dict[int, Kept] = {}
+        self.held_back: dict[Stamp, int] = {}  # numbers whose turn has not come in another order
         self.reports: dict[str, int] = {}  # of nodes beyond this one
         self.bases: dict[str, int] = {}  # of neighbours
         self.paces: dict[str, Pace] = {}  # of neighbours that may lack something
@@ -75,6 +76,11 @@ class Stream:
         self.unacked = 0  # events since the last acknowledgement
         self.nack_us = NEVER
         self.held_us = NEVER
+
+    @property
+    def done(self) -> int:
+        """All up to it has come, and is not held back: what is acknowledged."""
+        return next(iter(self.held_back.values())) - 1 if self.held_back else self.through
 
     def hear(self, base: int, top: int) -> None:
         """What the node before this one says of it; what is `ready` may change."""
@@ -167,6 +173,8 @@ class Stream:
         assert len(self.events) <= WINDOW
         assert all(self.base <= number <= self.top for number in self.events)
         assert self.held_us < NEVER or self.through + 1 not in self.events
+        assert list(self.held_back.values()) == sorted(self.held_back.values())
+        assert self.done <= self.through
 
     def _forget(self) -> None:
         if self._kept_from < self.base:
