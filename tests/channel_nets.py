@@ -33,6 +33,7 @@ class FakeContext:
         self.got: list[str] = []
         self.delivered: list[Carried] = []
         self.lost: list[str] = []
+        self.room = 1 << 62  # for so many events
         self._net = net
         self.watchers: list[Callable[[str, str, bytes | None], None]] = []
 
@@ -48,7 +49,11 @@ class FakeContext:
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         raise NotImplementedError
 
+    def takes(self, channel: str) -> bool:  # noqa: ARG002
+        return self.room > 0
+
     def deliver(self, event: Carried) -> None:
+        self.room -= 1
         self.got.append(event.payload.decode())
         self.delivered.append(event)
 

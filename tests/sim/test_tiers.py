@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim import slow_children
 from tests.sim.tier_runs import run
 
 SEEDS = 36
@@ -26,3 +27,12 @@ def test_every_child_gets_everything_once_and_in_order(batch: int) -> None:
 def test_at_each_step_all_is_as_it_must_be(seed: int) -> None:
     outcome, _ = run(seed)
     outcome.check()
+
+
+@pytest.mark.parametrize("template", ["reliable", "total_order"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_slow_child_holds_publishers_back_and_loses_nothing(seed: int, template: str) -> None:
+    outcome, left = slow_children.run(seed, template, is_checking=False)
+    outcome.check()
+    assert left.held > 0
+    assert left.most >= slow_children.KEPT // 2

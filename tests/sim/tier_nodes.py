@@ -60,6 +60,7 @@ class BackboneNode(OverlayNode):
         self.children = Children(self.router, self.channels, self.answering)
         self.parent = Parent(start.incarnation, tiers, self)
         self.children.incarnation_of = self.parent.incarnation_of
+        self.overlay.on_takes = self.parent.takes
         self._sends: list[tuple[str, Any]] = []
         self._ready: list[str] = []
 
@@ -76,6 +77,9 @@ class BackboneNode(OverlayNode):
 
     def unsettled(self, channel: str) -> list[int]:
         return self.children.unsettled(channel)
+
+    def patience_us(self, channel: str) -> int:
+        return self.children.patience_us(channel)
 
     def answer(self, ask: Ask) -> Any:
         return self.children.answer(ask)

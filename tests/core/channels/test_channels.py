@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
 from accord.core.channels.local import Local
+from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import Template
 from accord.core.overlay.binding import UNBOUND, Bound
+from accord.core.overlay.needs import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -182,3 +186,54 @@ def test_what_can_not_be_loaded_is_not_installed() -> None:
     assert channels.bound("uav/imagery").problem
     assert "telepathy" not in channels.names()
     assert channels.nodes_without("telepathy") == ["a"]
+
+
+def test_what_another_template_still_has_is_not_settled() -> None:
+    node = a_node("a", "reliable")
+    members = node.templates["reliable"].members  # type: ignore[attr-defined]
+    members._told("b", "1", msgspec.msgpack.encode(Need("uav/#")))
+    node.publish(msgspec.structs.replace(EVENT, event=7), ["b"], 0)
+    assert node.unsettled("uav/imagery") == [7]
+    definition = ChannelDefinition(name="uav/#", template="routed")
+    assert node.overlay.registry.create(definition, replace=True) is None
+    assert node.unsettled("uav/imagery") == [7]
+    node.publish(msgspec.structs.replace(EVENT, event=8, qos=1), ["b"], 0)
+    assert sorted(node.unsettled("uav/imagery")) == [7, 8]
+
+
+def test_publishers_wait_where_the_node_itself_has_no_room() -> None:
+    node = a_node("a", "reliable")
+    assert node.has_room("uav/imagery")
+    node.overlay.on_takes = lambda channel, *_: channel != "uav/imagery"
+    assert not node.has_room("uav/imagery")
+    assert node.has_room("uav/video")
+    assert node.has_room("sea")  # what may be lost is
+
+
+def test_the_node_counts_what_it_has_not_handed_over_yet() -> None:
+    node = a_node("a", "reliable")
+    asked: list[tuple[int, int]] = []
+
+    def takes(_channel: str, events: int, events_bytes: int, _now_us: int) -> bool:
+        asked.append((events, events_bytes))
+        return True
+
+    node.overlay.on_takes = takes
+    context = node.templates["reliable"].context
+    context.deliver(EVENT)
+    context.takes("uav/imagery")
+    node.overlay.deliveries.clear()
+    context.takes("uav/imagery")
+    context.deliver(EVENT)
+    context.takes("uav/imagery")
+    assert asked == [(1, 6), (0, 0), (1, 6)]
+
+
+def test_who_does_not_get_on_is_waited_for_as_a_channel_says() -> None:
+    node = a_node("a", "reliable")
+    assert node.patience_us("uav/imagery") == 60_000_000
+    assert node.patience_us("sea") == 0
+    for options, patience_us in (({"patience_ms": "5"}, 5_000), ({"laggards": "wait"}, NEVER)):
+        definition = ChannelDefinition(name="uav/#", template="reliable", options=options)
+        assert node.overlay.registry.create(definition, replace=True) is None
+        assert node.patience_us("uav/imagery") == patience_us

@@ -454,3 +454,42 @@ def test_nonsense_is_ignored() -> None:
     net.nodes["b"].said("a", CHANNEL, b"?", 0)
     net.nodes["b"].carried("a", Carried("a", 1, 1, (), CHANNEL, b"", note=b"?"), 0)
     assert not any(net.nodes["b"].left().values())
+
+
+def test_what_a_node_does_not_take_holds_its_source_back_and_no_other_member() -> None:
+    net = Net(Reliable, "ab bc", {LAGGARDS: "wait"})
+    net.join("b", "c")
+    net.contexts["b"].room = 5
+    count = 3 * WINDOW
+    for number in range(count):
+        net.publish("a", str(number))
+    net.run(90 * S)
+    assert net.got("b") == TEXTS[:5]
+    assert net.got("c") == [str(number) for number in range(WINDOW + 5)]
+    assert not net.nodes["a"].has_room(CHANNEL)
+    assert len(reliable(net, "b").streams[CHANNEL, "a"].events) == WINDOW
+    net.contexts["b"].room = count
+    net.run(10 * S)
+    assert net.got("b") == net.got("c") == [str(number) for number in range(count)]
+    assert net.nodes["a"].has_room(CHANNEL)
+    assert is_quiet(net)
+
+
+def test_what_was_not_taken_is_when_its_source_waits_no_more_or_begins_anew() -> None:
+    net = Net(Reliable, "ab", {PATIENCE: "5000"})
+    net.join("b")
+    net.contexts["b"].room = 0
+    net.publish("a", "0")
+    net.run(4 * S)
+    assert net.got("b") == []
+    net.run(2 * S)
+    assert net.got("b") == ["0"]
+    net.publish("a", "1")
+    net.run(S)
+    net.start("a", incarnation=2)
+    net.publish("a", "2")
+    net.run(S)
+    assert net.got("b") == ["0", "1"]
+    net.contexts["b"].room = 1
+    net.run(S)
+    assert net.got("b") == ["0", "1", "2"]

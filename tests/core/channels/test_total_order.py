@@ -557,3 +557,17 @@ def test_an_event_with_a_stamp_that_nobody_gave_is_no_event() -> None:
     assert one.is_note(CHANNEL, Note(NOTHING, 0, stamp_of(one.desks[CHANNEL].latest, 9)))
     assert not one.is_note(CHANNEL, Note(NOTHING, 0, (2**62, "d", 1, 1)))
     assert not one.is_note(CHANNEL, Note(NOTHING, 2**62))
+
+
+def test_a_node_that_takes_no_more_gets_the_rest_in_the_same_order_later() -> None:
+    net = a_net()
+    talk(net, 2)
+    net.run(2 * S)
+    net.contexts["c"].room = 3
+    talk(net, 20)
+    net.run(40 * S)  # longer than is waited for what does not come
+    assert len(net.got("c")) == 8 + 3
+    assert len(net.got("a")) == len(net.got("b")) == 8 + 80
+    net.contexts["c"].room = 100
+    net.run(5 * S)
+    assert net.got("a") == net.got("b") == net.got("c")

@@ -62,7 +62,7 @@ def test_a_child_gets_what_its_namesake_publishes_but_not_its_own() -> None:
 
 def test_what_a_namesake_published_before_is_not_passed_over() -> None:
     keeping = Keeping(TierOptions(), 0)
-    keeping.begin(1, is_active=True)
+    keeping.begin(1, 0, is_active=True)
     for each in (event(LATE, 1), event(EARLY, 1), event(LATE, 2)):
         keeping.put(each, 0)
     lines = [each.line for each in keeping.entries.values()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
@@ -11,7 +13,7 @@ from accord.core.tiers.messages import Ask, Attend, Down, Told, Trait, Up, Wants
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 
-OPTIONS = TierOptions(up_events=8, return_us=2_000_000, behind_us=1_000_000)
+OPTIONS = TierOptions(up_events=8, kept_events=64, return_us=2_000_000, behind_us=1_000_000)
 MS = 1_000
 TRAITS = {"routed": Trait(), "reliable": Trait(can_be_full=True), "local": Trait(),
           "total_order": Trait(is_ordered=True, can_be_full=True)}  # fmt: skip
@@ -31,6 +33,7 @@ class Port:
         self.busy = False
         self.pending: list[int] = []
         self.template = "reliable"
+        self.patience: dict[str, int] = {}
 
     def joined(self, child: str, incarnation: int) -> None:  # noqa: ARG002
         self.children.append(child)
@@ -53,6 +56,9 @@ class Port:
     def unsettled(self, channel: str) -> list[int]:
         return self.pending if channel == "room" else []
 
+    def patience_us(self, channel: str) -> int:
+        return self.patience.get(channel, 0)
+
     def answer(self, ask: Ask) -> Told:
         page = ((ChannelDefinition("room", template=self.template), "a"),)
         return Told(self.directory(), TRAITS, (), page, ask.after, is_last=True)
@@ -72,6 +78,7 @@ class World:
         self.cut: dict[str, bool] = {}
         self.got: list[int] = []
         self.ups: list[Up] = []
+        self.rate = 10_000  # bytes that a link carries at a time, of events
 
     def _new(self, name: str, incarnation: int) -> Parent:
         return Parent(incarnation, OPTIONS, self.ports[name])
@@ -119,9 +126,9 @@ class World:
                 child.receive(name, answer, now_us)
             parent.sends.clear()
             if name not in self.cut:
-                for down in parent.take("x", 10_000, now_us):
+                for down in parent.take("x", self.rate, now_us):
                     child.receive(name, down, now_us)
-                for up in child.take(name, 10_000, now_us):
+                for up in child.take(name, self.rate, now_us):
                     self.ups.append(up)
                     parent.receive("x", up, now_us)
             parent.check_invariants()
@@ -374,3 +381,96 @@ def test_nonsense_is_not_believed() -> None:
     world.child.receive("a", event(1), world.now_us)
     world.child.receive("b", Down(world.child.roles.turn, 1, event(7)), world.now_us)
     assert world.run() == []
+
+
+PATIENCE_US = 5_000_000
+
+
+def fill(world: World, *names: str) -> int:
+    """Put events until their parents would take no more; gives how many that were."""
+    count = 0
+    while all(world.parents[name].takes("room", 0, 0, world.now_us) for name in names):
+        count += 1
+        world.put(count, *names)
+    return count
+
+
+def slow() -> World:
+    world = linked()
+    for port in world.ports.values():
+        port.patience["room"] = PATIENCE_US
+    world.rate = 0
+    return world
+
+
+def test_parents_take_no_more_for_a_child_that_is_full_and_go_on_with_it() -> None:
+    world = slow()
+    count = fill(world, "a", "b")
+    assert count == OPTIONS.kept_events // 2
+    assert world.parents["a"].takes("elsewhere", 0, 0, world.now_us)
+    assert world.run() == []
+    world.rate = 10_000
+    assert world.run(2_000 * MS) == list(range(1, count + 1))
+    assert all(each.takes("room", 0, 0, world.now_us) for each in world.parents.values())
+    assert [each.lost for parent in world.parents.values() for each in parent.status()] == [{}, {}]
+
+
+def test_who_gets_nothing_is_not_waited_for_forever_and_learns_it() -> None:
+    world = slow()
+    count = fill(world, "a", "b")
+    world.run(PATIENCE_US + 100 * MS)
+    assert world.parents["a"].takes("room", 0, 0, world.now_us)
+    world.put(count + 1)
+    assert [each.event for each, _, _ in world.parents["a"].losses] == [1, 2]
+    world.rate = 10_000
+    assert world.run(2_000 * MS) == list(range(3, count + 2))
+    lost = {each.name: each.lost for each in world.child.status().parents}
+    assert lost == {"a": 2, "b": 0}
+
+
+def test_or_is_if_the_channel_says_so_until_it_is_gone() -> None:
+    world = slow()
+    for port in world.ports.values():
+        port.patience["room"] = 1 << 62
+    fill(world, "a", "b")
+    world.run(OPTIONS.lease_us)
+    assert not world.parents["a"].takes("room", 0, 0, world.now_us)
+    world.cut = {"a": True, "b": True}
+    world.run(OPTIONS.lease_us + 1_000 * MS)
+    assert world.parents["a"].takes("room", 0, 0, world.now_us)
+
+
+def test_a_parent_that_lost_the_child_to_another_holds_nobody_back() -> None:
+    world = slow()
+    fill(world, "b")
+    world.unlink("b")
+    assert world.parents["b"].takes("room", 0, 0, world.now_us)
+    world.link("b")
+    world.run()
+    assert not world.parents["b"].takes("room", 0, 0, world.now_us)
+    world.cut["b"] = True
+    world.run(OPTIONS.dead_us)
+    assert world.parents["b"].takes("room", 0, 0, world.now_us)
+
+
+def test_its_only_parent_waits_for_it() -> None:
+    world = slow()
+    world.unlink("b")
+    world.run()
+    fill(world, "a")
+    world.unlink("a")
+    assert not world.parents["a"].takes("room", 0, 0, world.now_us)
+
+
+def test_the_important_goes_up_first_and_the_least_important_is_shed() -> None:
+    world = linked()
+    world.unlink("a")
+    world.unlink("b")
+    for number in range(1, OPTIONS.up_events + 1):
+        world.child.publish(event(number, "elsewhere"), world.now_us)
+    world.child.publish(replace(event(50, "alarm"), importance=7), world.now_us)
+    world.child.publish(event(51), world.now_us)  # to a channel that loses nothing
+    assert [each.event for each, _ in world.child.losses] == [1]
+    world.link("a")
+    world.run()
+    assert [each for _, each, _ in world.ports["a"].taken] == [50, 2, 51, 3, 4, 5, 6, 7, 8]

@@ -12,9 +12,10 @@ from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.options import problem_with_options
 from accord.core.channels.persistent.options import is_persistent
-from accord.core.channels.reliable import Reliable
+from accord.core.channels.reliable import LAGGARDS, Reliable, patience_us
 from accord.core.channels.routed import Routed
-from accord.core.channels.template import IN_ORDER, Context, Template
+from accord.core.channels.streams.stream import NEVER
+from accord.core.channels.template import ALL, IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.model.channels import filter_selects
 from accord.core.model.decoding import decoded
@@ -146,11 +147,13 @@ class Channels:
         template = self._template(name)
         if template is None:
             return Bound(problem=self.problem_with(name, f" of {channel}"))
-        can_be_full = type(template).has_room is not Template.has_room
         is_kept = self.is_persistent(channel)
         keeps_order = is_kept or IN_ORDER in template.promises
         return Bound(
-            template.delivers_own, can_be_full, is_persistent=is_kept, keeps_order=keeps_order
+            template.delivers_own,
+            _can_be_full(template),
+            is_persistent=is_kept,
+            keeps_order=keeps_order,
         )
 
     def problem_with(self, template: str, of_channel: str = "") -> str:
@@ -173,31 +176,42 @@ class Channels:
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
         try:
-            return template is None or bool(template.has_room(channel))
+            if template is None or not template.has_room(channel):
+                return template is None
         except Exception as error:
             self._failed(definition.template, error)
             return True
+        return ALL not in template.promises or self.overlay.takes(channel)
 
     def unsettled(self, channel: str) -> list[int]:
-        """Events that were published here, by their `event`, and some member may still lack."""
-        name = (self.overlay.registry.look_up(channel) or _UNDEFINED).template
-        template = self._template(name)
-        if isinstance(template, Routed):
-            return list(self.overlay.sending.unacknowledged(channel))
-        try:
-            return [] if template is None else template.unsettled(channel)
-        except Exception as error:
-            self._failed(name, error)
-            return []
+        """Events that were published here, by their `event`, and some member may still lack.
+
+        Whichever template has them: the channel may have been bound to another one before.
+        """
+        found = list(self.overlay.sending.unacknowledged(channel))
+        for name, template in list(self.templates.items()):
+            try:
+                found += template.unsettled(channel)
+            except Exception as error:
+                self._failed(name, error)
+        return found
+
+    def patience_us(self, channel: str) -> int:
+        """How long a member that gets nothing is waited for; 0 where events may be lost."""
+        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        template = self._template(definition.template)
+        is_promised = template is not None and ALL in template.promises
+        if not is_promised:
+            return 0
+        return NEVER if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
 
     def trait(self, name: str) -> Bound | None:
         """What a template asks of whoever publishes; None where it is not installed."""
         template = self._template(name)
         if template is None:
             return None
-        can_be_full = type(template).has_room is not Template.has_room
         keeps_order = IN_ORDER in template.promises
-        return Bound(template.delivers_own, can_be_full, keeps_order=keeps_order)
+        return Bound(template.delivers_own, _can_be_full(template), keeps_order=keeps_order)
 
     def is_in_order(self, channel: str) -> bool:
         """Whether what one source publishes to it comes in that order; answers do not."""
@@ -302,6 +316,11 @@ class Channels:
             self._failed(said.template, error)
 
 
+def _can_be_full(template: Template) -> bool:
+    """Whether publishers may have to wait."""
+    return ALL in template.promises or type(template).has_room is not Template.has_room
+
+
 class _Context:
     """What one template sees of its node; `failed` hears if it fails over what it watches."""
 
@@ -330,6 +349,9 @@ class _Context:
 
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         self._overlay.publish(event, destinations, requirement)
+
+    def takes(self, channel: str) -> bool:
+        return self._overlay.takes(channel)
 
     def deliver(self, event: Carried) -> None:
         self._overlay.deliver(event)

@@ -132,7 +132,7 @@ class Reliable(Template):
                 self._plan(sender.stream)
             for stream in self.streams.values():
                 if stream.next_due_us() <= now_us:
-                    self.relay.tend(stream, now_us)
+                    self._tend_stream(stream, now_us)
                 self._plan(stream)
         if 0 < self._sweep_us <= now_us:
             self._sweep(now_us)
@@ -204,6 +204,10 @@ class Reliable(Template):
             case Ack():
                 self._acknowledged(neighbour, channel, message, now_us)
 
+    def takes(self, channel: str) -> bool:
+        """Whether `arrived` is for more of a channel now."""
+        return self.context.takes(channel)
+
     def arrived(self, kept: Kept, now_us: int) -> None:
         """The turn of an event has come, here."""
         self.deliver(kept.event, kept.at_us, now_us)
@@ -252,9 +256,12 @@ class Reliable(Template):
         return stream if stream is not None and stream.key == key else None
 
     def _hand_over(self, stream: Stream, now_us: int, cause: str = MISSED) -> None:
+        """As much as this node takes: what it does not is not acknowledged."""
         before = stream.skipped
-        for kept in stream.ready():
-            self.arrived(kept, now_us)
+        while found := stream.ready(1 if self.takes(stream.channel) else 0):
+            for kept in found:
+                self.arrived(kept, now_us)
+        stream.hold(now_us)
         if stream.skipped > before and stream.is_wanted:
             key = stream.key
             missed = Carried(key.source, key.incarnation, 0, (), stream.channel, b"")
@@ -288,6 +295,14 @@ class Reliable(Template):
         self._plan(stream)
 
     # ---------------------------------------------------------------------------------- what is due
+
+    def _tend_stream(self, stream: Stream, now_us: int) -> None:
+        if stream.held_us <= now_us:
+            before = stream.through
+            self._hand_over(stream, now_us)
+            if stream.through > before:
+                stream.ack_us = now_us
+        self.relay.tend(stream, now_us)
 
     def _tend_sender(self, sender: Sender, now_us: int) -> None:
         """Keep to the members and the tree, and send what may be sent."""
@@ -383,6 +398,7 @@ class Reliable(Template):
 
 
 def patience_us(definition: ChannelDefinition) -> int:
+    """How long somebody that does not advance is waited for, unless the channel waits for all."""
     given = definition.options.get(PATIENCE, "")
     is_number = given.isdecimal() and len(given) < _DIGITS
     return int(given) * 1_000 if is_number and int(given) else PATIENCE_US

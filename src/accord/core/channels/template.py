@@ -45,6 +45,13 @@ class Context(Protocol):
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         """Send an event over routes that meet `requirement`, several to each if it says so."""
 
+    def takes(self, channel: str) -> bool:
+        """Whether this node has room for more of a channel now.
+
+        Who promises `ALL` asks before each `deliver`. What can't be delivered yet is kept within
+        bounds, its source held back, and after a while asked again.
+        """
+
     def deliver(self, event: Carried) -> None:
         """Hand an event to the local clients that want it."""
 

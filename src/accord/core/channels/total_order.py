@@ -144,7 +144,7 @@ class TotalOrder(Reliable):
             if desk.asks_us <= now_us:
                 self._tend_desk(channel, desk, now_us)
         for channel, member in list(self.ordered.items()):
-            if member.gap is not None:
+            if member.gap is not None or member.held_us <= now_us:
                 self._tend_member(channel, member, now_us)
 
     def next_due_us(self) -> int | None:
@@ -352,7 +352,8 @@ class TotalOrder(Reliable):
     def _tend_member(self, channel: str, member: Member, now_us: int) -> None:
         contacts = self.office.contacts
         member.patience_us = self._patience_us(channel)
-        member.wait_less(lambda source: contacts.is_lost(source, now_us))
+        if self.context.takes(channel):
+            member.wait_less(lambda source: contacts.is_lost(source, now_us))
         self._hand_out(channel, now_us)
         question = member.question(self.desks[channel].latest, now_us)
         if question is not None:
@@ -360,6 +361,10 @@ class TotalOrder(Reliable):
         for held in member.questions(now_us):
             contacts.ask(held.source, now_us)
             self._post(held.source, channel, Yours(held), now_us)
+
+    def takes(self, channel: str) -> bool:  # noqa: ARG002
+        """What has come waits for its turn, and is not acknowledged before."""
+        return True
 
     def _hear(self, neighbour: str, channel: str, state: State, now_us: int) -> Stream | None:
         stream = super()._hear(neighbour, channel, state, now_us)
@@ -402,12 +407,18 @@ class TotalOrder(Reliable):
         member = self.ordered.get(channel)
         if member is None:
             return
-        for kept in member.ready(now_us):
-            self._let_go(kept, now_us)
-            if member.is_outdated(kept):
-                self.context.lose(kept.event, TOO_LATE)
-            else:
-                self.deliver(kept.event, kept.at_us, now_us)
+        member.held_us = NEVER
+        while self.context.takes(channel) or member.is_in_a_hurry():
+            found = member.ready(now_us, 1)
+            if not found:
+                return
+            for kept in found:
+                self._let_go(kept, now_us)
+                if member.is_outdated(kept):
+                    self.context.lose(kept.event, TOO_LATE)
+                else:
+                    self.deliver(kept.event, kept.at_us, now_us)
+        member.hold(now_us)
 
     def _let_go(self, kept: Kept, now_us: int) -> None:
         """It is acknowledged from now on."""

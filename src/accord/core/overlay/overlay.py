@@ -140,6 +140,8 @@ class Overlay:
         self.losses: list[tuple[Carried, str, int]] = []  # the latest of them, for the ledger
         self.on_said: Callable[[str, Said, int], None] | None = None  # messages of templates
         self.on_carried: Callable[[str, Carried, int], None] | None = None  # and events
+        # Whether there is room for more of a channel, behind so many events and bytes, and when.
+        self.on_takes: Callable[[str, int, int, int], bool] | None = None
         self.needs = Needs()
         self.processing_us = 0.0  # smoothed
         self._told_processing_us = 0.0
@@ -158,6 +160,7 @@ class Overlay:
         self._incoming: dict[tuple[str, int], Incoming] = {}
         self._heard_by: dict[tuple[str, int], int] = {}  # by which route, lately
         self._sends: list[tuple[str, Control]] = []
+        self._waiting_bytes = 0  # of what is in `deliveries`
         self._shared: SharedTransit | None = None  # only where there is a multicast group
         self.now_us = 0
         self._is_map_new = False
@@ -392,8 +395,19 @@ class Overlay:
 
     def deliver(self, event: Carried) -> None:
         """It is for local clients."""
+        if not self.deliveries:
+            self._waiting_bytes = 0
+        self._waiting_bytes += len(event.payload) + len(event.block)
         self.deliveries.append(event)
         self.telling.came(event, self.now_us)
+
+    def takes(self, channel: str) -> bool:
+        """Whether this node can take more of a channel that must not lose anything."""
+        if self.on_takes is None:
+            return True
+        waiting = len(self.deliveries)
+        waiting_bytes = self._waiting_bytes if waiting else 0
+        return self.on_takes(channel, waiting, waiting_bytes, self.now_us)
 
     def processed(self, took_us: int) -> None:
         """So long it took to hand an event to local clients."""

@@ -113,7 +113,7 @@ class Child:
         """For the source of an event, wherever that is; False where there is no room for it."""
         if not self._fits(1):
             return False
-        self._put_up(event, now_us, is_echoed=False)
+        self._put_up(event, now_us)
         return True
 
     def has_room(self, channel: str) -> bool:
@@ -246,6 +246,7 @@ class Child:
             self._inflow.missing(again_us, now_us) if is_active else (),
             self._up.base,
             self._up.sent,
+            has_other=len(self.roles.used()) > 1,
         )
         self.sends.append((parent.name, attend))
         ask_us = self._inflow.ask_us(again_us) if is_active else None
@@ -364,19 +365,26 @@ class Child:
         if self.lookups.is_local(event.channel):
             return
         # Publishers of those that must not be lost are held back, and may be a little late.
-        if not self._fits(2 if self.lookups.keeps_all(event.channel) else 1):
-            self._lose(event)
-        else:
-            self._put_up(event, now_us, is_echoed=is_echoed)
+        is_promised = self.lookups.keeps_all(event.channel)
+        while not self._fits(2 if is_promised else 1):
+            lesser = self._up.shed() if is_promised else self._up.shed(event.importance)
+            if lesser is None:
+                self._lose(event)
+                return
+            self._lose(lesser[0])
+        self._put_up(event, now_us, is_echoed=is_echoed, is_loose=not is_promised)
 
-    def _put_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
+    def _put_up(
+        self, event: Carried, now_us: int, *, is_echoed: bool = False, is_loose: bool = False
+    ) -> None:
         # No other event has this number, of no other life of this node either, and later ones have
         # larger ones.
         original = self._incarnation * NUMBERS + self._up.top + 1
         if not is_echoed:
             self._seen.is_new((self.name, original))
         own = msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
-        self._up.put((own, is_echoed, now_us), _size(event))
+        up = (own, is_echoed, now_us)
+        self._up.put(up, _size(event), event.channel, event.importance, is_loose=is_loose)
         active = self.roles.met()
         if active is not None and self._up.has_more(active.through):
             self.ready.append(active.name)

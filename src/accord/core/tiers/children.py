@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
+from accord.core.channels.streams.stream import NEVER
 from accord.core.model.recent import Recent
 from accord.core.node.remotes import Remotes, predicate_of
 from accord.core.node.rights import FEEDBACK
@@ -99,6 +100,9 @@ class Children:
         if channel == FEEDBACK:
             return self._answering.unsettled()
         return self._channels.unsettled(channel)
+
+    def patience_us(self, channel: str) -> int:
+        return NEVER if channel == FEEDBACK else self._channels.patience_us(channel)
 
     def directory(self) -> int:
         return self._channels.overlay.registry.version

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
+from accord.core.model.importance import IMPORTANCES
+from accord.core.tiers.lanes import Lanes
 from accord.core.tiers.messages import MOST_RANGES, Ranges
 
 WINDOW: Final = 1_024  # numbers on their way
@@ -98,30 +100,51 @@ class Inflow(Generic[T]):
 
 
 class Outflow(Generic[T]):
-    """Kept from `base` on, until all of it up to some number is confirmed."""
+    """Kept from `base` on, until all of it up to some number is confirmed.
+
+    What was put waits in lanes, and gets its number when it is sent for the first time: the more
+    important first, events of one channel in their order.
+    """
 
     def __init__(self) -> None:
         self.base = 1
-        self.top = 0  # the last that was put
-        self.sent = 0  # the last that was sent, to whom it goes now
+        self.top = 0  # how many were put, ever
+        self.sent = 0  # the last number that was sent, to whom it goes now
         self.bytes = 0
+        self._last = 0  # number that was given
         self._items: dict[int, tuple[T, int]] = {}
         self._again: dict[int, bool] = {}
+        self._lanes = Lanes()
+        self._waiting: dict[int, tuple[T, int]] = {}  # without a number, by place
 
-    def put(self, item: T, size: int) -> None:
+    def put(
+        self, item: T, size: int, channel: str = "", importance: int = 0, *, is_loose: bool = False
+    ) -> None:
+        """`is_loose`: it may be shed, if there is no room."""
         self.top += 1
-        self._items[self.top] = (item, size)
+        self._waiting[self.top] = (item, size)
+        self._lanes.put(self.top, channel, importance, is_in_order=True, is_loose=is_loose)
         self.bytes += size
+
+    def shed(self, below: int = IMPORTANCES) -> T | None:
+        """The least important that may be and has no number yet, if it is below that."""
+        place = self._lanes.least(below)
+        if place is None:
+            return None
+        self._lanes.remove(place)
+        item, size = self._waiting.pop(place)
+        self.bytes -= size
+        return item
 
     def begin_anew(self, through: int) -> None:
         """It goes to somebody else now, who has all up to `through`."""
-        self.sent = min(max(through, self.base - 1), self.top)
+        self.sent = min(max(through, self.base - 1), self._last)
         self._again.clear()
 
     def confirm(self, through: int) -> bool:
         """All up to there is done with; gives whether that is news."""
         before = self.base
-        while self.base <= min(through, self.top):
+        while self.base <= min(through, self._last):
             self.bytes -= self._items.pop(self.base)[1]
             self._again.pop(self.base, None)
             self.base += 1
@@ -143,6 +166,9 @@ class Outflow(Generic[T]):
                 del self._again[number]
             elif self.has_more(through):
                 number = self.sent = self.sent + 1
+                if number > self._last:
+                    self._last = number
+                    self._items[number] = self._waiting.pop(self._lanes.take())
             else:
                 break
             item, item_bytes = self._items[number]
@@ -152,13 +178,17 @@ class Outflow(Generic[T]):
 
     def has_more(self, through: int) -> bool:
         """Whether there is something to send."""
-        return bool(self._again) or self.sent < min(self.top, max(through, self.base - 1) + WINDOW)
+        is_open = self.sent < max(through, self.base - 1) + WINDOW
+        return bool(self._again) or (is_open and (self.sent < self._last or bool(self._waiting)))
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._items) + len(self._waiting)
 
     def check_invariants(self) -> None:
-        assert len(self._items) == self.top - self.base + 1
-        assert self.base - 1 <= self.sent <= self.top
-        assert self.bytes == sum(size for _, size in self._items.values())
+        assert len(self._items) == self._last - self.base + 1
+        assert self.base - 1 <= self.sent <= self._last <= self.top
+        assert len(self._waiting) == len(self._lanes)
+        self._lanes.check_invariants()
+        kept = (*self._items.values(), *self._waiting.values())
+        assert self.bytes == sum(size for _, size in kept)
         assert all(self.base <= number <= self.sent for number in self._again)

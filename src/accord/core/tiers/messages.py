@@ -42,6 +42,7 @@ class Attend(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
     base: int = 1
     top: int = 0
     is_leaving: bool = False
+    has_other: bool = False  # another parent, from which it may get events as well
 
 
 class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):

@@ -2,7 +2,9 @@
 
 What a child needs its parent needs itself, so it is a member of the child's channels like any other
 node, and whatever comes for the child is kept until the child has it (`keeping`). A child has two
-parents, of which one is active: the other keeps the same events, ready to go on.
+parents, of which one is active: the other keeps the same events, ready to go on. When much is kept
+for a child already, no more is taken of channels that must not lose anything: so a slow child makes
+its parents slow members, and holds back who publishes.
 
 Up: what clients of a child publish is taken in the child's order, and published here as if it were
 of a client of this node. A child keeps an event until its parent says that it is *settled*: a
@@ -17,6 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from accord.core.model.channels import filter_selects
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.sanity import problem_with_need
@@ -44,6 +47,7 @@ _LOSSES: Final = 1_000  # remembered at a time
 _PAUSES: Final = 8
 _MOST_NEEDS: Final = 65_536
 _MOST_TEXT: Final = 65_536
+_CHANNELS: Final = 4_096  # remembered, of which it is known whether a child wants them
 
 
 class ParentPort(Protocol):
@@ -67,6 +71,9 @@ class ParentPort(Protocol):
     def unsettled(self, channel: str) -> list[int]:
         """Events of that channel, by their numbers, that some member may still lack."""
 
+    def patience_us(self, channel: str) -> int:
+        """How long a child that gets nothing is waited for; 0 where events may be lost."""
+
     def answer(self, ask: Ask) -> Told:
         """How channels are defined."""
 
@@ -83,12 +90,32 @@ class _State:
         self.keeping = Keeping(options, now_us)
         self.needs: dict[str, Need] = {}
         self.version = 0
+        self.has_other = False  # another parent
+        self._wants: dict[str, bool] = {}  # some channels
         self.up: Inflow[Up] = Inflow()
         self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, event
         self.settled = 0
         self.heard_us = now_us
         self.at_us = 0
         self.serve_us = NEVER
+
+    def wants(self, channel: str) -> bool:
+        """Whether it may want an event of that channel."""
+        found = self._wants.get(channel)
+        if found is None:
+            while len(self._wants) >= _CHANNELS:
+                del self._wants[next(iter(self._wants))]
+            found = any(filter_selects(need.filter, channel) for need in self.needs.values())
+            self._wants[channel] = found
+        return found
+
+    def need(self, key: str, need: Need | None) -> None:
+        """None where it does not any more."""
+        self._wants.clear()
+        if need is None:
+            del self.needs[key]
+        else:
+            self.needs[key] = need
 
 
 class Parent:
@@ -139,7 +166,7 @@ class Parent:
                 self._wanted(child, state, message)
                 self._serve(child, state, now_us)
             case Had():
-                state.keeping.had(message)
+                state.keeping.had(message, now_us)
                 self._is_ready(child, state.keeping)
             case Up():
                 state.up.put(message.number, message)
@@ -151,11 +178,32 @@ class Parent:
         if state is None:
             return False
         keeping = state.keeping
-        keeping.put(event, now_us, is_in_order=is_in_order)
-        if keeping.is_active:
-            self._is_ready(child, keeping)
-        elif self._offer_us == NEVER:
-            self._offer_us = now_us + self._options.offer_us
+        keeping.put(
+            event,
+            now_us,
+            is_in_order=is_in_order,
+            patience_us=self._port.patience_us(event.channel),
+            is_elsewhere=self._is_elsewhere(child, state, now_us),
+        )
+        self._note_losses(child, keeping)
+        self._is_ready(child, keeping)
+        self._offer_us = min(self._offer_us, now_us + self._options.offer_us)
+        return True
+
+    def takes(self, channel: str, events: int, events_bytes: int, now_us: int) -> bool:
+        """Whether children have room for more of a channel, when so much else has come.
+
+        Who gets nothing is not waited for longer than the channel's definition says.
+        """
+        for child, state in self._children.items():
+            keeping = state.keeping
+            if (
+                keeping.is_full(events, events_bytes)
+                and state.wants(channel)
+                and not self._is_elsewhere(child, state, now_us)
+                and now_us - keeping.moved_us < self._port.patience_us(channel)
+            ):
+                return False
         return True
 
     def take(self, child: str, bytes_wanted: int, now_us: int) -> list[Down]:
@@ -244,10 +292,11 @@ class Parent:
         if message.turn < keeping.turn:
             return
         if message.turn > keeping.turn:
-            keeping.begin(message.turn, is_active=message.is_active)
+            keeping.begin(message.turn, now_us, is_active=message.is_active)
             self._offer_us = now_us
+        state.has_other = message.has_other
         if message.is_active:
-            keeping.heard(message.through, message.missing)
+            keeping.heard(message.through, message.missing, now_us)
             self._is_ready(child, keeping)
             state.up.hear(message.top)
         through = message.base - 1
@@ -266,9 +315,10 @@ class Parent:
             if _is_bad(key, need) or (is_more and len(state.needs) >= _MOST_NEEDS):
                 continue
             if need is not None:
-                state.needs[key] = need
+                state.need(key, need)
                 self._port.need(child, key, need)
-            elif state.needs.pop(key, None) is not None:
+            elif key in state.needs:
+                state.need(key, None)
                 self._port.need(child, key, None)
         if any(need is None for _, need in message.changes):
             filters = dict.fromkeys(need.filter for need in state.needs.values())
@@ -287,6 +337,7 @@ class Parent:
                     state.up.take()
                     state.unsettled.append((up.number, event.channel, number))
             if number is None:
+                self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
                 break
         if state.up.through > before:
             self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
@@ -364,6 +415,11 @@ class Parent:
         room = max(0, _LOSSES - len(self.losses))
         self.losses += [(event, child, cause) for event, cause in keeping.losses[:room]]
         keeping.losses.clear()
+
+    def _is_elsewhere(self, child: str, state: _State, now_us: int) -> bool:
+        """Whether a child is not heard of here, and may well be served by its other parent."""
+        is_here = child in self._links and now_us - state.heard_us < self._options.dead_us
+        return state.has_other and not is_here
 
     def _is_ready(self, child: str, keeping: Keeping) -> None:
         if keeping.has_more():

@@ -43,6 +43,7 @@ class ChildNodes:
         self._children = Children(abroad.broker.router, abroad.channels, abroad.answering)
         self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
+        abroad.channels.overlay.on_takes = self.parent.takes
         self._is_echoed = False  # the event that is being published
         # Events that are not on disk yet: what the logs must have, channel and number of each.
         self._unkept: deque[tuple[int, str, int]] = deque()
@@ -148,6 +149,9 @@ class ChildNodes:
             unkept.popleft()
         found = [number for _, name, number in unkept if name == channel]
         return [*self._children.unsettled(channel), *found]
+
+    def patience_us(self, channel: str) -> int:
+        return self._children.patience_us(channel)
 
     def answer(self, ask: Ask) -> Told:
         return self._children.answer(ask)

@@ -28,7 +28,7 @@ from accord.core.channels.ordering.stamps import (
     Void,
     epoch_of,
 )
-from accord.core.channels.streams.stream import NEVER, Kept
+from accord.core.channels.streams.stream import HELD_US, NEVER, Kept
 
 FIRST_ASK_US: Final = 100_000
 ASK_US: Final = 400_000
@@ -58,10 +58,12 @@ class Member:
     def __init__(self, patience_us: int) -> None:
         self.position: Stamp | None = None
         self.patience_us = patience_us
+        self.held_us = NEVER  # when to ask again whether this node has room
         self.gap: Gap | None = None
         self._waiting: dict[Stamp, tuple[Kept, int]] = {}  # with since when
         self._heap: list[Stamp] = []
         self._hurry: Stamp | None = None  # up to there nothing is waited for
+        self._had_no_room_us = 0  # when this node was last asked
         self._incarnations: dict[str, int] = {}  # of sources
 
     def put(self, stamp: Stamp, kept: Kept, now_us: int) -> bool:
@@ -72,10 +74,10 @@ class Member:
         heappush(self._heap, stamp)
         return True
 
-    def ready(self, now_us: int) -> list[Kept]:
-        """Events whose turn it is."""
-        found = []
-        while self._heap:
+    def ready(self, now_us: int, most: int = 1 << 62) -> list[Kept]:
+        """Events whose turn it is, at most so many."""
+        found: list[Kept] = []
+        while self._heap and len(found) < most:
             lowest = self._heap[0]
             if not self._is_next(lowest) and self._has_to_wait(lowest, now_us):
                 break
@@ -87,9 +89,18 @@ class Member:
             self.gap = None
         return found
 
+    def hold(self, now_us: int) -> None:
+        """This node has no room: nothing is waited for in vain meanwhile."""
+        self.held_us = now_us + HELD_US if self._heap else NEVER
+        self._had_no_room_us = now_us
+
     def hurry(self, stamp: Stamp) -> None:
         """Its source waits no more until it is handed over: so it waits for nothing."""
         self._hurry = stamp if self._hurry is None else max(self._hurry, stamp)
+
+    def is_in_a_hurry(self) -> bool:
+        """Whether the next must not wait."""
+        return bool(self._heap) and self._hurry is not None and self._heap[0] <= self._hurry
 
     def is_outdated(self, kept: Kept) -> bool:
         """Whether its source was started again, and something that it sent since was ready."""
@@ -144,7 +155,7 @@ class Member:
         return self._missing(gap)[:MOST_SHOWN]
 
     def next_due_us(self) -> int:
-        return NEVER if self.gap is None else self.gap.asked_us + ASK_US
+        return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
 
     def waiting(self) -> list[Kept]:
         """In no order."""
@@ -173,9 +184,8 @@ class Member:
 
     def _has_to_wait(self, lowest: Stamp, now_us: int) -> bool:
         """Whether something is to come that goes before it, as far as is known."""
-        _, since_us = self._waiting[lowest]
-        is_in_a_hurry = self._hurry is not None and lowest <= self._hurry
-        if is_in_a_hurry or now_us - since_us >= self.patience_us:
+        since_us = max(self._waiting[lowest][1], self._had_no_room_us)
+        if self.is_in_a_hurry() or now_us - since_us >= self.patience_us:
             return False
         gap = self.gap
         if gap is None or lowest > gap.high:

@@ -19,6 +19,7 @@ from accord.core.overlay.signals import Carried
 WINDOW: Final = 1_024  # events from the base on
 _RANGES: Final = 16
 MOST_ASKED: Final = 64  # in one message
+HELD_US: Final = 20_000  # until it is asked again whether this node has room
 _FIRST_NACK_US: Final = 5_000
 _LEAST_NACK_US: Final = 60_000
 _MOST_SYNC_US: Final = 600_000
@@ -59,7 +60,10 @@ class Past(NamedTuple):
 
 
 class Stream:
-    """`through`: all up to it has come. `parent` is the neighbour towards the source."""
+    """`through`: all up to it has come, and was taken. `parent` is the one towards the source.
+
+    `held_us` is when to ask again whether what has come is taken.
+    """
 
     def __init__(self, channel: str, key: Key, base: int, now_us: int) -> None:
         self.channel = channel
@@ -83,6 +87,7 @@ class Stream:
         self.ack_us = NEVER
         self.unacked = 0  # events since the last acknowledgement
         self.nack_us = NEVER
+        self.held_us = NEVER
 
     @property
     def done(self) -> int:
@@ -115,8 +120,11 @@ class Stream:
         self.top = max(self.top, number)
         return True
 
-    def ready(self) -> list[Kept]:
-        """Events whose turn it is: not waiting for what will never come."""
+    def ready(self, most: int = WINDOW) -> list[Kept]:
+        """Events whose turn it is, so many and those that the source has given up to wait for.
+
+        They don't wait for what will never come.
+        """
         found = []
         if self.through + 1 < self.base:
             since = max(self.through, self._handed)
@@ -124,7 +132,7 @@ class Stream:
             found += [self.events[number] for number in passed]
             self.skipped += max(0, self.base - 1 - since - len(passed))
             self.through = self.base - 1
-        while (kept := self.events.get(self.through + 1)) is not None:
+        while len(found) < most and (kept := self.events.get(self.through + 1)) is not None:
             self.through += 1
             if self.through > self._handed:
                 found.append(kept)
@@ -135,6 +143,10 @@ class Stream:
         """All below is done with, at the source."""
         self.base = max(self.base, base)
         self._forget()
+
+    def hold(self, now_us: int) -> None:
+        """Look again later, if there is something."""
+        self.held_us = now_us + HELD_US if self.through + 1 in self.events else NEVER
 
     def lacks(self) -> bool:
         return self.through < self.top
@@ -178,7 +190,7 @@ class Stream:
         return is_news
 
     def next_due_us(self) -> int:
-        due_us = min(self.ack_us, self.nack_us)
+        due_us = min(self.ack_us, self.nack_us, self.held_us)
         for pace in self.paces.values():
             due_us = min(due_us, pace.due_us)
         return due_us
@@ -187,7 +199,7 @@ class Stream:
         assert self.base - 1 <= self.through <= self.top
         assert len(self.events) <= WINDOW
         assert all(self.base <= number <= self.top for number in self.events)
-        assert self.through + 1 not in self.events
+        assert self.held_us < NEVER or self.through + 1 not in self.events
         assert list(self.held_back.values()) == sorted(self.held_back.values())
         assert self.done <= self.through
 

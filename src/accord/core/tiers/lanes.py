@@ -1,0 +1,120 @@
+"""Which of the events that wait goes next, and which goes if there is no room.
+
+The more important first. What has to stay in its order stays: all such events of one channel stand
+in one line, in the lane of the most important of them, so that an important one takes with it those
+before it. Lines of one lane take turns.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.importance import IMPORTANCES
+
+_MOST: Final = IMPORTANCES - 1
+_ORDERED: Final = -1
+
+_Key = tuple[str, int]  # a channel, and of what has no order the importance
+
+
+class _Line:
+    """Events by their places, each with its importance; `counts` are how many have which."""
+
+    __slots__ = ("counts", "lane", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[int, int] = {}
+        self.counts = [0] * IMPORTANCES
+        self.lane = _ORDERED  # it stands in none
+
+
+class Lanes:
+    """Events are known by their places, of which later ones are larger."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, _Key] = {}  # by place
+        self._lines: dict[_Key, _Line] = {}
+        self._lanes: list[dict[_Key, bool]] = [{} for _ in range(IMPORTANCES)]
+        self._loose: list[dict[int, bool]] = [{} for _ in range(IMPORTANCES)]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def put(
+        self, place: int, channel: str, importance: int, *, is_in_order: bool, is_loose: bool
+    ) -> None:
+        """`is_loose`: it may be shed."""
+        importance = min(max(importance, 0), _MOST)
+        key = (channel, _ORDERED if is_in_order else importance)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line()
+        self._keys[place] = key
+        line.places[place] = importance
+        line.counts[importance] += 1
+        if importance > line.lane:
+            self._change_lane(key, line, importance)
+        if is_loose:
+            self._loose[importance][place] = True
+
+    def take(self) -> int:
+        """The place of the next."""
+        lane = next(each for each in reversed(self._lanes) if each)
+        key = next(iter(lane))
+        place = next(iter(self._lines[key].places))
+        self.remove(place)
+        if key in lane:
+            del lane[key]  # the turn of the others
+            lane[key] = True
+        return place
+
+    def remove(self, place: int) -> None:
+        """It waits no more, if it did."""
+        key = self._keys.pop(place, None)
+        if key is None:
+            return
+        line = self._lines[key]
+        importance = line.places.pop(place)
+        self._loose[importance].pop(place, None)
+        line.counts[importance] -= 1
+        lane = line.lane
+        while lane >= 0 and not line.counts[lane]:
+            lane -= 1
+        if lane < line.lane:
+            self._change_lane(key, line, lane)
+        if lane < 0:
+            del self._lines[key]
+
+    def least(self, below: int = IMPORTANCES) -> int | None:
+        """What to shed: the oldest of the least important; None where nothing may be."""
+        for waiting in self._loose[: max(below, 0)]:
+            for place in waiting:
+                return place
+        return None
+
+    def oldest(self, channel: str) -> int | None:
+        """Of one channel, and of the least important there where it has no order."""
+        for kind in range(_ORDERED, IMPORTANCES):
+            line = self._lines.get((channel, kind))
+            if line is not None:
+                return next(iter(line.places))
+        return None
+
+    def check_invariants(self) -> None:
+        assert len(self._keys) == sum(len(line.places) for line in self._lines.values())
+        for key, line in self._lines.items():
+            assert list(line.places) == sorted(line.places)
+            assert line.lane == max(line.places.values())
+            assert [key in lane for lane in self._lanes].index(True) == line.lane
+            assert all(self._keys[place] == key for place in line.places)
+            for importance, count in enumerate(line.counts):
+                assert count == list(line.places.values()).count(importance)
+        assert len(self._lines) == sum(len(lane) for lane in self._lanes)
+        assert all(place in self._keys for waiting in self._loose for place in waiting)
+
+    def _change_lane(self, key: _Key, line: _Line, lane: int) -> None:
+        if line.lane >= 0:
+            del self._lanes[line.lane][key]
+        if lane >= 0:
+            self._lanes[lane][key] = True
+        line.lane = lane
