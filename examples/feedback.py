@@ -64,4 +64,7 @@ async def main(urls: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    if any(each.startswith("-") for each in sys.argv[1:]):
+        print(__doc__)
+    else:
+        asyncio.run(main(sys.argv[1:]))

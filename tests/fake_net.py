@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from accord.core.channels.channels import SHIPPED
+from accord.core.channels.options import problem_with_options
 from accord.core.overlay.facts import FactStore
 from accord.core.overlay.registry import ChannelDefinition, Registry
 from accord.core.overlay.status import (
@@ -121,6 +123,8 @@ class FakeNet:
     templates = ["local", "routed"]  # noqa: RUF012
 
     def __init__(self, status: NetStatus | None = None) -> None:
+        self.configured: tuple[str, ...] = ()
+        self.missing_at: tuple[str, ...] = ()
         self.known = five_cities() if status is None else status
         self.registry = Registry(FactStore(self.known.node, 1_000))
 
@@ -129,6 +133,12 @@ class FakeNet:
 
     def channel_statuses(self) -> list[ChannelStatus]:
         return [self._status(each) for each in self.registry.all()]
+
+    def is_configured(self, name: str) -> bool:
+        return name in self.configured
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return problem_with_options(definition.options, SHIPPED[definition.template].options)
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         return self.registry.create(definition, replace=replace)
@@ -150,4 +160,5 @@ class FakeNet:
             flows_met=1 * is_used,
             delivered=1_000 * is_used,
             late=4 * is_used,
+            missing_at=self.missing_at,
         )

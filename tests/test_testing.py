@@ -99,3 +99,12 @@ def test_quality_is_negotiated_in_memory_too() -> None:
         return followed
 
     assert asyncio.run(scenario()) == ["rate"]
+
+
+def test_there_are_no_channels_to_define_as_at_a_node_without_others() -> None:
+    async def main() -> None:
+        async with MemoryNode() as node, accord.connect(transport=node.connect) as session:
+            with pytest.raises(accord.ChannelRefusedError, match=r"give it \[net\]"):
+                await session.create_channel("x")
+
+    asyncio.run(main())

@@ -9,6 +9,7 @@ The option `hops` of a channel says how far events go at most (16 if it does not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
@@ -18,10 +19,12 @@ from accord.templates import (
     ONCE,
     Carried,
     ChannelDefinition,
+    Check,
     Context,
     Duplicates,
     Members,
     Template,
+    whole_number,
 )
 
 FAR: Final = 16
@@ -29,6 +32,7 @@ FAR: Final = 16
 
 class Flooded(Template):
     promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
+    options: ClassVar[Mapping[str, Check]] = {"hops": whole_number(1, 255)}
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -75,5 +79,6 @@ class Flooded(Template):
 
 
 def hops_of(definition: ChannelDefinition) -> int:
+    """A node without this check may have defined it: what is none counts as not said."""
     given = definition.options.get("hops", "")
     return min(int(given), 255) if given.isdecimal() and int(given) else FAR

@@ -7,6 +7,7 @@ class Mine(Template):
 """
 
 from accord.core.channels.members import Members
+from accord.core.channels.options import Check, number, one_of, whole_number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import (
     ALL,
@@ -30,10 +31,14 @@ __all__ = [
     "SAME_ORDER",
     "Carried",
     "ChannelDefinition",
+    "Check",
     "Context",
     "Duplicates",
     "Members",
     "OfficialTree",
     "Rendezvous",
     "Template",
+    "number",
+    "one_of",
+    "whole_number",
 ]

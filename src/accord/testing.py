@@ -22,7 +22,13 @@ from accord.core.feedback.receipts import SECRET_BYTES
 from accord.core.monitoring.statistics import Statistics
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.node.limits import Limits
-from accord.core.node.rights import ADVERTISEMENTS, CAPABILITIES, EXPECTATIONS, PROPERTIES
+from accord.core.node.rights import (
+    ADVERTISEMENTS,
+    CAPABILITIES,
+    CHANNELS,
+    EXPECTATIONS,
+    PROPERTIES,
+)
 from accord.edges.mqtt.broker import Broker, make_message
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.feedback import Feedback
@@ -31,6 +37,7 @@ from accord.edges.mqtt.quality import Quality
 from accord.edges.mqtt.quality_requests import answer as answer_quality
 from accord.edges.mqtt.telling import reply as reply_to
 from accord.live.admission_requests import answer
+from accord.live.channel_requests import answer as answer_channels
 from accord.live.clock import Clock
 
 _BUFFER_BYTES: Final = 65_536
@@ -123,8 +130,12 @@ class MemoryNode:
                 reply_to(
                     self.broker, request, answer_quality(self.broker, self.quality, request)[0]
                 )
-            elif request.message.channel == ADVERTISEMENTS and topic is not None:
-                body = answer(None, request, Mode.OFF)
+            elif request.message.channel in (ADVERTISEMENTS, CHANNELS) and topic is not None:
+                if request.message.channel == CHANNELS:  # there are no others
+                    payload = request.message.payload
+                    body = answer_channels(None, payload, may_see=True, may_change=True)
+                else:
+                    body = answer(None, request, Mode.OFF)
                 reply = Properties(correlation_data=properties.correlation_data)
                 self.broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
 

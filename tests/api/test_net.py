@@ -68,6 +68,14 @@ class TestSeeing:
         assert msgspec.json.decode(answer.content, type=NetStatus) == five_cities()
         assert answer.json()["flows"][0]["routes"][0]["path"][1] == "losangeles"
 
+    def test_one_channel(self) -> None:
+        net = FakeNet()
+        net.create_channel(ChannelDefinition("uav/#", paths=2), replace=False)
+        answer = ask("GET", f"{CHANNELS}/uav%2F%23", net)
+        assert msgspec.json.decode(answer.content, type=Channel).paths == 2
+        code, _, words = problem(ask("GET", f"{CHANNELS}/uav", net))
+        assert (code, words) == (404, "'uav' is not defined")
+
     def test_channels(self) -> None:
         net = FakeNet()
         net.create_channel(ChannelDefinition("uav/#", max_delay_us=200_000), replace=False)
@@ -137,7 +145,7 @@ class TestDefining:
         assert put(net, "chat", {"paths": 2}, headers=new_only).status_code == 200
         code, _, words = problem(put(net, "chat", {"paths": 3}, headers=new_only))
         assert code == 412
-        assert words == "'chat' is defined at node 'seattle' already: delete it first"
+        assert "'chat' is defined at node 'seattle' already: delete it first, or" in words
         assert put(net, "chat", {"paths": 3}).status_code == 200
         assert [each.paths for each in net.registry.all()] == [3]
 
@@ -153,7 +161,9 @@ class TestDefining:
             ("a", [], "request", "expected object, got array"),
             ("uav/#/x", {}, "", "name: "),
             ("", {}, "", "name: expected at least one character"),
-            ("a", {"options": {"": "x"}}, "", "options: expected at most"),
+            ("a", {"options": {"": "x"}}, "options.", "the template has no such option"),
+            ("a", {"options": {"datagrams": None}}, "options.datagrams", "expected text, true"),
+            ("a", {"options": {"datagrams": 1}}, "options.datagrams", "expected true or false"),
         ],
     )
     def test_mistakes(self, name: str, body: Any, place: str, words: str) -> None:
@@ -194,7 +204,8 @@ class TestRights:
     def test_of_users(self, name: str, sees: int, defines: int) -> None:
         net = FakeNet()
         auth = (name, "x")
-        for path in (NET, CHANNELS):
+        net.create_channel(ChannelDefinition("chat"), replace=True)
+        for path in (NET, CHANNELS, f"{CHANNELS}/chat"):
             assert ask("GET", path, net, users=Users(USERS), auth=auth).status_code == sees
         answer = put(net, "a", users=Users(USERS), auth=auth)
         assert answer.status_code == defines

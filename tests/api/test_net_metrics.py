@@ -26,6 +26,7 @@ def test_what_the_overlay_does_is_told() -> None:
         ("nodes", ("state", "reachable"), 5),
         ("nodes", ("state", "unreachable"), 1),
         ("unlinked", None, 1),
+        ("needs_widened", None, 0),
         ("link_up", ("neighbour", "denver"), 1),
         ("link_latency_seconds", ("neighbour", "losangeles"), 0.04),
         ("link_loss", ("neighbour", "denver"), 0),

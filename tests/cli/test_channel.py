@@ -61,17 +61,19 @@ def test_what_is_left_out_has_defaults(site: Site) -> None:
 
 
 def test_options(site: Site) -> None:
-    heard = site.heard("create", "voice", "--datagrams", "--option", "depth=3")
-    assert heard[-1] == "options datagrams=true, depth=3"
+    heard = site.heard("create", "voice", "--datagrams", "--option", "persistent=3d")
+    assert heard[-1] == "options datagrams=true, persistent=3d"
     found = site.net.registry.get("voice")
     assert found is not None
-    assert found.options == {"depth": "3", "datagrams": "true"}
+    assert found.options == {"persistent": "3d", "datagrams": "true"}
 
 
 def test_only_what_is_new_unless_it_is_to_be_replaced(site: Site) -> None:
     for _ in range(2):
         site.heard("create", "chat", "--paths", "2")
-    assert "'chat' is defined at node 'seattle' already" in site.failure("create", "chat")
+    failed = site.failure("create", "chat")
+    assert "'chat' is defined at node 'seattle' already" in failed
+    assert "or replace it (--replace" in failed
     site.heard("create", "chat", "--replace")
     assert [each.paths for each in site.net.registry.all()] == [1]
 
@@ -85,6 +87,30 @@ def test_mistakes(site: Site) -> None:
     assert "error: paths: expected int <= 8" in site.failure("create", "a", "--paths", "99")
     assert "resiliency" in site.failure("create", "a", "--resiliency", "1.5")
     assert site.net.registry.all() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--option", "hops=3"), "options.hops: the template has no such option, expected one of"),
+        (("--option", "laggards=wait"), "options.laggards: the template has no such option"),
+        (("--option", "datagram=true"), "did you mean datagrams?"),
+        (("--option", "datagrams=perhaps"), "expected true or false, got 'perhaps'"),
+        (("--option", "datagrams=true", "--template", "local"), "options.datagrams: the template"),
+        (("--option", "persistent=1d", "--option", "persistent=2d"), "both '1d' and '2d' can't be"),
+        (("--datagrams", "--option", "datagrams=false"), "--datagrams contradicts --option"),
+        (("--max-delay", "200"), "--max-delay: expected a unit (ms, s, m, min, h), as in 200ms"),
+    ],
+)
+def test_options_that_nobody_could_use(
+    site: Site, arguments: tuple[str, ...], problem: str
+) -> None:
+    assert problem in site.failure("create", "a", *arguments)
+    assert site.net.registry.all() == []
+
+
+def test_channels_of_the_system_stay_where_they_are(site: Site) -> None:
+    assert "channels that begin with $ stay on their node" in site.failure("create", "$SYS/#")
 
 
 def test_ls(site: Site) -> None:
@@ -109,13 +135,33 @@ def test_show(site: Site) -> None:
     ]
     assert json.loads(run(site.url, "channel", "show", "uav/#", "--json").stdout)["late"] == 4
     assert "'chat' is not defined" in site.failure("show", "chat")
-    assert "is not defined, but uav/# selects it" in site.failure("show", "uav/imagery")
+    wider = run(site.url, "channel", "show", "uav/imagery")
+    assert wider.exit_code == 0
+    assert "uav/imagery is not defined, but uav/# selects it" in wider.stderr
+    assert wider.stdout == run(site.url, "channel", "show", "uav/#").stdout
 
 
 def test_rm(site: Site) -> None:
     site.heard("create", "uav/#")
     assert site.heard("rm", "uav/#") == ["uav/# is not defined any more"]
     assert "error: 'uav/#' is not defined" in site.failure("rm", "uav/#")
+
+
+def test_rm_of_what_the_configuration_says(site: Site) -> None:
+    site.heard("create", "chat")
+    site.net.configured = ("chat",)
+    assert "its accord.toml defines it" in run(site.url, "channel", "remove", "chat").stderr
+
+
+def test_ls_shows_options_and_where_templates_lack(site: Site) -> None:
+    site.heard("create", "voice", "--datagrams")
+    site.heard("create", "log", "--template", "local")
+    site.net.missing_at = ("denver", "orlando")
+    heard = lines(run(site.url, "channel", "list", width=200))
+    assert [each.split("seattle")[1] for each in heard[1:]] == [
+        " – denver, orlando",
+        " datagrams=true denver, orlando",
+    ]
 
 
 def test_rights() -> None:

@@ -28,6 +28,12 @@ def test_all_is_kept_or_so_far_back(site: Site, arguments: tuple[str, ...], opti
     assert found.options == {"persistent": option}
 
 
+def test_it_is_kept_or_not(site: Site) -> None:
+    failed = site.failure("create", "chat/#", "--persistent", "--option", "persistent=false")
+    assert "--persistent contradicts --option persistent=false" in failed
+    assert site.net.registry.all() == []
+
+
 def test_a_span_that_is_none(site: Site) -> None:
     failed = site.failure("create", "chat/#", "--option", "persistent=often")
     assert "--option: persistent: expected true, or how far" in failed

@@ -22,11 +22,18 @@ from rich.console import Console
 
 from accord.cli.overlay.lately import WINDOW_S, Lately
 from accord.cli.overlay.screen import draw_net
-from accord.cli.overlay.tracing import traces
+from accord.cli.overlay.tracing import traces, why_no_routes
 from accord.cli.overlay.words import required_text, share_text, time_text
 from accord.core.node.rights import Rights
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.status import CarriedStatus, CarryStatus, NetStatus
+from accord.core.overlay.status import (
+    CarriedStatus,
+    CarryStatus,
+    ChannelStatus,
+    NetStatus,
+    RefusedStatus,
+)
+from accord.core.overlay.tier_status import ParentStatus, TierStatus
 from accord.live.users import User, Users
 from tests.cli.net_server import lines, run, serving
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
@@ -63,11 +70,11 @@ def part(text: list[str], title: str) -> list[str]:
 class TestScreen:
     def test_what_channels_go_by(self) -> None:
         rules = (
-            CarryStatus(channels=("video/#", "audio"), transport="multicast", events=1_200, kept=3),
+            CarryStatus(channels=("video/#", "audio"), transport="multicast", copies=1_200, kept=3),
             CarryStatus(channels=("log/#",), transport="tcp"),
         )
         heard = shown(replace(five_cities(), carry=rules))
-        assert part(heard, "channels carried by events kept on tcp")[:2] == [
+        assert part(heard, "channels carried by copies kept on tcp")[:2] == [
             "video/#, audio multicast 1,200 3, which must not be lost",
             "log/# tcp 0 –",
         ]
@@ -125,6 +132,23 @@ class TestScreen:
             "node state needs takes",
             "seattle this node – –",
         ]
+
+    def test_who_was_refused_and_what_was_widened(self) -> None:
+        refused = RefusedStatus(
+            node="denver",
+            address="10.0.0.7",
+            problem="another node denver is linked with seattle, and alive",
+            remedy="give each node a name of its own",
+            attempts=12,
+            since_s=75,
+        )
+        heard = shown(replace(five_cities(), unlinked=(), refused=(refused,), needs_widened=2_600))
+        assert " ".join(heard[1:5]).startswith(
+            "needs widened: 2,600 filters of clients here take too much room to be told one by "
+            "one, so more comes from other nodes than they want "
+            "refused denver at 10.0.0.7 (12 times in 75 s): another node denver is linked with "
+            "seattle, and alive; give each node a name of its own"
+        )
 
     def test_links_that_nobody_can_tell_of(self) -> None:
         status = five_cities()
@@ -230,6 +254,30 @@ class TestTrace:
             "no node sends events of chat to another now: there is no route to walk"
         ]
         assert run(url, "net", "trace", "uav/#/x").exit_code == 2
+
+    def test_what_goes_otherwise(self) -> None:
+        def said(template: str, tier: TierStatus | None = None) -> str:
+            channel = ChannelStatus(
+                name="uav/imagery",
+                template=template,
+                max_delay_us=0,
+                paths=1,
+                resiliency=0,
+                node="a",
+            )
+            status = replace(five_cities(), channels=(channel,), tier=tier)
+            assert traces(status, "uav/imagery") == []
+            return why_no_routes(status, "uav/imagery")
+
+        assert said("total_order") == (
+            "uav/imagery is total_order: its events go by a tree, not by routes"
+        )
+        assert said("flooded") == "uav/imagery is flooded: that template decides, not routes"
+        assert said("local") == "uav/imagery is local: its events stay on their node"
+        parent = ParentStatus(name="denver", is_linked=True, is_active=True, is_standby=False)
+        assert said("reliable", TierStatus(parents=(parent,))) == (
+            "events of uav/imagery go by the parents of seattle: denver"
+        )
 
     def test_what_takes_too_long_and_what_is_down(self) -> None:
         status = five_cities()

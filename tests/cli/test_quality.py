@@ -79,13 +79,15 @@ def test_files_are_converted_both_ways(tmp_path: Path) -> None:
     (tmp_path / "colour.properties").write_text(COLOUR)
     known = ("--properties", tmp_path / "colour.properties")
     said = accord("quality", "check", tmp_path / "a.xml", *known)
-    assert said.output.endswith("a.xml: 1 expectations, 1 profiles\n")
+    assert said.output.endswith("a.xml: 1 expectation, 1 profile\n")
     assert (
         accord("quality", "convert", tmp_path / "a.xml", tmp_path / "b.json", *known).output == ""
     )
     assert json.loads((tmp_path / "b.json").read_text())["expectations"][0]["id"] == "X"
     accord("quality", "convert", tmp_path / "b.json", tmp_path / "c.xml", *known)
     accord("quality", "convert", tmp_path / "c.xml", tmp_path / "d.json", *known)
+    assert all((tmp_path / name).read_text().endswith(">\n") for name in ("c.xml",))
+    assert (tmp_path / "d.json").read_text().endswith("}\n")
     assert (tmp_path / "d.json").read_text() == (tmp_path / "b.json").read_text()
 
 
@@ -123,7 +125,7 @@ def test_the_screen() -> None:
     text = captured.get()
     assert "\x1b" not in text
     for words in (
-        "node here, strategy pareto: 1 profiles, 1 expectations (1 satisfiable); 4 times advised",
+        "node here, strategy pareto: 1 profile, 1 expectation (1 satisfiable); advised 4 times",
         "rate 2 of 1–50, latency 3 (measured)",
         "best of rate: sensor, n7 by west",
         "rate 5–10, trust ≥ low, of 2 (worth 3)",

@@ -36,6 +36,11 @@ def test_a_secondary_node_shows_its_parents() -> None:
     ]
 
 
+def test_parents_that_never_answered_count_too() -> None:
+    text = shown(replace(NOTHING, tier=TierStatus(parents=(), configured=1)))
+    assert text[0] == "x secondary node, 0 of 1 parent linked"
+
+
 def test_a_backbone_node_shows_its_children() -> None:
     children = (
         ChildStatus(name="x1", is_linked=True, is_active=True, needs=2),
@@ -47,6 +52,13 @@ def test_a_backbone_node_shows_its_children() -> None:
         "x1 active 2 – –",
         "x2 standby, not linked – 7 4 no room",
     ]
+
+
+def test_a_child_with_a_namesake_is_told_of_first() -> None:
+    problem = "another secondary node 'x1' is linked with 'b': one of the two must be renamed"
+    child = ChildStatus(name="x1", is_linked=True, is_active=True, problem=problem)
+    text = shown(replace(five_cities(), unlinked=(), children=(child,)))
+    assert text[1] == problem
 
 
 def test_who_has_none_shows_none() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import accord
 from accord.cli.up import _demo_url, _pipeline_words, node_settings
-from accord.config import Config
+from accord.config import Config, parse
 from accord.config.settings import (
     Anonymous,
     Keep,
@@ -119,3 +119,10 @@ def test_what_is_said_of_the_pipeline(tmp_path: Path) -> None:
     assert words(PipelineOptions()) == f"starting (Spark in its own process), {where}"
     assert words(PipelineOptions(spark="sc://a:1")) == f"starting (sc://a:1), {where}"
     assert words(None).startswith("off, ")
+
+
+def test_channels_count_where_there_are_no_other_nodes() -> None:
+    net = node_settings(parse("[channels.chat]\ntemplate = 'reliable'")).net
+    assert net is not None
+    assert [(each.name, each.template) for each in net.channels] == [("chat", "reliable")]
+    assert node_settings(Config()).net is None

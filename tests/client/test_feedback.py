@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,11 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
         "desk: image 1 will be taken again",
         "camera: desk says 'sharp' of image 2",
     ]
+
+
+def test_the_example_says_how_it_is_used() -> None:
+    path = Path(__file__).parents[2] / "examples" / "feedback.py"
+    told = subprocess.run(
+        [sys.executable, path, "--help"], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.startswith("A camera publishes images")

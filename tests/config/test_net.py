@@ -109,6 +109,32 @@ def test_what_a_node_takes_of_it() -> None:
     )
 
 
+def test_options_of_a_channel() -> None:
+    text = """
+[channels."chat/#"]
+template = "total_order"
+[channels."chat/#".options]
+laggards = "wait"
+patience_ms = 5_000
+spanner = 1.5
+persistent = true
+[channels.voice]
+datagrams = true
+options = { persistent = "7d" }
+[channels.alarms]
+template = "of_another_node"
+options = { hops = 3 }
+"""
+    chat, voice, alarms = net_options(parse(text)).channels
+    assert chat == ChannelDefinition(
+        "chat/#",
+        template="total_order",
+        options={"laggards": "wait", "patience_ms": "5000", "spanner": "1.5", "persistent": "true"},
+    )
+    assert voice.options == {"datagrams": "true", "persistent": "7d"}
+    assert alarms.options == {"hops": "3"}, "who has the template checks them"
+
+
 def test_a_node_by_itself() -> None:
     assert not parse("[net]\nping_ms = 100").net.is_used
     assert not parse("[net]\ndiscover = true").net.is_used, "it can find nobody"
@@ -166,6 +192,28 @@ def test_a_node_by_itself() -> None:
         ("[channels.a]\nresiliency = true", "channels.a.resiliency: expected a number, got true"),
         ("[channels.a]\ntemplate = 'a b'", "2: channels.a.template: expected letters, digits"),
         ('[channels."uav/#"]\nmax_delay = 2', "2: channels.'uav/#'.max_delay: unknown key, did"),
+        ("[channels.'$SYS/#']", "1: channels.'$SYS/#': expected no channel that begins with $"),
+        ("[channels.a]\noptions = 3", "2: channels.a.options: expected a table such as"),
+        (
+            "[channels.a.options]\nspanner = [2]",
+            "2: channels.a.options.spanner: expected text, true, false or a number, got a list",
+        ),
+        (
+            "[channels.a]\ntemplate = 'reliable'\n[channels.a.options]\nlaggards = 'maybe'",
+            "4: channels.a.options.laggards: expected drop or wait, got 'maybe'",
+        ),
+        (
+            "[channels.a]\noptions = { nonsense = 3 }",
+            "2: channels.a.options.nonsense: the template has no such option, expected one of",
+        ),
+        (
+            "[channels.a]\ntemplate = 'local'\ndatagrams = true",
+            "3: channels.a.datagrams: the template has no such option",
+        ),
+        (
+            "[channels.a]\ndatagrams = true\noptions = { datagrams = false }",
+            "2: channels.a.datagrams: expected the same as in its options",
+        ),
     ],
 )
 def test_mistakes(text: str, mistake: str) -> None:

@@ -14,7 +14,10 @@ from accord.config.reference import example_toml, is_section, markdown, renewed,
 from accord.config.settings import Anonymous
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
-NETWORK = DOCUMENT.parent / "NETWORK.md"
+WITH_FILES = [
+    DOCUMENT,
+    *(DOCUMENT.parent / f"{name}.md" for name in ("NETWORK", "CHANNELS", "PERSISTENT")),
+]
 
 
 def test_the_document_is_up_to_date() -> None:
@@ -31,7 +34,7 @@ def test_the_document_names_every_setting() -> None:
             assert f"| `{field.name}` |" in tables or is_header
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, NETWORK], ids=lambda path: path.name)
+@pytest.mark.parametrize("document", WITH_FILES, ids=lambda path: path.name)
 def test_the_files_that_documents_show_are_accepted(document: Path) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
     assert blocks

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 from tests.edges.link.conversing import CODEC, Load
 
-from accord.edges.link.handshake import Local
+from accord.edges.link.handshake import Local, Neighbour
 from accord.edges.link.keys import SharedKey
 from accord.edges.link.options import LinkOptions
 from accord.live.neighbours import Neighbours
@@ -95,6 +95,8 @@ class Node:
         options: LinkOptions | None = None,
         endpoint: UdpEndpoint | None = None,
         most_links: int = 100,
+        quiet_us: int = 1 << 60,
+        objection: Callable[[Neighbour], str] = lambda _: "",
     ) -> None:
         self.name = name
         self.overlay = FakeOverlay()
@@ -106,6 +108,8 @@ class Node:
             options=options,
             endpoint=endpoint,
             most_links=most_links,
+            quiet_us=quiet_us,
+            objection=objection,
             random=lambda: 0.0,
         )
 

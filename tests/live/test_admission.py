@@ -246,7 +246,7 @@ def test_bad_advertisements_are_explained() -> None:
             ({"channel": "a/#/b"}, "channel"),
             ({"channel": "$SYS/x"}, "channel"),
             ({"where": "level >"}, "where"),
-            ({"rate_hz": -1.0}, "rate"),
+            ({"rate_hz": -1.0}, "rate_hz"),
             ({"where": "a = 1 and a = 2"}, "predicate"),
         ):
             asked: dict[str, Any] = {"channel": "a", "rate_hz": 1.0, **bad}

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from accord.core.channels.channels import SHIPPED
+from accord.core.channels.options import problem_with_options
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
@@ -24,6 +26,9 @@ class View:
     def channel_statuses(self) -> list[ChannelStatus]:
         return channel_statuses(self.overlay)
 
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return problem_with_options(definition.options, SHIPPED[definition.template].options)
+
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         return self.overlay.registry.create(definition, replace=replace)
 
@@ -31,9 +36,12 @@ class View:
         return self.overlay.registry.delete(name)
 
 
-def ask(view: View | None, request: object, *, may_change: bool = True) -> dict[str, Any]:
+def ask(
+    view: View | None, request: object, *, may_see: bool = True, may_change: bool = True
+) -> dict[str, Any]:
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
-    found: dict[str, Any] = json.loads(answer(view, body, may_change=may_change))  # type: ignore[arg-type]
+    told = answer(view, body, may_see=may_see, may_change=may_change)  # type: ignore[arg-type]
+    found: dict[str, Any] = json.loads(told)
     return found
 
 
@@ -53,6 +61,13 @@ def test_channels_are_defined_listed_and_deleted() -> None:
     assert ask(view, {"do": "list"})["channels"] == []
 
 
+def test_options_are_text_booleans_or_numbers() -> None:
+    options = {"laggards": "wait", "patience_ms": 500, "spanner": 1.5, "persistent": True}
+    made = ask(View(), {"do": "create", "name": "x", "template": "total_order", "options": options})
+    told = {"laggards": "wait", "patience_ms": "500", "spanner": "1.5", "persistent": "true"}
+    assert made["channel"]["options"] == told
+
+
 @pytest.mark.parametrize(
     ("request_", "place", "problem"),
     [
@@ -60,6 +75,21 @@ def test_channels_are_defined_listed_and_deleted() -> None:
         ({"do": "create", "name": "a/#/b"}, "", "name: "),
         ({"do": "create", "name": "x", "paths": 99}, "paths", "expected"),
         ({"do": "create", "nome": "x"}, "request", "nome"),
+        ({"do": "create", "name": "$x"}, "name", "stay on their node"),
+        (
+            {"do": "create", "name": "x", "options": {"persistent": [7]}},
+            "options.persistent",
+            "expected text, true, false or a number",
+        ),
+        (
+            {"do": "create", "name": "x", "options": {"persistent": 7}},
+            "options.persistent",
+            "expected true, or how far",
+        ),
+        ({"do": "create", "name": "x", "options": {"hops": 3}}, "options.hops", "no such option"),
+        (b'{"do": "create"', "request", "expected a JSON object"),
+        (b"", "request", "expected a JSON object"),
+        (b"[]", "request", "expected object, got array"),
         ({"do": "delete", "name": "x"}, "name", "not defined"),
         ({"do": "explode"}, "do", "expected one of list, create, delete"),
         ({}, "do", "expected one of"),
@@ -75,5 +105,9 @@ def test_what_is_wrong_is_said(request_: object, place: str, problem: str) -> No
 
 
 def test_who_may_not_and_where_nothing_is() -> None:
-    assert "may not" in ask(View(), {"do": "list"}, may_change=False)["error"]
+    create = {"do": "create", "name": "x"}
+    assert "may not define" in ask(View(), create, may_change=False)["error"]
+    assert ask(View(), {"do": "list"}, may_change=False)["ok"] is True, "as over HTTP"
+    told = ask(View(), {"do": "list"}, may_see=False, may_change=False)
+    assert "may not see channels" in told["error"]
     assert "[net]" in ask(None, {"do": "list"})["error"]

@@ -16,6 +16,7 @@ from accord.client.session import Session
 from accord.core.monitoring.ledger import OUTCOMES, event_number
 from accord.core.node.rights import EVERYTHING
 from accord.core.qos.book import read_book
+from accord.edges.mqtt.hub import Request
 from accord.journal.ledger import Wanted
 from accord.live.addresses import Address
 from accord.live.management import Manager
@@ -280,3 +281,49 @@ def test_the_ledger_is_there_after_a_restart(tmp_path: Path) -> None:
 
     event = asyncio.run(publish())
     assert asyncio.run(look(event)) == ["delivered"]
+
+
+def test_a_request_that_fails_is_answered_and_so_are_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        async with a_node() as node, accord.connect(url(node)) as client:
+            taken = manager(node)._answer_channels
+
+            def failing(request: Request) -> bytes:
+                if request.message.payload == b"poison":
+                    raise ValueError(request.message.payload)
+                return taken(request)
+
+            monkeypatch.setattr(manager(node), "_answer_channels", failing)
+            async with client.subscribe("answers") as answers:
+                for payload in (b"poison", b'{"do": "list"}'):
+                    await client.publish("$accord/channels", payload, response_topic="answers")
+                first, second = [json.loads((await anext(answers)).payload) for _ in range(2)]
+            assert first["error"] == "the node failed to answer; see its log"
+            assert second["error"] != first["error"]
+
+    asyncio.run(scene())
+
+
+def test_what_can_not_be_put_away_does_not_keep_the_node_from_closing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+
+    async def scene() -> None:
+        async with a_node(tmp_path) as node:
+            assert node.durability is not None
+            close = node.durability.close
+
+            def noted() -> None:
+                closed.append(True)
+                close()
+
+            monkeypatch.setattr(node.durability, "close", noted)
+            node.broker.hub.ledger.add(-(2**63), 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
+            node.broker.hub.ledger.add(2**63, 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
+
+    asyncio.run(scene())
+    assert closed == [True]
+    assert [each.message for each in caplog.records] == ["the ledger could not be put away"]

@@ -198,24 +198,66 @@ def test_silence_ends_a_link_and_keepalives_keep_it() -> None:
 
 
 def test_a_restarted_neighbour_takes_its_own_place() -> None:
-    """Although nobody has noticed that it was gone."""
+    """Although nobody has noticed that it was gone: its former self is silent."""
 
     async def test() -> None:
         network = MemoryNetwork()
-        athens, berlin = Node("athens", network), Node("berlin", network, incarnation=1)
+        silent = LinkOptions(keepalive_us=1_000_000_000)
+        athens = Node("athens", network, quiet_us=500_000)
+        berlin = Node("berlin", network, incarnation=2, options=silent)
         address = await athens.neighbours.listen(LOOPBACK)
         berlin.neighbours.dial(address)
         await until(lambda: athens.is_linked("berlin"))
-        again = Node("berlin", network, incarnation=2)
+        again = Node("berlin", network, incarnation=1)  # its clock may have been set back
         again.neighbours.dial(address)
         await until(lambda: again.is_linked("athens"))
         assert athens.overlay.events == ["up berlin", "down berlin", "up berlin"]
-        # The former one stays away as long as its successor is there.
-        await until(lambda: berlin.neighbours.status().dials[0].attempts >= 2)
-        await until(lambda: "started later" in berlin.neighbours.status().dials[0].problem)
-        assert berlin.neighbours.status().dials[0].remedy == "give each node a name of its own"
-        assert athens.overlay.events == ["up berlin", "down berlin", "up berlin"]
-        await close_all((again, berlin, athens))
+        assert athens.neighbours.status().refusals == ()
+        await close_all((again, athens, berlin))
+
+    run(test)
+
+
+@pytest.mark.parametrize("incarnation", [1, 3])
+def test_a_namesake_is_refused_listed_and_told_once_while_the_other_is_alive(
+    incarnation: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        network = MemoryNetwork()
+        athens, berlin = Node("athens", network), Node("berlin", network, incarnation=2)
+        address = await athens.neighbours.listen(LOOPBACK)
+        berlin.neighbours.dial(address)
+        await until(lambda: athens.is_linked("berlin"))
+        other = Node("berlin", network, incarnation=incarnation)
+        other.neighbours.dial(address)
+        await until(lambda: other.neighbours.status().dials[0].attempts >= 3)
+        await until(lambda: "and alive" in other.neighbours.status().dials[0].problem)
+        assert athens.overlay.events == ["up berlin"], "who was there stays"
+        (refused,) = athens.neighbours.status().refusals
+        assert refused.node == "berlin"
+        assert refused.problem == "another node berlin is linked with athens, and alive"
+        assert refused.remedy == "give each node a name of its own"
+        assert refused.attempts > 1
+        await berlin.neighbours.close()
+        await until(lambda: other.is_linked("athens"))
+        assert athens.neighbours.status().refusals == ()
+        await close_all((other, athens))
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    said = [record.message for record in caplog.records]
+    assert said.count("a neighbour was refused") == 1
+
+
+def test_who_is_objected_to_is_refused() -> None:
+    async def test() -> None:
+        network = MemoryNetwork()
+        athens = Node("athens", network, objection=lambda new: f"there is a {new.node}")
+        berlin = Node("berlin", network)
+        berlin.neighbours.dial(await athens.neighbours.listen(LOOPBACK))
+        await until(lambda: "there is a berlin" in berlin.neighbours.status().dials[0].problem)
+        assert athens.overlay.events == []
+        await close_all((athens, berlin))
 
     run(test)
 

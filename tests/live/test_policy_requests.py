@@ -97,7 +97,7 @@ def test_who_may_not(do: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "place", "words"),
     [
-        (b"", "request", "input data was truncated"),
+        (b"", "request", "expected a JSON object"),
         (b"[]", "request", "expected object, got array"),
         (b"[" * 100_000, "request", "expected object, got array"),
         (b'{"do": "patch", "settings": {"a": ' + b"[" * 100_000, "request", "fewer brackets"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from accord.core.channels.options import problem_with_options
 from accord.core.channels.template import Template
 from accord.sim import check_template
 from tests.brokers import accord_only
@@ -53,3 +54,12 @@ def test_nodes_use_it_where_it_is_installed(
             for name in "ac":
                 said = [each for each in heard if each.startswith(name)]
                 assert said == [f"{name} {number}" for number in range(EACH)]
+
+
+def test_it_says_what_is_wrong_with_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = flooded(monkeypatch).options
+    assert problem_with_options({"hops": "8"}, options) is None
+    assert problem_with_options({"hops": "abc"}, options) == (
+        "hops",
+        "expected a whole number from 1 to 255, got 'abc'",
+    )

@@ -140,6 +140,18 @@ def test_who_does_not_keep_its_promises_is_found_out(
         check_template(template, loss=0.1, nodes=5, seeds=(0, 4, 8))
 
 
+class _Raising(SingleSource):
+    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+        if event.number == 3:
+            raise KeyError("beyond repair")
+        super().carried(neighbour, event, now_us)
+
+
+def test_who_raises_an_exception_is_found_out() -> None:
+    with pytest.raises((RunFailedError, KeyError), match="beyond repair"):
+        check_template(_Raising, loss=0.0, nodes=4, seeds=(0,))
+
+
 def test_one_call_checks_a_template() -> None:
     outcomes = check_template(SingleSource, loss=0.3, nodes=4, seeds=range(2))
     assert [outcome.seed for outcome in outcomes] == [0, 1]

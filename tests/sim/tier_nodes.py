@@ -59,13 +59,14 @@ class BackboneNode(OverlayNode):
         self.answering = Answering(self.channels)
         self.children = Children(self.router, self.channels, self.answering)
         self.parent = Parent(start.incarnation, tiers, self)
+        self.children.incarnation_of = self.parent.incarnation_of
         self._sends: list[tuple[str, Any]] = []
         self._ready: list[str] = []
 
     # What its children ask of it.
 
-    def joined(self, child: str) -> None:
-        self.answering.joined(child)
+    def joined(self, child: str, incarnation: int) -> None:
+        self.answering.joined(child, incarnation)
 
     def left(self, child: str) -> None:
         self.answering.left(child)

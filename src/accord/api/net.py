@@ -47,6 +47,9 @@ class NetView(ChannelView, Protocol):
 
     def status(self) -> NetStatus: ...
 
+    def is_configured(self, name: str) -> bool:
+        """Whether the configuration of this node defines it."""
+
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not a mistake of ours
     def __init__(self, code: int, problem: str, place: str = "") -> None:
@@ -73,6 +76,20 @@ def _add_reading(app: FastAPI, net: NetView | None) -> None:
         if net is None:
             return json_answer(_ALONE, 404)
         return json_answer(ChannelList(channels=tuple(map(channel_of, net.channel_statuses()))))
+
+    @app.get(
+        f"{CHANNELS}/{{name:path}}",
+        response_class=Response,
+        responses=returns(Channel, _404=Problem),
+    )
+    async def channel(name: str) -> Response:
+        """One of them, by the name or filter it is defined for."""
+        if net is None:
+            return json_answer(_ALONE, 404)
+        for each in net.channel_statuses():
+            if each.name == name:
+                return json_answer(channel_of(each))
+        return json_answer(Problem(f"{name!r} is not defined"), 404)
 
 
 def _add_changes(app: FastAPI, net: NetView | None) -> None:
@@ -105,7 +122,7 @@ def _add_changes(app: FastAPI, net: NetView | None) -> None:
             return json_answer(_ALONE, 404)
         if problem := net.delete_channel(name):
             return json_answer(Problem(problem), 404)
-        return json_answer(Deleted(name=name))
+        return json_answer(Deleted(name=name, comes_back=net.is_configured(name)))
 
 
 async def _read(request: Request) -> WantedChannel:

@@ -11,6 +11,7 @@ CHANNELS: Final = "/api/v1/channels"
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """The channel that is defined no more."""
+    """The channel that is defined no more; or only until the node is started again."""
 
     name: str
+    comes_back: bool = False

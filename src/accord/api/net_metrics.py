@@ -34,6 +34,8 @@ def _nodes(net: NetStatus) -> Iterator[Metric]:
     yield nodes
     unlinked = "Neighbours that there is no link with"
     yield GaugeMetricFamily("accord_net_unlinked", unlinked, len(net.unlinked))
+    widened = "Filters of clients that other nodes are told wider, for want of room"
+    yield GaugeMetricFamily("accord_net_needs_widened", widened, net.needs_widened)
 
 
 def _links(net: NetStatus) -> Iterator[Metric]:

@@ -12,6 +12,8 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accord.core.overlay.channel_answers import Channel
 
 Name = Annotated[
@@ -76,23 +78,16 @@ def create(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Define a channel, or all that a filter selects, for all nodes."""
-    from accord.cli.errors import InputError
     from accord.cli.overlay.node import NetNode
-    from accord.cli.policies.edits import read_pairs
     from accord.cli.quantities import read_duration_s
     from accord.cli.text import check_filter
-    from accord.core.channels.persistent.options import PERSISTENT, problem_with
     from accord.core.overlay.channel_answers import WantedChannel
 
     check_filter(name, "NAME")
-    delay_s = 0.0 if max_delay is None else read_duration_s(max_delay, "--max-delay")
-    options = dict(read_pairs(option or (), "--option"))
-    if has_datagrams:
-        options["datagrams"] = "true"
-    if keeps_all:
-        options.setdefault(PERSISTENT, "true")
-    if problem := problem_with(options.get(PERSISTENT, "")):
-        raise InputError("--option", f"{PERSISTENT}: {problem}")
+    delay_s = 0.0
+    if max_delay is not None:
+        delay_s = read_duration_s(max_delay, "--max-delay", needs_unit=True)
+    options = _options(option or (), has_datagrams=has_datagrams, keeps_all=keeps_all)
     wanted = WantedChannel(
         template=template,
         max_delay_ms=round(delay_s * 1_000, 3),
@@ -141,14 +136,18 @@ def show(
     """Show one of them: what it requires, where it is defined, and what it gets."""
     from accord.cli.errors import InputError
     from accord.cli.overlay.node import NetNode
+    from accord.cli.screen import safe
     from accord.core.model.channels import filter_selects
+    from accord.core.overlay.registry import ChannelDefinition, specificity
 
     found = NetNode(url, user, authority).channels()
+    wider = [each for each in found if filter_selects(each.name, name)]
     channel = next((each for each in found if each.name == name), None)
+    if channel is None and not wider:
+        raise InputError("NAME", f"{name!r} is not defined")
     if channel is None:
-        wider = [each.name for each in found if filter_selects(each.name, name)]
-        hint = f", but {', '.join(wider)} selects it" if wider else ""
-        raise InputError("NAME", f"{name!r} is not defined{hint}")
+        channel = max(wider, key=lambda each: specificity(ChannelDefinition(each.name)))
+        typer.echo(f"{safe(name)} is not defined, but {safe(channel.name)} selects it", err=True)
     _show(channel, is_json=is_json)
 
 
@@ -164,8 +163,33 @@ def rm(
     from accord.cli.overlay.node import NetNode
     from accord.cli.screen import safe
 
-    NetNode(url, user, authority).delete(name)
+    deleted = NetNode(url, user, authority).delete(name)
     typer.echo(f"{safe(name)} is not defined any more")
+    if deleted.comes_back:
+        typer.echo("until the node is started again: its accord.toml defines it", err=True)
+
+
+app.command("list", hidden=True)(ls)
+app.command("remove", hidden=True)(rm)
+
+
+def _options(texts: Sequence[str], *, has_datagrams: bool, keeps_all: bool) -> dict[str, str]:
+    from accord.cli.errors import InputError
+    from accord.cli.policies.edits import read_pairs
+    from accord.core.channels.persistent.options import PERSISTENT, problem_with
+
+    options: dict[str, str] = {}
+    for name, value in read_pairs(texts, "--option"):
+        if options.setdefault(name, value) != value:
+            problem = f"{name}: both {options[name]!r} and {value!r} can't be"
+            raise InputError("--option", problem)
+    for is_given, name in ((has_datagrams, "datagrams"), (keeps_all, PERSISTENT)):
+        if is_given and options.setdefault(name, "true") in ("", "false"):
+            problem = f"--{name} contradicts --option {name}={options[name]}"
+            raise InputError("--option", problem)
+    if problem := problem_with(options.get(PERSISTENT, "")):
+        raise InputError("--option", f"{PERSISTENT}: {problem}")
+    return options
 
 
 def _show(channel: Channel, *, is_json: bool) -> None:

@@ -85,22 +85,20 @@ def trace(
 
     from accord.cli.overlay.node import NetNode
     from accord.cli.overlay.trace_screen import draw_traces
-    from accord.cli.overlay.tracing import traces
-    from accord.cli.screen import open_console, safe, say
+    from accord.cli.overlay.tracing import traces, why_no_routes
+    from accord.cli.screen import open_console, say
     from accord.cli.text import check_filter
 
     check_filter(channel, "CHANNEL")
-    found = traces(NetNode(url, user, authority).status(), channel)
+    status = NetNode(url, user, authority).status()
+    found = traces(status, channel)
     if is_json:
         for each in found:
             typer.echo(msgspec.json.encode(each).decode())
     elif found:
         open_console().print(draw_traces(channel, found))
     else:
-        say(
-            open_console(),
-            f"no node sends events of {safe(channel)} to another now: there is no route to walk",
-        )
+        say(open_console(), why_no_routes(status, channel))
 
 
 def _check_place(context: typer.Context) -> None:

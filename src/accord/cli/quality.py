@@ -105,10 +105,11 @@ def check(
 ) -> None:
     """Check a file of expectations and profiles, and say where it is wrong."""
     from accord.cli.qualities.files import read_registry, read_stored
+    from accord.cli.quantities import count_text
 
     stored = read_stored(file, read_registry(definitions or []))
-    count = f"{len(stored.expectations)} expectations, {len(stored.profiles)} profiles"
-    typer.echo(f"{file}: {count}")
+    expectations = count_text(len(stored.expectations), "expectation")
+    typer.echo(f"{file}: {expectations}, {count_text(len(stored.profiles), 'profile')}")
 
 
 @app.command("convert")

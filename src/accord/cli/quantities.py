@@ -14,12 +14,15 @@ _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)", re.ASCII)
 _SIZES: Final = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 
 
-def read_duration_s(text: str, where: str) -> float:
-    """Seconds; `where` names the option in the error."""
+def read_duration_s(text: str, where: str, *, needs_unit: bool = False) -> float:
+    """Seconds, also where no unit is said unless one must be; `where` names the option."""
     found = _DURATION.fullmatch(text.strip())
     unit_s = _UNITS_S.get(found[2]) if found else None
     if found is None or unit_s is None:
         raise InputError(where, f"expected a duration such as 500ms, 10s or 2min, got {text!r}")
+    if needs_unit and not found[2]:
+        units = ", ".join(unit for unit in _UNITS_S if unit)
+        raise InputError(where, f"expected a unit ({units}), as in {text.strip()}ms, got {text!r}")
     duration_s = float(found[1]) * unit_s
     if not 0 < duration_s <= MAX_DURATION_S:
         raise InputError(where, f"expected more than nothing and at most 30 days, got {text!r}")

@@ -134,7 +134,8 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
 def _net(config: Config) -> NetOptions | None:
     from accord.config.net import net_options  # noqa: PLC0415
 
-    return net_options(config) if config.net.is_used else None
+    # What is defined for channels counts also where there is nobody else yet.
+    return net_options(config) if config.net.is_used or config.channels else None
 
 
 def _quality(config: Config) -> QualityOptions:

@@ -268,10 +268,18 @@ class Session:
         max_delay_ms: float = 0,
         paths: int = 1,
         resiliency: float = 0.0,
-        options: Mapping[str, str] | None = None,
+        persistent: bool | str | None = None,
+        options: Mapping[str, str | bool | int | float] | None = None,
         replaces: bool = False,
     ) -> Channel:
-        """Define a channel, or all that a filter selects, for all nodes; ChannelRefusedError."""
+        """Define a channel, or all that a filter selects, for all nodes; ChannelRefusedError.
+
+        `persistent` is True, or how far new subscribers look back (`"7d"`); it may stand among
+        the template's `options` as well.
+        """
+        options = dict(options or {})
+        if persistent is not None and options.setdefault("persistent", persistent) != persistent:
+            raise ValueError(f"persistent is {persistent!r}, but another in options")
         made = await ask_channels(
             self.request,
             do="create",
@@ -280,7 +288,7 @@ class Session:
             max_delay_ms=max_delay_ms,
             paths=paths,
             resiliency=resiliency,
-            options=dict(options or {}),
+            options=options,
             replaces=replaces,
         )
         if made.channel is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from accord.config.lines import Path
-from accord.config.settings import Config, NetSettings
+from accord.config.settings import ChannelSettings, Config, NetSettings
 from accord.core.model.channels import problem_with_filter
 from accord.edges.pipeline.declared import problems_among
 from accord.live.addresses import WEBSOCKET_TLS, Address
@@ -132,6 +132,26 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
             yield ("channels", channel.name), problem
         if wrong := problem_with_filter(channel.name):
             yield ("channels", channel.name), wrong
+        elif channel.name.startswith("$"):
+            problem = "expected no channel that begins with $: these stay on their node"
+            yield ("channels", channel.name), problem
+        yield from _problems_with_options(channel)
+
+
+def _problems_with_options(channel: ChannelSettings) -> Iterator[tuple[Path, str]]:
+    """Where its template is installed; others may have it that this node has not."""
+    # Only where there are any: they bring all templates along.
+    from accord.core.channels.options import problem_with_options  # noqa: PLC0415
+    from accord.live.templates import find_template  # noqa: PLC0415
+
+    options = channel.all_options
+    template = find_template(channel.template) if options else None
+    if channel.datagrams and options["datagrams"] != "true":
+        yield ("channels", channel.name, "datagrams"), "expected the same as in its options"
+    elif template is not None and (wrong := problem_with_options(options, template.options)):
+        name, problem = wrong
+        place = ("options", name) if name in channel.options else (name,)
+        yield ("channels", channel.name, *place), problem
 
 
 def _problems_with_secondary(net: NetSettings) -> Iterator[tuple[Path, str]]:

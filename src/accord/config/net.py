@@ -7,7 +7,6 @@ from typing import Final
 
 from accord.config.errors import ConfigError, Mistake
 from accord.config.settings import ChannelSettings, Config, MulticastSettings
-from accord.core.channels.routed import DATAGRAMS
 from accord.core.overlay.carriage import CarryRule
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
@@ -52,7 +51,7 @@ def definition_of(channel: ChannelSettings) -> ChannelDefinition:
         max_delay_us=channel.max_delay_ms * 1_000,
         paths=channel.paths,
         resiliency=channel.resiliency,
-        options={DATAGRAMS: "true"} if channel.datagrams else {},
+        options=channel.all_options,
     )
 
 

@@ -16,6 +16,7 @@ from accord.config.units import format_duration, format_size, parse_duration, pa
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.model.units import parse as parse_units
+from accord.core.overlay.channel_answers import OPTION_EXPECTED, option_text
 from accord.core.qos.policy import GUARANTEES
 from accord.edges.pipeline.declared import problem_with
 from accord.live.addresses import Address, parse_address, parse_link_address
@@ -54,6 +55,7 @@ class Reader:
             "guarantee": self._read_guarantee,
             "bandwidth": self._read_bandwidth,
             "bandwidths": self._read_bandwidths,
+            "options": self._read_options,
         }
 
     def read_struct(
@@ -259,6 +261,18 @@ class Reader:
         for name, each in value.items():
             self._read_bandwidth(each, (*path, name))
         return value
+
+    def _read_options(self, value: object, path: Path) -> dict[str, str]:
+        """Of a channel, as text."""
+        if not isinstance(value, dict):
+            example = "{ persistent = true }"
+            self._note(path, f"expected a table such as {example}, got {shown(value)}")
+            return {}
+        texts = {name: option_text(each) for name, each in value.items()}
+        for name, text in texts.items():
+            if text is None:
+                self._note((*path, name), f"{OPTION_EXPECTED}, got {shown(value[name])}")
+        return {name: text for name, text in texts.items() if text is not None}
 
     def _read_hash(self, value: object, path: Path) -> object:
         # Never shown: it may be the password itself.

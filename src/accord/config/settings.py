@@ -377,8 +377,9 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
         Meta(
             max_length=64,
             pattern=r"^[A-Za-z0-9_.-]+$",
-            description="How its events get to other nodes: `routed`, `local` for not at all, or "
-            "a template of another package.",
+            description="How its events get to other nodes: `routed`, `single_source`, "
+            "`unreliable`, `reliable`, `total_order`, `local` for not at all, or a template of "
+            "another package.",
         ),
     ] = "routed"
     max_delay_ms: Annotated[
@@ -399,6 +400,18 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="Whether its QoS 0 events may go by UDP, and so may be lost on the way."),
     ] = False
+    options: Annotated[
+        dict[str, str],
+        Meta(
+            description="What else its template can be told, and `persistent`: text, true, false "
+            "or numbers, by their names in `docs/CHANNELS.md`.",
+            extra={"kind": "options"},
+        ),
+    ] = {}
+
+    @property
+    def all_options(self) -> dict[str, str]:
+        return {"datagrams": "true", **self.options} if self.datagrams else self.options
 
 
 class AdmissionSettings(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from accord.core.admission.status import (
     range_of,
 )
 from accord.core.admission.subscriptions import Outcome
+from accord.core.model.decoding import decoded
 from accord.core.monitoring.meter import Meter
 from accord.core.monitoring.registry import LocalRegistry
 from accord.core.predicates.predicate import parse
@@ -379,11 +380,15 @@ class AdmissionService:
         found: list[PoolLine] = []
         for origin, _, value in self._net.overlay.store.all(BOOKS):
             if origin != self._node:
-                try:
-                    found += msgspec.msgpack.decode(value, type=list[PoolLine])
-                except msgspec.MsgspecError:
+                lines = decoded(_lines, value)
+                if lines is None:
                     log.warning("can't read what a node says of admission", node=origin)
+                else:
+                    found += lines
         return found
+
+
+_lines: Final = msgspec.msgpack.Decoder(list[PoolLine])
 
 
 def _guarantee_text(guarantee: Guarantee) -> str:

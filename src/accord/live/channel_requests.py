@@ -1,8 +1,9 @@
 """`$accord/channels`: channels seen, defined and deleted by MQTT clients, as over HTTP.
 
 A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
-The answer has `ok`, and `error` and maybe `place` where that is false. Who may see and change
-policies may do this: it decides what becomes of other people's events.
+The answer has `ok`, and `error` and maybe `place` where that is false. As over HTTP, who may read
+statistics may see them, and who may change policies may define them: that decides what becomes of
+other people's events.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ class ChannelView(Protocol):
     def templates(self) -> list[str]: ...
 
     def channel_statuses(self) -> list[ChannelStatus]: ...
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        """The option that its template can't use, and why."""
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         """Gives why not, or None."""
@@ -66,12 +70,15 @@ _DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _ACTIONS: Final = ("list", "create", "delete")
 
 
-def answer(net: ChannelView | None, body: bytes, *, may_change: bool) -> bytes:
+def answer(net: ChannelView | None, body: bytes, *, may_see: bool, may_change: bool) -> bytes:
     """The answer to a request; never raises for what is asked."""
     try:
-        if not may_change:
-            raise PolicyError("request", "you may not see or define channels")
-        result = _act(net, _read(body))
+        request = _read(body)
+        if isinstance(request, List) and not (may_see or may_change):
+            raise PolicyError("request", "you may not see channels: it takes may.statistics")
+        if not isinstance(request, List) and not may_change:
+            raise PolicyError("request", "you may not define channels: it takes may.policies")
+        result = _act(net, request)
     except PolicyError as error:
         result = {"ok": False, "error": error.problem, "place": error.place}
     return msgspec.json.encode(result)
@@ -79,9 +86,15 @@ def answer(net: ChannelView | None, body: bytes, *, may_change: bool) -> bytes:
 
 def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -> Channel:
     """PolicyError where it can't be, DefinedError where it is defined otherwise already."""
+    if definition.name.startswith("$"):
+        raise PolicyError(
+            "name", "channels that begin with $ stay on their node: nothing to define"
+        )
     if definition.template not in net.templates:
         known = ", ".join(net.templates)
         raise PolicyError("template", f"expected one of {known}, got {definition.template[:40]!r}")
+    if wrong := net.problem_with_options(definition):
+        raise PolicyError(f"options.{wrong[0][:40]}", wrong[1])
     was_there = _find(net, definition.name) is not None
     if problem := net.create_channel(definition, replace=replaces):
         raise (DefinedError if was_there and not replaces else PolicyError)("", problem)

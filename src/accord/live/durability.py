@@ -19,8 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from accord.core.monitoring.statistics import JournalStatus
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import ProtocolError
@@ -115,7 +113,7 @@ class Durability:
                 if kind_of(record) == EVENT:
                     try:
                         redone += redo(self._broker, kept_message(decode_event(record)))
-                    except (msgspec.DecodeError, UnicodeDecodeError, ProtocolError) as error:
+                    except (ValueError, ProtocolError) as error:
                         log.error("a kept event is unusable", problem=str(error))
         return redone
 

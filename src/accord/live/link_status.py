@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from accord.core.overlay.status import RefusedStatus
 from accord.edges.link.traffic import Traffic
 from accord.live.dialling import DialStatus
 from accord.live.group_links import GroupStatus
@@ -36,6 +37,7 @@ class NeighboursStatus(Struct, frozen=True, kw_only=True):
     traffic: Traffic
     refused: int
     unsent: int
+    refusals: tuple[RefusedStatus, ...] = ()
     group: GroupStatus | None = None
 
 

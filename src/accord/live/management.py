@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
@@ -39,6 +41,7 @@ from accord.live.admission import AdmissionService
 from accord.live.channel_requests import ChannelView
 from accord.live.channel_requests import answer as answer_channels
 from accord.live.clock import Clock
+from accord.live.containing import Containment
 from accord.live.durability import EVENTS, Durability
 from accord.live.first_book import first_book
 from accord.live.ledger import LedgerStore
@@ -89,6 +92,7 @@ class Manager:
         self.statistics = statistics
         self.net: ChannelView | None = None
         self._limits: tuple[object, ...] = ()
+        self._containment = Containment(log)
         self._quality = quality
         self._admission = admission
         self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
@@ -127,10 +131,12 @@ class Manager:
     async def close(self) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
-        await self.queries.close()
-        await self.administration.close()
-        await self.orders.close()
-        self.monitor.store.drain(now_ms=self._clock.now_ms())
+        for each in (self.queries, self.administration, self.orders):
+            try:
+                await each.close()
+            except Exception as error:  # whatever it is, others are closed
+                self._containment.failed("closing a part of the node failed", error)
+        self._put_away(self._clock.now_ms())
 
     def turn(self) -> None:
         """What came of the last turn of the event loop."""
@@ -140,33 +146,53 @@ class Manager:
         if hub.requests:
             requests, hub.requests = hub.requests, []
             for request in requests:
-                if request.message.channel == QUERIES:
-                    self.queries.take(request)
-                    continue
-                if request.message.channel in QUALITY:
-                    self._quality.answer(request)
-                    continue
-                if request.message.channel == ADVERTISEMENTS:
-                    body = self._admission.answer(request)
-                    if request.message.properties.response_topic is not None:
-                        self._reply(request, body)
-                    continue
-                if request.message.channel == CHANNELS:
-                    self._reply(request, self._answer_channels(request))
-                    continue
-                if len(self._answers) >= _ANSWERS:
-                    self._reply(request, b'{"ok":false,"error":"too many requests","place":""}')
-                    continue
-                task = asyncio.create_task(self._answer(request))
-                self._answers.add(task)
-                task.add_done_callback(self._answers.discard)
+                try:
+                    self._take(request)
+                except Exception as error:  # whatever it is, others are answered
+                    self._containment.failed("a request could not be answered", error)
+                    self._refuse(request, "the node failed to answer; see its log")
         self.queries.turn()
         if hub.ledger.is_due():
-            self.monitor.store.drain(now_ms=hub.now_ms)
+            self._put_away(hub.now_ms)
+
+    def _take(self, request: Request) -> None:
+        channel = request.message.channel
+        if channel == QUERIES:
+            self.queries.take(request)
+        elif channel in QUALITY:
+            self._quality.answer(request)
+        elif channel == ADVERTISEMENTS:
+            body = self._admission.answer(request)
+            if request.message.properties.response_topic is not None:
+                self._reply(request, body)
+        elif channel == CHANNELS:
+            self._reply(request, self._answer_channels(request))
+        elif len(self._answers) >= _ANSWERS:
+            self._refuse(request, "too many requests")
+        else:
+            task = asyncio.create_task(self._answer(request))
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+
+    def _refuse(self, request: Request, problem: str) -> None:
+        if request.message.properties.response_topic is not None:
+            body = {"ok": False, "error": problem, "place": ""}
+            self._reply(request, msgspec.json.encode(body))
+
+    def _put_away(self, now_ms: int) -> None:
+        """Put the ledger away: what can't be is given up, or nothing ever would again."""
+        try:
+            self.monitor.store.drain(now_ms=now_ms)
+        except Exception as error:  # whatever it is, the node goes on
+            self._containment.failed("the ledger could not be put away", error)
 
     def _answer_channels(self, request: Request) -> bytes:
-        may_change = request.may_change_policies()
-        return answer_channels(self.net, request.message.payload, may_change=may_change)
+        return answer_channels(
+            self.net,
+            request.message.payload,
+            may_see=request.may_see_statistics(),
+            may_change=request.may_change_policies(),
+        )
 
     # What the monitor watches.
 

@@ -32,6 +32,7 @@ from accord.live.group_links import GroupLinks
 from accord.live.link_status import NeighboursStatus, link_status
 from accord.live.logs import get_log
 from accord.live.neighbour_link import NeighbourLink
+from accord.live.refusals import Refusals
 from accord.live.sending import clock_us
 from accord.transports.interface import LinkTransport, Listener
 from accord.transports.udp import UdpEndpoint
@@ -44,10 +45,15 @@ _STRANGERS: Final = 128
 # Nothing is due sooner: a mistake must not keep the node from everything else.
 _SOONEST_US: Final = 500
 _LATEST_US: Final = 60_000_000
+# A neighbour that is silent for so long may be somebody else now.
+_QUIET_US: Final = 3_000_000
 
 
 class Neighbours:
-    """`due` is to be called when the overlay has something to send, or is due sooner."""
+    """`due` is to be called when the overlay has something to send, or is due sooner.
+
+    `objection` says why a node can't be a neighbour, for all that is known of others; or nothing.
+    """
 
     def __init__(  # noqa: PLR0913 - once per node
         self,
@@ -60,6 +66,8 @@ class Neighbours:
         endpoint: UdpEndpoint | None = None,
         group: GroupLinks | None = None,
         most_links: int = 1_024,
+        quiet_us: int = _QUIET_US,
+        objection: Callable[[Neighbour], str] = lambda _: "",
         random: Callable[[], float] = system_random.random,
     ) -> None:
         if endpoint is not None:
@@ -77,6 +85,9 @@ class Neighbours:
         self._transport_of = transport_of
         self._options = options or LinkOptions()
         self._most_links = most_links
+        self._quiet_us = quiet_us
+        self._objection = objection
+        self._refusals = Refusals()
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._connections: dict[NeighbourLink, None] = {}
@@ -153,6 +164,7 @@ class Neighbours:
             dials=tuple(dial.status() for dial, _ in self._dials.values()),
             traffic=traffic,
             refused=self.refused,
+            refusals=self._refusals.status(clock_us()),
             unsent=self.unsent,
             group=None if self.group is None else self.group.status(),
         )
@@ -213,6 +225,7 @@ class Neighbours:
                 standing.session.end(Why.REPLACED, "another connection takes its place")
             self.down(standing, now_us)
         self.links[link.node] = link
+        self._refusals.linked(link.node, _address(link))
         log.info("linked with a neighbour", node=link.node, address=_address(link))
         self._guarded(self._overlay.link_up, link.node, now_us)
 
@@ -232,9 +245,12 @@ class Neighbours:
             self.refused += 1
         if not link.is_dialer and not self._is_stopping:
             is_expected = ended.is_routine or (link.up_us < 0 and session is None)
+            node = link.node or ("" if session is None else session.claimed)
+            if link.up_us < 0 and not is_expected:
+                is_expected = not self._refusals.note(node, _address(link), ended, clock_us())
             (log.debug if is_expected else log.warning)(
                 "a link ended" if link.up_us >= 0 else "a neighbour was refused",
-                node=link.node or ("" if session is None else session.claimed),
+                node=node,
                 address=_address(link),
                 problem=str(ended),
                 remedy=ended.remedy,
@@ -262,14 +278,20 @@ class Neighbours:
 
     def _admit(self, neighbour: Neighbour) -> LinkError | None:
         standing = self.links.get(neighbour.node)
+        if problem := self._objection(neighbour):
+            return LinkError(Why.SAME_NAME, problem)
         if standing is None or standing.session is None:
             if len(self.links) < self._most_links:
                 return None
             return LinkError(Why.BUSY, f"node {self._local.node} has {self._most_links} links")
-        refused = judge(self._local.node, standing.session.neighbour, neighbour)
+        session = standing.session
+        # Secondary nodes are not pinged; like everybody they say something per keepalive.
+        quiet_us = _LATEST_US if self.is_secondary(neighbour.node) else self._quiet_us
+        is_heard = session.is_heard(quiet_us, clock_us())
+        refused = judge(self._local.node, session.neighbour, neighbour, is_heard=is_heard)
         if refused is not None:
             # Perhaps the other side knows already that this one is broken.
-            standing.session.touch()
+            session.touch()
             self.due()
         return refused
 

@@ -18,19 +18,21 @@ from accord.core.overlay.carriage import Carriage, CarryRule
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.registry import ChannelDefinition, is_same
 from accord.core.overlay.shared import SharedEvent
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.status import ChannelStatus, NetStatus, UnlinkedStatus
 from accord.core.overlay.watching import channel_statuses, net_status
 from accord.edges.link.codec import LinkCodec
-from accord.edges.link.handshake import Local
+from accord.edges.link.handshake import Local, Neighbour
 from accord.edges.link.keys import SharedKey
+from accord.edges.link.messages import SECONDARY
 from accord.edges.link.traffic import Count
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker
 from accord.live.addresses import Address
 from accord.live.clock import Clock
+from accord.live.containing import Containment
 from accord.live.discovering import Discovering
 from accord.live.group_links import GroupStatus, MulticastOptions, open_group
 from accord.live.link_status import LinkStatus
@@ -40,12 +42,15 @@ from accord.live.neighbours import Neighbours
 from accord.live.sending import clock_us
 from accord.live.server import Server
 from accord.live.templates import installed_templates
-from accord.live.tiers_parent import ChildLinks, LinkMessage
+from accord.live.tiers_parent import FAILED, ChildLinks, LinkMessage
 from accord.transports.udp import open_datagrams
 
 log = get_log(__name__)
 
 CHANNELS: Final = "channels.json"
+_MISSES: Final = 3  # of pings, until a neighbour may be another than it was
+_SOON_US: Final = 1_000_000
+_LONG_US: Final = 60_000_000
 
 
 class NetOptions(Struct, frozen=True, kw_only=True):
@@ -83,15 +88,17 @@ class Net:
         self.addresses: list[Address] = []
         self.abroad = Abroad(broker, clock_us)
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
-        self.channels = Channels(self.overlay, SHIPPED, installed_templates())
+        self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
         self._broker = broker
         self._server = server
         self._clock = clock
+        self._containment = Containment(log)
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
+        self._is_widened = False  # what clients need, for want of room
         self._file = None if folder is None else folder / CHANNELS
         self._neighbours: Neighbours | None = None
         self._local = Local(node=node, incarnation=incarnation, key=SharedKey(options.key))
@@ -111,7 +118,14 @@ class Net:
             codec = LinkCodec(SharedEvent)
             group = await open_group(self, codec, self._local, self.options.multicast)
         self._neighbours = Neighbours(
-            self, self._local, self._codec, transports.of, endpoint=endpoint, group=group
+            self,
+            self._local,
+            self._codec,
+            transports.of,
+            endpoint=endpoint,
+            group=group,
+            quiet_us=_quiet_us(self.options.overlay),
+            objection=self._objection,
         )
         stack.push_async_callback(self._neighbours.close)
         for address in self.options.listen:
@@ -119,6 +133,13 @@ class Net:
         for definition in (*self.options.channels, *self._read_channels()):
             if problem := self.overlay.registry.create(definition, replace=True):
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
+            elif problem := self.channels.problem_with(definition.template):
+                log.warning(
+                    "nothing can be published to a channel",
+                    channel=definition.name,
+                    problem=problem,
+                    installed=", ".join(self.templates),
+                )
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
         self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock)
@@ -138,6 +159,7 @@ class Net:
 
     def turn(self) -> None:
         """See whether there is something for the links."""
+        self._tell_failures()
         if self.overlay.deliveries:  # of a template that orders what its own clients publish
             self._hand_over()
         has_work = self.overlay.has_work() or self.channels.is_touched
@@ -183,9 +205,18 @@ class Net:
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
-        for loss in self.overlay.losses:
-            self.abroad.lost(*loss)
+        losses = list(self.overlay.losses)
         self.overlay.losses.clear()
+        for loss in losses:
+            self.abroad.lost(*loss)
+        if self.overlay.needs.is_widened != self._is_widened:
+            self._is_widened = self.overlay.needs.is_widened
+            log.warning(
+                "needs are told wider than they are: there are too many"
+                if self._is_widened
+                else "needs are told as they are again",
+                needs_widened=self.overlay.needs.widened(),
+            )
         self._after()
 
     def next_due_us(self) -> int:
@@ -232,29 +263,53 @@ class Net:
         return found is not None and ALL in found.promises
 
     def _after(self) -> None:
+        self._tell_failures()
         if self.overlay.deliveries:
             self._hand_over()
         if self.abroad.held_back:
             self.abroad.release()
             self._server.due()
         for each in self.after:
-            each()
+            self._containment.run("what follows on the overlay failed", each)
+
+    def _tell_failures(self) -> None:
+        for template, error in self.channels.failures.take():
+            self._containment.failed("a template failed", error, template=template)
+
+    def _objection(self, neighbour: Neighbour) -> str:
+        """Why a node with that name can't be a neighbour, if it can't."""
+        name = neighbour.node
+        if SECONDARY not in neighbour.features:
+            is_taken = self._children is not None and self._children.namesakes.is_taken(name)
+            return f"a secondary node is called {name}, as this one" if is_taken else ""
+        if name in self.overlay.map.distances(self.overlay.name).costs:
+            return f"a node of the backbone is called {name}, as this secondary one"
+        return ""
 
     def _set_clock(self) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
 
     def _hand_over(self) -> None:
         self._set_clock()
-        for event in self.overlay.deliveries:
-            if event.channel == PAST:
-                if self.on_page is not None:
-                    self.on_page(event)
-                continue
-            began_us = clock_us()
-            self.abroad.arrived(event)
-            self.overlay.processed(clock_us() - began_us)
+        # Taken out first: what fails must not come again and again, nor keep others waiting.
+        events = list(self.overlay.deliveries)
         self.overlay.deliveries.clear()
+        for event in events:
+            try:
+                self._hand(event)
+            except Exception as error:  # whatever it is, others go on
+                self._broker.hub.counters.shed(FAILED, event.source)
+                self._containment.failed("an event could not be handed over", error)
         self._server.due()
+
+    def _hand(self, event: Carried) -> None:
+        if event.channel == PAST:
+            if self.on_page is not None:
+                self.on_page(event)
+            return
+        began_us = clock_us()
+        self.abroad.arrived(event)
+        self.overlay.processed(clock_us() - began_us)
 
     # ----------------------------------------------------------------------------- for who looks
 
@@ -284,7 +339,13 @@ class Net:
             if each.problem
         )
         children = () if self._children is None else self._children.status()
-        return msgspec.structs.replace(known, carried=carried, unlinked=unlinked, children=children)
+        return msgspec.structs.replace(
+            known,
+            carried=carried,
+            unlinked=unlinked,
+            refused=links.refusals,
+            children=children,
+        )
 
     def links(self) -> tuple[LinkStatus, ...]:
         """What each link of this node has carried."""
@@ -310,8 +371,17 @@ class Net:
 
     # ------------------------------------------------------------------------------------ channels
 
+    def is_configured(self, name: str) -> bool:
+        """Whether it is defined anew whenever this node is started."""
+        return any(each.name == name for each in self.options.channels)
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return self.channels.problem_with_options(definition)
+
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         """Define a channel for all nodes; gives why not, or None."""
+        if unusable := self.channels.problem_with(definition.template):
+            return unusable
         created_us = self._clock.now_ms() * 1_000
         made = msgspec.structs.replace(definition, created_us=created_us)
         problem = self.overlay.registry.create(made, replace=replace)
@@ -360,6 +430,7 @@ class Net:
             return []
 
     def _write_channels(self) -> None:
+        """What is defined here, and is not said in the configuration, which may change."""
         if self._file is None:
             return
         registry = self.overlay.registry
@@ -367,10 +438,16 @@ class Net:
         for each in registry.all():
             if registry.origin_of(each.name) == self.overlay.name:
                 kept = self._widened[each.name][1] if each.name in self._widened else each
-                own += [] if kept is None else [kept]
+                is_said = kept is None or any(is_same(kept, said) for said in self.options.channels)
+                own += [] if is_said else [kept]
         unfinished = self._file.with_suffix(".tmp")
         try:
             unfinished.write_bytes(msgspec.json.encode(own))
             unfinished.replace(self._file)
         except OSError as error:
             log.warning("can't write the channels", file=str(self._file), problem=str(error))
+
+
+def _quiet_us(options: OverlayOptions) -> int:
+    """For how long a neighbour that lives may be silent: where pings are thinned out, longer."""
+    return _LONG_US if options.hello_bytes_per_s else max(_SOON_US, _MISSES * options.ping_us)

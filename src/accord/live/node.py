@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,7 @@ from accord.journal.options import JournalOptions
 from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
 from accord.live.admission import AdmissionService, NodeAdmission
 from accord.live.clock import Clock
+from accord.live.containing import Containment
 from accord.live.durability import Durability
 from accord.live.feedback import secret_of_receipts
 from accord.live.incarnation import begin
@@ -102,6 +103,7 @@ class Node:
         self.past: PastService | None = None  # of persistent channels, as above
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
+        self._containment = Containment(log)
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
@@ -290,18 +292,19 @@ class Node:
         return rights, name or ""
 
     def _on_turn(self) -> None:
+        run = self._containment.run
         if self.past is not None:
-            self.past.turn()
+            run("reading the past failed", self.past.turn)
         if self.durability is not None:
-            self.durability.append()
+            run("recording what is to be kept failed", self.durability.append)
         if self.manager is not None:
-            self.manager.turn()
+            run("answering requests failed", self.manager.turn)
         if self.quality is not None:
-            self.quality.turn()
+            run("looking after quality failed", self.quality.turn)
         if self.admission is not None:
-            self.admission.turn()
+            run("looking after admission failed", self.admission.turn)
         if self.net is not None:
-            self.net.turn()
+            run("serving the overlay failed", self.net.turn)
 
     def _take_measured(self, measured: Measured) -> None:
         for each in measured.values:
@@ -310,14 +313,14 @@ class Node:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self.server.tick()
+            self._containment.run("doing what is due failed", self.server.tick)
             if self.admission is not None:
-                self.admission.tick()
+                self._containment.run("looking after admission failed", self.admission.tick)
 
     async def _tidy(self) -> None:
         while True:
             if self.durability is not None:
-                self.durability.tidy()
+                self._containment.run("tidying up failed", self.durability.tidy)
             self.registry.forget(now_ms=self._clock.now_ms())
             await asyncio.sleep(_TIDY_S)
 
@@ -342,19 +345,22 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._listening:
             listening.close()
-        await self._stack.aclose()
+        await self._close_part(self._stack.aclose)
         for protocol in list(self.server.connections.values()):
             protocol.abort()
-        if self.manager is not None:
-            await self.manager.close()
-        if self.quality is not None:
-            await self.quality.close()
-        if self.past is not None:
-            await self.past.close()
-        await self.pipeline.close()
+        for part in (self.manager, self.quality, self.past, self.pipeline):
+            if part is not None:
+                await self._close_part(part.close)
         if self.durability is not None:
-            self.durability.close()
+            self._containment.run("closing what is kept failed", self.durability.close)
         await self.users.close()
+
+    async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Others are closed whatever comes of it: what was promised to clients must be kept."""
+        try:
+            await close()
+        except Exception as error:
+            self._containment.failed("closing a part of the node failed", error)
 
 
 def _client_status(session: Session) -> ClientStatus:

@@ -125,6 +125,8 @@ def mistake(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
     place = (found[1] if found else "") or "request"
     if place == "do" or "missing required field `do`" in text:
         return PolicyError("do", f"expected one of {', '.join(actions)}")
+    if "truncated" in text:
+        return PolicyError("request", "expected a JSON object, got nothing or only a part of one")
     problem = _PLACE.sub("", text).replace("`", "")
     is_name = problem[:2].isupper()  # such as JSON
     return PolicyError(place, problem if is_name else problem[:1].lower() + problem[1:])

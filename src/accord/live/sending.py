@@ -65,7 +65,13 @@ class Bandwidth:
             assert turn is not None
             sender = turn.owner
             assert isinstance(sender, Sender)
-            size = sender.take_turn(node.portion)
+            size = 0
+            try:
+                size = sender.take_turn(node.portion)
+            except Exception as error:  # whatever it is, others go on
+                if sender.on_failure is None:
+                    raise
+                sender.on_failure(error)
             egress.sent(turn, size)
             if size:
                 sender.offer()
@@ -93,6 +99,7 @@ class Sender:
         "_write",
         "is_paused",
         "link",
+        "on_failure",
         "pacer",
     )
 
@@ -106,6 +113,7 @@ class Sender:
         go_on: Callable[[], None],
     ) -> None:
         self.is_paused = False  # by the transport
+        self.on_failure: Callable[[Exception], None] | None = None  # to write something
         self.link = connection.link
         self.pacer: Pacer | None = None
         self._bandwidth = bandwidth

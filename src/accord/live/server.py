@@ -23,6 +23,7 @@ from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.handshake import LOST, Gate, Handshake
 from accord.live.clock import Clock
 from accord.live.connects import Connects
+from accord.live.containing import Containment
 from accord.live.links import Limits
 from accord.live.logs import get_log
 from accord.live.sending import WRITE_BYTES, Bandwidth, Sender
@@ -64,6 +65,7 @@ class Server:
         self._is_turn_due = False
         self._logins: set[asyncio.Task[None]] = set()
         self._closing: dict[MqttProtocol, int] = {}
+        self._containment = Containment(log)
         limits = broker.limits
         self._connects = Connects(
             per_s=limits.connects_per_s,
@@ -134,7 +136,7 @@ class Server:
         if hub.tasks.waiting:
             self._work()
         if self._on_turn is not None:
-            self._on_turn()
+            self._containment.run("a turn failed", self._on_turn)
         if self.gate is not None and self.gate.logins:
             self._check_logins()
         dirty = hub.dirty
@@ -143,8 +145,16 @@ class Server:
             line.is_dirty = False
             protocol = self.connections.get(cast("Connection", line))
             if protocol is not None:
-                protocol.flush()
+                try:
+                    protocol.flush()
+                except Exception as error:  # whatever it is, others go on
+                    self.failed(protocol, error)
         self.bandwidth.pump()
+
+    def failed(self, protocol: MqttProtocol, error: Exception) -> None:
+        """What is to be sent to a client can't be: it has to come back, others go on."""
+        self._containment.failed("a client could not be served", error, client=protocol.client_id)
+        protocol.abort()
 
     def _work(self) -> None:
         """Run tasks for a while, in their order: what has come meanwhile may be more important."""
@@ -212,6 +222,10 @@ class MqttProtocol(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sender: Sender | None = None
 
+    @property
+    def client_id(self) -> str:
+        return "" if self._connection is None else self._connection.client_id
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)
@@ -230,6 +244,7 @@ class MqttProtocol(asyncio.Protocol):
             write=self.write,
             go_on=self._go_on,
         )
+        self._sender.on_failure = self._failed
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection
@@ -304,8 +319,14 @@ class MqttProtocol(asyncio.Protocol):
     def _go_on(self) -> None:
         """Send what could not be sent before."""
         self._server.broker.hub.now_ms = self._server.clock.now_ms()
-        self.flush()
+        try:
+            self.flush()
+        except Exception as error:  # whatever it is, others go on
+            self._failed(error)
         self._server.bandwidth.pump()
+
+    def _failed(self, error: Exception) -> None:
+        self._server.failed(self, error)
 
     def flush(self) -> None:
         """Write what there is, as far as the network and the limits allow it."""

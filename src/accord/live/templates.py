@@ -6,7 +6,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from accord.core.channels.channels import Load
+from accord.core.channels.channels import SHIPPED, Load
 from accord.core.channels.template import Template
 from accord.live.logs import get_log
 
@@ -18,6 +18,14 @@ GROUP: Final = "accord.templates"
 def installed_templates() -> dict[str, Load]:
     """By name: how to load each. One that can't be loaded is told, and counts as not installed."""
     return {point.name: partial(_load, point) for point in entry_points(group=GROUP)}
+
+
+def find_template(name: str) -> type[Template] | None:
+    """One that is shipped or installed; None where there is none of that name."""
+    if name in SHIPPED:
+        return SHIPPED[name]
+    load = installed_templates().get(name)
+    return None if load is None else load()
 
 
 def _load(point: EntryPoint) -> type[Template] | None:

@@ -20,13 +20,17 @@ from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.upwards import Upwards
 from accord.live.addresses import Address
 from accord.live.clock import Clock
+from accord.live.containing import Containment
 from accord.live.link_status import LinkStatus
 from accord.live.link_transports import LinkTransports
+from accord.live.logs import get_log
 from accord.live.neighbours import Neighbours
 from accord.live.net import NetOptions
 from accord.live.sending import clock_us
 from accord.live.server import Server
-from accord.live.tiers_parent import LinkMessage
+from accord.live.tiers_parent import FAILED, LinkMessage
+
+log = get_log(__name__)
 
 _LEAVE_S: Final = 2.0
 _PULSES: Final = 10  # without an answer until a parent has failed
@@ -57,6 +61,7 @@ class Secondary:
         self._broker = broker
         self._server = server
         self._clock = clock
+        self._containment = Containment(log)
         self._neighbours: Neighbours | None = None
         self._local = Local(
             node=node,
@@ -135,12 +140,18 @@ class Secondary:
         child, upwards = self._child, self._upwards
         if child.deliveries or child.losses:
             self._broker.hub.now_ms = self._clock.now_ms()
-            for event in child.deliveries:
-                upwards.arrived(event)
+            # Taken out first: what fails must not come again and again.
+            events, losses = list(child.deliveries), list(child.losses)
             child.deliveries.clear()
-            for event, cause in child.losses:
-                upwards.lost(event, cause)
             child.losses.clear()
+            for event in events:
+                try:
+                    upwards.arrived(event)
+                except Exception as error:  # whatever it is, others go on
+                    self._broker.hub.counters.shed(FAILED, event.source)
+                    self._containment.failed("an event could not be handed over", error)
+            for event, cause in losses:
+                upwards.lost(event, cause)
             self._server.due()
         if upwards.held_back:
             upwards.release()
@@ -187,7 +198,8 @@ class Secondary:
                 for each in links.dials
                 if each.problem
             ),
-            tier=tier,
+            tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
+            needs_widened=self._child.needs_widened(),
         )
 
     def links(self) -> tuple[LinkStatus, ...]:
@@ -212,6 +224,12 @@ class Secondary:
     @property
     def templates(self) -> list[str]:
         return sorted(self._child.lookups.templates)
+
+    def is_configured(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:  # noqa: ARG002
+        return None  # nothing is defined here
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:  # noqa: ARG002
         return self._elsewhere()

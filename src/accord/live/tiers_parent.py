@@ -10,15 +10,20 @@ import msgspec
 from accord.core.overlay.overlay import Message
 from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.messages import FromChild, FromParent
+from accord.core.tiers.namesakes import ChildNamesakes
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.child_nodes import ChildNodes
+from accord.live.logs import get_log
 from accord.live.sending import clock_us
+
+log = get_log(__name__)
 
 # All that may come over a link: a backbone node has neighbours of both tiers.
 LinkMessage = Message | FromChild | FromParent
 _encode: Final = msgspec.msgpack.Encoder().encode
 _NEVER: Final = 1 << 62
+FAILED: Final = "could not be handed over"
 
 
 class ChildLinks:
@@ -30,6 +35,9 @@ class ChildLinks:
         self._parent: Parent = self._nodes.parent
         self._linked: dict[str, bool] = {}
         self._set_clock = set_clock
+        assert abroad.channels is not None
+        overlay = abroad.channels.overlay
+        self.namesakes = ChildNamesakes(overlay.store, overlay.map)
         abroad.children = self._nodes
 
     def __contains__(self, neighbour: str) -> bool:
@@ -55,7 +63,11 @@ class ChildLinks:
 
     def receive(self, child: str, message: Any, now_us: int) -> None:
         self._set_clock()
-        self._parent.receive(child, message, now_us)
+        try:
+            self._parent.receive(child, message, now_us)
+        except Exception:
+            self._abroad.broker.hub.counters.shed(FAILED, child)
+            raise
 
     def take(self, child: str, bytes_wanted: int) -> list[bytes]:
         self._parent.ready.clear()  # all links are asked
@@ -70,13 +82,22 @@ class ChildLinks:
         self._set_clock()
         self._parent.room_made(now_us)
         self._parent.advance(now_us)
-        for event, _, cause in self._parent.losses:
-            self._abroad.lost(event, cause)
+        losses = list(self._parent.losses)
         self._parent.losses.clear()
+        for event, _, cause in losses:
+            self._abroad.lost(event, cause)
+        linked = {child: self._parent.incarnation_of(child) for child in self._linked}
+        known = {child: incarnation for child, incarnation in linked.items() if incarnation}
+        for problem in self.namesakes.update(known, now_us):
+            log.warning("two nodes have one name", problem=problem)
 
     def next_due_us(self) -> int:
         due_us = self._parent.next_due_us()
         return _NEVER if due_us is None else due_us
 
     def status(self) -> tuple[ChildStatus, ...]:
-        return tuple(self._parent.status())
+        problems = self.namesakes.problems
+        return tuple(
+            msgspec.structs.replace(each, problem=problems.get(each.name, ""))
+            for each in self._parent.status()
+        )

@@ -202,7 +202,7 @@ def test_an_advertisement_that_can_not_be_told_is_refused() -> None:
         exchange.advertise("ann", "x" * 2_000, TRADES, 10, 0)
     exchange.advertise("ann", "trades", TRADES, 10, 0)
     for name in ("trades", "more"):
-        with pytest.raises(AdmissionError, match="rate: expected 0 to"):
+        with pytest.raises(AdmissionError, match="rate_hz: expected 0 to"):
             exchange.advertise("ann", name, TRADES, -1, 0)
     nodes.settle()
     assert nodes.admission("b").need(TRADES).rate_hz.high == 10

@@ -205,7 +205,7 @@ def test_advertisements_by_node() -> None:
 
 @pytest.mark.parametrize("rate_hz", [-1, float("nan"), float("inf"), 1e10])
 def test_rates_that_are_none(rate_hz: float) -> None:
-    with pytest.raises(AdmissionError, match="rate: expected 0 to 1,000,000,000"):
+    with pytest.raises(AdmissionError, match="rate_hz: expected 0 to 1,000,000,000"):
         Order().advertise(1, filter_of("x = 1"), rate_hz)
 
 

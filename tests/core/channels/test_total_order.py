@@ -20,9 +20,11 @@ from accord.core.channels.ordering.stamps import (
     Grant,
     Held,
     Holders,
+    Reign,
     Void,
     Yours,
     encode,
+    stamp_of,
 )
 from accord.core.channels.reliable import FORGET_US, LAGGARDS, PATIENCE
 from accord.core.channels.rendezvous import rendezvous
@@ -536,3 +538,30 @@ def test_nonsense_is_ignored() -> None:
     net.nodes["b"].said("a", CHANNEL, b"?", 0)
     node(net, "b").letters.post("b", CHANNEL, b"?", 0)
     assert not any(net.nodes["b"].left().values())
+
+
+@pytest.mark.parametrize("count", [2**64 - 1, 2**63, 2**40])
+def test_an_epoch_that_somebody_made_up_ends_no_channel(count: int) -> None:
+    net = a_net()
+    talk(net, 2)
+    net.run(3 * S)
+    before = len(net.got("a"))
+    made_up: Epoch = (count, "d", 1)
+    for name in "abc":
+        for body in (Ask(1, 1, 1, made_up), Reign(made_up), Collect(made_up)):
+            net.nodes["d"].letters.post(name, CHANNEL, encode(body), net.now_us)  # type: ignore[attr-defined]
+    net.run(1 * S)
+    talk(net, 2)
+    net.run(5 * S)
+    assert len(net.got("a")) == before + 8
+    assert net.got("a") == net.got("b") == net.got("c")
+
+
+def test_an_event_with_a_stamp_that_nobody_gave_is_no_event() -> None:
+    net = a_net()
+    talk(net, 1)
+    net.run(3 * S)
+    one = node(net, "a")
+    assert one.is_note(CHANNEL, Note(NOTHING, 0, stamp_of(one.desks[CHANNEL].latest, 9)))
+    assert not one.is_note(CHANNEL, Note(NOTHING, 0, (2**62, "d", 1, 1)))
+    assert not one.is_note(CHANNEL, Note(NOTHING, 2**62))

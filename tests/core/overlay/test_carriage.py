@@ -44,14 +44,14 @@ def test_what_must_not_be_lost_stays_on_tcp_and_is_counted() -> None:
     assert carriage.way(event("video/a", qos=1, template="reliable")) == UDP, "it repairs that"
     assert carriage.way(event("video/a", qos=1, may_be_lost=True)) == UDP, "its template says so"
     assert carriage.status() == (
-        CarryStatus(channels=("video/#",), transport=UDP, events=2, kept=2),
+        CarryStatus(channels=("video/#",), transport=UDP, copies=2, kept=2),
     )
 
 
 def test_a_rule_for_tcp_never_counts_as_kept() -> None:
     carriage = Carriage([CarryRule(("#",), TCP)])
     assert carriage.way(event("a", qos=1)) == TCP
-    assert carriage.status()[0].events == 1
+    assert carriage.status()[0].copies == 1
     assert carriage.status()[0].kept == 0
 
 
@@ -67,6 +67,15 @@ def test_many_channels_are_not_all_remembered() -> None:
 def test_what_is_no_transport() -> None:
     with pytest.raises(ValueError, match="expected one of"):
         Carriage([CarryRule(("#",), "pigeon")])
+
+
+def test_copies_are_counted_however_an_event_is_passed_on() -> None:
+    transits = Transits("a", Budgets(), bytes_limit=1_000_000)
+    transits.carriage = Carriage([CarryRule(("#",), UDP)])
+    transits.pass_on(event("routed"), {"b": [1], "c": [2]}, 0)
+    for neighbour in "bc":  # as trees do
+        transits.pass_on(event("tree"), {neighbour: []}, 0)
+    assert transits.carriage.status()[0].copies == 4
 
 
 def test_transits_ask_it() -> None:

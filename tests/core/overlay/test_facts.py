@@ -136,8 +136,42 @@ def test_what_there_is_no_room_for_is_refused() -> None:
     assert store.counts.refused == 4
     store.drop("link", "a")
     store.drop("link", "b")
-    assert not store.put("link", "c" * 100, b"x"), "tombstones take room too"
+    assert store.put("link", "c" * 100, b"x"), "tombstones give way"
+    assert store.tombstones < 2
     store.check_invariants()
+
+
+def test_what_is_reserved_for_a_kind_nothing_else_takes() -> None:
+    store = FactStore("denver", 100, FactOptions(origin_bytes_limit=4_400))
+    store.reserve("need", 2_000)
+    said = [store.put("channel", str(number), b"x") for number in range(10)]
+    assert sum(said) == 4
+    assert all(store.put("need", str(number), b"x") for number in range(4))
+    store.check_invariants()
+    for number in range(4):
+        store.drop("need", str(number))
+    assert not store.put("channel", "new", b"x"), "it stays reserved"
+    assert all(store.put("need", f"new {number}", b"x") for number in range(4))
+    store.check_invariants()
+
+
+def test_tombstones_of_another_node_give_way_to_what_it_says_now() -> None:
+    options = FactOptions(origin_bytes_limit=2_000)
+    wires = Wires()
+    one, other = FactStore("denver", 100, options), FactStore("orlando", 100, options)
+    wires.join(one, other)
+    for turn in range(1, 9):
+        assert one.put("need", str(turn), b"x")
+        assert one.put("link", str(turn), b"x")
+        wires.run(turn * S)
+        one.drop("need", str(turn))
+        one.drop("link", str(turn))
+        wires.run(turn * S + S // 2)
+    one.put("need", "last", b"x")
+    wires.run(12 * S)
+    assert other.of("denver", "need") == {"last": b"x"}
+    assert other.counts.refused == 0
+    other.check_invariants()
 
 
 # ------------------------------------------------------------------------------------- watching

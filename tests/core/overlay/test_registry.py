@@ -139,7 +139,8 @@ def test_what_exists_is_not_created_again_by_mistake() -> None:
     sites.settle()
     other = msgspec.structs.replace(IMAGERY, paths=3, created_us=0)
     assert orlando.create(other) == (
-        "'uav/imagery' is defined at node 'denver' already: delete it first"
+        "'uav/imagery' is defined at node 'denver' already: "
+        "delete it first, or replace it (--replace, replaces)"
     )
     assert orlando.create(msgspec.structs.replace(IMAGERY, created_us=99)) is None, "the same"
     assert orlando.create(other, replace=True) is None

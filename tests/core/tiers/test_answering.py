@@ -23,7 +23,7 @@ def test_a_child_is_answered_through_its_parent_as_long_as_it_is_there() -> None
     at = overlay()
     answering = Answering(Channels(at))
     assert answering.ways("x") == []
-    answering.joined("x")
+    answering.joined("x", 1)
     assert answering.ways("x") == ["a"]
     assert Answering(Channels(at)).ways("x") == ["a"], "what was told before counts, too"
     answering.left("x")
@@ -40,7 +40,7 @@ def test_parents_that_can_not_be_reached_get_it_only_where_no_other_can() -> Non
     link(at, "b")
     assert answering.ways("x") == ["b"]
     assert answering.ways("b") == ["b"], "no secondary node"
-    answering.joined("x")
+    answering.joined("x", 1)
     assert answering.ways("x") == ["b", "a"]
 
 

@@ -25,11 +25,11 @@ def apply(known: dict[str, Need], wants: Wants | None) -> int:
 def test_only_differences_are_told() -> None:
     log = NeedsLog(1)
     log.needs.add("a", PLAIN, None)
-    assert log.update()
+    assert log.update(0)
     assert log.since(0, ALL) == Wants(1, 0, 1, (("1", Need("a")),))
     log.needs.add("b", PLAIN, None)
     log.needs.remove("a", PLAIN)
-    log.update()
+    log.update(0)
     wants = log.since(1, ALL)
     assert wants is not None
     assert sorted(wants.changes) == [("1", None), ("2", Need("b"))]
@@ -39,10 +39,10 @@ def test_only_differences_are_told() -> None:
 def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
     log = NeedsLog(1)
     log.needs.add("a", PLAIN, None)
-    log.update()
+    log.update(0)
     log.needs.remove("a", PLAIN)
     log.needs.add("b", PLAIN, None)
-    log.update()
+    log.update(0)
     wants = log.since(0, ALL)
     assert wants is not None
     assert [need for _, need in wants.changes] == [Need("b")]
@@ -52,7 +52,7 @@ def test_no_more_is_told_than_up_to_a_version() -> None:
     log = NeedsLog(1)
     for name in "abc":
         log.needs.add(name, PLAIN, None)
-        log.update()
+        log.update(0)
     wants = log.since(0, 2)
     assert wants is not None
     assert (wants.version, len(wants.changes)) == (2, 2)
@@ -71,7 +71,7 @@ def test_whatever_changes_all_is_known_in_the_end(seed: int) -> None:
         else:
             wished.append(f"channel/{random.randrange(150)}")
             log.needs.add(wished[-1], PLAIN, None)
-        log.update()
+        log.update(0)
         if step % 100 == 0:
             log.check_invariants()
         if version < log.version and random.random() < 0.02:

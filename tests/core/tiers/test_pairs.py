@@ -32,7 +32,7 @@ class Port:
         self.pending: list[int] = []
         self.template = "reliable"
 
-    def joined(self, child: str) -> None:
+    def joined(self, child: str, incarnation: int) -> None:  # noqa: ARG002
         self.children.append(child)
 
     def left(self, child: str) -> None:

@@ -25,7 +25,7 @@ def neighbour(node: str, *, is_dialed: bool, incarnation: int = 1) -> Neighbour:
 
 
 def test_the_first_connection_is_taken() -> None:
-    assert judge("athens", None, neighbour("berlin", is_dialed=False)) is None
+    assert judge("athens", None, neighbour("berlin", is_dialed=False), is_heard=False) is None
 
 
 @pytest.mark.parametrize("is_first_by_athens", [True, False])
@@ -36,7 +36,7 @@ def test_both_ends_keep_the_one_that_the_smaller_name_opened(is_first_by_athens:
             neighbour(other, is_dialed=(own == "athens") == by_athens)
             for by_athens in (is_first_by_athens, not is_first_by_athens)
         )
-        refused = judge(own, first, second)
+        refused = judge(own, first, second, is_heard=True)
         if is_first_by_athens:
             assert refused is not None
             assert refused.why == Why.DUPLICATE
@@ -48,15 +48,18 @@ def test_both_ends_keep_the_one_that_the_smaller_name_opened(is_first_by_athens:
 @pytest.mark.parametrize("is_dialed", [True, False])
 def test_who_opens_a_second_one_has_lost_the_first(is_dialed: bool) -> None:
     standing, new = (neighbour("berlin", is_dialed=is_dialed) for _ in range(2))
-    assert judge("athens", standing, new) is None
+    assert judge("athens", standing, new, is_heard=True) is None
 
 
-def test_who_started_later_takes_the_place_of_its_former_self() -> None:
+@pytest.mark.parametrize("incarnations", [(5, 6), (6, 5)])
+def test_another_node_of_the_same_name_is_refused_while_the_first_is_heard(
+    incarnations: tuple[int, int],
+) -> None:
     for own, one, two in product(("a", "z"), (True, False), (True, False)):
-        old = neighbour("m", is_dialed=one, incarnation=5)
-        new = neighbour("m", is_dialed=two, incarnation=6)
-        assert judge(own, old, new) is None
-        refused = judge(own, new, old)
+        first = neighbour("m", is_dialed=one, incarnation=incarnations[0])
+        second = neighbour("m", is_dialed=two, incarnation=incarnations[1])
+        refused = judge(own, first, second, is_heard=True)
         assert refused is not None
         assert refused.why == Why.SAME_NAME
         assert refused.remedy == "give each node a name of its own"
+        assert judge(own, first, second, is_heard=False) is None, "it is its former self"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
+import msgspec
 import pytest
 
 from accord.core.channels.channels import Channels
@@ -13,9 +15,10 @@ from accord.core.node.limits import Limits
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
-from accord.edges.mqtt.abroad import DAMAGED, Abroad
+from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker, Condition, make_message
 from accord.edges.mqtt.delivery import Delivery
 from accord.edges.mqtt.packets import Filter
@@ -215,9 +218,11 @@ def test_nonsense_from_another_node_is_counted(channel: str) -> None:
     assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
 
 
-def test_damaged_properties_are_counted() -> None:
+# Damaged; a topic alias, a subscription identifier, an expiry beside the event's own.
+@pytest.mark.parametrize("block", [b"\xff\xff", b"\x23\0\7", b"\x0b\5", b"\2\0\0\0\x09"])
+def test_properties_that_are_not_for_receivers_are_counted(block: bytes) -> None:
     node = Net("a").nodes["a"]
-    node.abroad.arrived(Carried("b", 1, 1, (1,), "uav", b"", b"\xff\xff"))
+    node.abroad.arrived(Carried("b", 1, 1, (1,), "uav", b"", block))
     assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
 
 
@@ -228,6 +233,18 @@ def test_how_many_were_missed_stands_in_the_ledger() -> None:
     batch = node.broker.hub.ledger.take()
     assert batch is not None
     assert [(row[2], row[3], row[12]) for row in batch.rows] == [(1_000, "chat", "missed")]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"publisher": "\0"}, {"expiry_s": 2**40}, {"event": -(2**63)}, {"qos": -1}]
+)
+def test_what_no_node_can_have_sent_is_counted_and_not_noted(changes: dict[str, Any]) -> None:
+    node = Net("a").nodes["a"]
+    event = Carried("b", 1, 1, (1,), "uav", b"")
+    node.abroad.arrived(msgspec.structs.replace(event, **changes))
+    node.abroad.lost(msgspec.structs.replace(event, **changes), "link down")
+    assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
+    assert node.broker.hub.ledger.take() is None
 
 
 def test_each_hop_stands_in_the_ledger_of_its_node() -> None:

@@ -437,7 +437,9 @@ def test_what_is_damaged_between_nodes_is_counted() -> None:
     carried = on_the_way(net, "b", "a")
     for block in (b"\xff", b"", carried.block[:-1]):
         net.nodes["a"].abroad.arrived(msgspec.structs.replace(carried, block=block))
-    assert shed(tables["a"]) == {DAMAGED: 3}
+    for changes in ({"publisher": "\0"}, {"publisher": "x" * 70_000}, {"qos": 3}):
+        net.nodes["a"].abroad.arrived(msgspec.structs.replace(carried, **changes))
+    assert shed(tables["a"]) == {DAMAGED: 6}
 
 
 def test_another_node_speaks_for_its_own_clients_only() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+import pytest
 
 from accord.core.channels.channels import Channels
 from accord.core.channels.persistent.answers import CutWanted, PageWanted
@@ -463,3 +466,41 @@ def test_a_secondary_node_keeps_an_event_until_its_parent_has_it_on_disk() -> No
     assert children.unsettled("chat/other") == []
     site.turn()
     assert children.unsettled(CHAT) == []
+
+
+DAMAGED: Final[list[dict[str, Any]]] = [
+    {"qos": -5},
+    {"qos": 9},
+    {"channel": "chat/\0"},
+    {"channel": "chat/" + "x" * 70_000},
+    {"channel": "#"},
+    {"channel": "$SYS/broker/uptime"},
+    {"channel": "other"},
+    {"number": -(2**63)},
+    {"number": 2**64 - 1},
+    {"block": b"\xff\xff"},
+    {"publisher": "\0"},
+]
+
+
+@pytest.mark.parametrize("changes", DAMAGED, ids=str)
+def test_nonsense_in_the_past_of_another_node_is_left_out(changes: dict[str, Any]) -> None:
+    world = World()
+    world.say("b", "one two three")
+    lying = world.sites["b"]
+    honest = lying._page
+
+    def page(order: PageWanted) -> Page:
+        made = honest(order)
+        events = [
+            msgspec.structs.replace(each, **changes) if each.payload == b"two" else each
+            for each in made.events
+        ]
+        return msgspec.structs.replace(made, events=tuple(events))
+
+    lying._page = page  # type: ignore[method-assign]
+    ada = world.join("a", "ada").subscribe("chat/#", qos=1)
+    world.settle()
+    assert words(ada) == ["one", "three"]
+    shed = world.sites["a"].hub.counters.shed_causes.counts
+    assert shed == {"unreadable in the archive": 1}

@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from msgspec.structs import replace
 
 from accord.core.node.limits import Limits
 from accord.edges.mqtt import durable
@@ -496,3 +497,21 @@ class Crashes(World):
 
 Crashes.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestCrashes = Crashes.TestCase
+
+
+def test_messages_that_can_not_be_sent_are_left_out() -> None:
+    table = Table(is_durable=True)
+    sane = durable.Stored(1, "a", b"x", 1, True, "bob", START_MS, 0, 2**32 - 1, b"")
+    damaged = [
+        replace(sane, number=2, expiry_s=2**40),
+        replace(sane, number=3, qos=-5),
+        replace(sane, number=4, channel="a\0"),
+        replace(sane, number=5, channel="a" * 70_000),
+        replace(sane, number=6, block=b"\x23\0\7"),
+    ]
+    records = [
+        record for each in (sane, *damaged) for record in (each, durable.Retained(each.number))
+    ]
+    broken = b"\x9b\xa3msg\1\xa1\xff"  # no UTF-8
+    _, restored = table.after_crash([*map(encode_record, records), broken])
+    assert (restored.retained, restored.unusable) == (1, 6)

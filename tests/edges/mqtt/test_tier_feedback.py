@@ -233,8 +233,7 @@ def test_a_child_can_not_lend_more_importance_than_there_is() -> None:
     net.deaf["a", "x"] = True
     receiver.publish(answer_topic(event), b"seen", 1)
     (up,) = net.secondary["x"].child.take("a", 1 << 20, net.now_us)
-    wild = replace(up.event, importance=99, qos=7)
-    assert net.children_of("a").take_up(wild, is_echoed=False)
+    assert net.children_of("a").take_up(replace(up.event, importance=99), is_echoed=False)
     net.settle()
     assert heard(source) == [b"seen"]
 

@@ -13,8 +13,13 @@ from accord.core.overlay.channel_answers import Channel
 
 
 def draw_channels(channels: Sequence[Channel]) -> Table:
+    """Options, and nodes without its template, where any channel has some."""
     right = ("delivered", "late", "in time")
-    table = new_table("channel", "template", "requires", "met", *right, "defined at", right=right)
+    has_options = any(channel.options for channel in channels)
+    has_missing = any(channel.missing_at for channel in channels)
+    more = ["options"] * has_options + ["not installed at"] * has_missing
+    columns = ("channel", "template", "requires", "met", *right, "defined at", *more)
+    table = new_table(*columns, right=right)
     for channel in channels:
         table.add_row(
             safe(channel.name),
@@ -25,6 +30,8 @@ def draw_channels(channels: Sequence[Channel]) -> Table:
             f"{channel.late:,}" if channel.late else NOTHING,
             _in_time(channel),
             safe(channel.node),
+            *([_options(channel)] if has_options else []),
+            *([safe(", ".join(channel.missing_at)) or NOTHING] if has_missing else []),
         )
     return table
 
@@ -37,8 +44,7 @@ def channel_fields(channel: Channel) -> list[tuple[str, str]]:
         ("defined at", channel.node),
     ]
     if channel.options:
-        pairs = (f"{name}={value}" for name, value in sorted(channel.options.items()))
-        fields.append(("options", ", ".join(pairs)))
+        fields.append(("options", _options(channel)))
     if channel.missing_at:
         fields.append(("not installed", f"the template, at {', '.join(channel.missing_at)}"))
     if channel.flows:
@@ -53,6 +59,11 @@ def _required(channel: Channel) -> str:
     return required_text(
         channel.max_delay_ms * 1_000, channel.paths, channel.resiliency, channel.template
     )
+
+
+def _options(channel: Channel) -> str:
+    pairs = (f"{name}={value}" for name, value in sorted(channel.options.items()))
+    return safe(", ".join(pairs)) or NOTHING
 
 
 def _in_time(channel: Channel) -> str:

@@ -41,8 +41,8 @@ class NetNode:
         answer = self._node.ask(_path(name), method="PUT", body=body, headers=headers)
         return self._node.read(answer, Channel, _ADVICE)
 
-    def delete(self, name: str) -> None:
-        self._node.read(self._node.ask(_path(name), method="DELETE"), Deleted, _ADVICE)
+    def delete(self, name: str) -> Deleted:
+        return self._node.read(self._node.ask(_path(name), method="DELETE"), Deleted, _ADVICE)
 
 
 def _path(name: str) -> str:

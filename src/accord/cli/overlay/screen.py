@@ -80,11 +80,11 @@ def met_text(channel_flows: int, met: int) -> Text:
 
 
 def _carry(rules: Sequence[CarryStatus]) -> Table:
-    """By what this node sends channels, and what it can't send so."""
-    table = new_table("channels", "carried by", "events", "kept on tcp", right=("events",))
+    """By what this node sends channels, and what it can't send so: a copy for each neighbour."""
+    table = new_table("channels", "carried by", "copies", "kept on tcp", right=("copies",))
     for rule in rules:
         kept = Text(f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING)
-        table.add_row(safe(", ".join(rule.channels)), rule.transport, f"{rule.events:,}", kept)
+        table.add_row(safe(", ".join(rule.channels)), rule.transport, f"{rule.copies:,}", kept)
     return table
 
 
@@ -119,10 +119,25 @@ def _headline(status: NetStatus) -> Text:
 def _troubles(status: NetStatus) -> Iterator[Text]:
     if status.problem:
         yield Text(safe(status.problem), "bold red")
+    if status.needs_widened:
+        told = count_text(status.needs_widened, "filter")
+        yield Text(
+            f"needs widened: {told} of clients here take too much room to be told one by one, "
+            "so more comes from other nodes than they want",
+            "yellow",
+        )
     for each in status.unlinked:
         who = f" (node {each.node})" if each.node else ""
         words = "; ".join(filter(None, (each.problem, each.remedy)))
         yield Text(safe(f"no link with {each.address}{who}: {words}"), "yellow")
+    for child in status.children:
+        if child.problem:
+            yield Text(safe(child.problem), "bold red")
+    for refused in status.refused:
+        who = f"{refused.node or 'a node'} at {refused.address}"
+        words = "; ".join(filter(None, (refused.problem, refused.remedy)))
+        times = f"{count_text(refused.attempts, 'time')} in {refused.since_s:,} s"
+        yield Text(safe(f"refused {who} ({times}): {words}"), "yellow")
 
 
 def _nodes(status: NetStatus, rows: int) -> Table:

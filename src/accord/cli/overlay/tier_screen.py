@@ -19,7 +19,8 @@ STANDBY = Text("standby")
 def tier_words(tier: TierStatus) -> str:
     """Of a secondary node, in its headline."""
     linked = sum(parent.is_linked for parent in tier.parents)
-    parts = [f"secondary node, {linked} of {count_text(len(tier.parents), 'parent')} linked"]
+    parents = count_text(max(len(tier.parents), tier.configured), "parent")
+    parts = [f"secondary node, {linked} of {parents} linked"]
     if tier.switches:
         parts.append(f"{count_text(tier.switches, 'change')} of the active one")
     if tier.waiting:

@@ -7,12 +7,18 @@ hop may spend an equal share of it, so that it absorbs a short disturbance by it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
+from accord.cli.overlay.words import LOCAL, ROUTED
+from accord.cli.screen import safe
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.budgets import equal_shares
+from accord.core.overlay.registry import ChannelDefinition, specificity
 from accord.core.overlay.status import FlowStatus, LinkStatus, NetStatus, RouteStatus, shortfall
+
+_TREES: Final = ("single_source", "unreliable", "reliable", "total_order")
 
 
 class Hop(Struct, frozen=True, kw_only=True):
@@ -57,6 +63,8 @@ class FlowTrace(Struct, frozen=True, kw_only=True):
 
 def traces(status: NetStatus, channel: str) -> list[FlowTrace]:
     """Of all flows that carry a channel, or one that a filter selects."""
+    if _template(status, channel) != ROUTED:
+        return []
     links = {(link.source, link.target): link for link in status.links}
     processing = {node.name: node.processing_us for node in status.nodes}
     found = []
@@ -78,6 +86,31 @@ def traces(status: NetStatus, channel: str) -> list[FlowTrace]:
             )
         )
     return found
+
+
+def why_no_routes(status: NetStatus, channel: str) -> str:
+    """Where there is nothing to walk: how its events get to other nodes instead."""
+    template = _template(status, channel)
+    if template == LOCAL:
+        return f"{safe(channel)} is local: its events stay on their node"
+    if status.tier is not None:
+        parents = ", ".join(safe(each.name) for each in status.tier.parents) or "none yet"
+        return f"events of {safe(channel)} go by the parents of {safe(status.node)}: {parents}"
+    if template in _TREES:
+        return f"{safe(channel)} is {template}: its events go by a tree, not by routes"
+    if template != ROUTED:
+        return f"{safe(channel)} is {safe(template)}: that template decides, not routes"
+    return f"no node sends events of {safe(channel)} to another now: there is no route to walk"
+
+
+def _template(status: NetStatus, channel: str) -> str:
+    """Of the most specific definition that selects it."""
+    found = [
+        ChannelDefinition(each.name, each.template)
+        for each in status.channels
+        if filter_selects(each.name, channel)
+    ]
+    return max(found, key=specificity, default=ChannelDefinition("#")).template
 
 
 def _carrying(status: NetStatus, channel: str) -> Iterator[tuple[FlowStatus, bool]]:

@@ -7,11 +7,12 @@ from typing import Final
 from accord.cli.quantities import latency_text
 
 LOCAL: Final = "local"
+ROUTED: Final = "routed"
 NOTHING: Final = "–"
 
 
 def required_text(
-    max_delay_us: float, paths: int, resiliency: float, template: str = "routed"
+    max_delay_us: float, paths: int, resiliency: float, template: str = ROUTED
 ) -> str:
     """What a channel or a flow requires."""
     if template == LOCAL:
@@ -23,7 +24,7 @@ def required_text(
         parts.append(f"{paths} paths")
     if resiliency:
         parts.append(f"resiliency {resiliency:g}")
-    return ", ".join(parts) or "any route"
+    return ", ".join(parts) or ("any route" if template == ROUTED else NOTHING)
 
 
 def time_text(time_us: float) -> str:

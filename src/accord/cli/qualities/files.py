@@ -42,9 +42,9 @@ def write_stored(file: Path, stored: Stored) -> None:
     check_format(file)
     try:
         if file.suffix == ".xml":
-            file.write_bytes(write_xml(stored))
+            file.write_bytes(write_xml(stored).rstrip() + b"\n")
         else:
-            file.write_text(write_json(stored))
+            file.write_text(write_json(stored).rstrip() + "\n")
     except QualityError as error:
         raise InputError(f"{file}: {error.place}", error.problem) from None
     except OSError as error:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accord.cli.overlay.screen import new_table
+from accord.cli.quantities import count_text
 from accord.cli.screen import safe
 from accord.edges.quality.status import (
     CapabilityStatus,
@@ -56,9 +57,11 @@ def _summary(status: QualityStatus) -> Text:
     totals = status.totals
     counted = [f"{count:,} {state}" for state, count in totals.states.items() if count]
     text = Text(f"node {safe(status.node)}, strategy {status.strategy}: ")
-    text.append(f"{totals.profiles:,} profiles, {sum(totals.states.values()):,} expectations")
+    expectations = count_text(sum(totals.states.values()), "expectation")
+    text.append(f"{count_text(totals.profiles, 'profile')}, {expectations}")
     text.append(f" ({', '.join(counted)})" if counted else "")
-    text.append(f"; {totals.advice:,} times advised, {totals.reactions:,} reactions")
+    advised = f"advised {count_text(totals.advice, 'time')}"
+    text.append(f"; {advised}, {count_text(totals.reactions, 'reaction')}")
     return text
 
 

@@ -26,6 +26,7 @@ from accord.core.admission.subscriptions import Outcome
 from accord.core.admission.ways import Way, path_from
 from accord.core.channels.template import Context, Template
 from accord.core.errors import AccordError
+from accord.core.model.decoding import decoded
 from accord.core.overlay.facts import FactStore
 from accord.core.predicates.predicate import parse
 
@@ -134,9 +135,8 @@ class AdmissionExchange(Template):
     # --------------------------------------------------------------------------- for its driver
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        try:
-            message = _message.decode(body)
-        except msgspec.MsgspecError:
+        message = decoded(_message, body)
+        if message is None:
             self.dropped += 1
             return
         self.admission.receive(neighbour, message, now_us)
@@ -189,7 +189,7 @@ class AdmissionExchange(Template):
                 filter_ = Filter(channel, parse(where))
                 self.admission.advertised_elsewhere(origin, publisher, name, filter_, rate_hz)
                 return
-            except (msgspec.MsgspecError, AccordError):
+            except (AccordError, ValueError, RecursionError, OverflowError):
                 self.dropped += 1  # what it said before does not hold any more, either
         self.admission.unadvertised_elsewhere(origin, publisher, name)
 

@@ -339,7 +339,7 @@ def _outermost(
 def to_units(rate_hz: float) -> int:
     """A rate in thousandths of a hertz, rounded up: a promise is never less than what was said."""
     if not 0 <= rate_hz <= MOST_HZ:
-        raise AdmissionError("rate", f"expected 0 to {MOST_HZ:,.0f} events/s, got {rate_hz}")
+        raise AdmissionError("rate_hz", f"expected 0 to {MOST_HZ:,.0f} events/s, got {rate_hz}")
     return math.ceil(rate_hz * PER_HZ - 1e-6)
 
 

@@ -7,14 +7,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from accord.core.channels.failing import FAILED, UNLOADED, Failures
 from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
+from accord.core.channels.options import problem_with_options
 from accord.core.channels.persistent.options import is_persistent
 from accord.core.channels.reliable import Reliable
 from accord.core.channels.routed import Routed
 from accord.core.channels.template import IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.model.channels import filter_selects
+from accord.core.model.decoding import decoded
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.map import Map
 from accord.core.overlay.overlay import Overlay
@@ -33,6 +36,7 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
 }
 UNKNOWN: Final = "template not installed"
 TEMPLATE: Final = "template"  # the kind of fact: which are installed at a node
+_names: Final = msgspec.msgpack.Decoder(list[str])
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
 # Gives the template, or None where it turns out that it can't be had.
@@ -44,7 +48,8 @@ T = TypeVar("T", bound=Template)
 class Channels:
     """Publishes through templates; those that are only `installed` are loaded when one is needed.
 
-    All nodes tell which they have.
+    All nodes tell which they have. Where it `contains` what fails, a template that raises an
+    exception costs its own channels only.
     """
 
     def __init__(
@@ -52,8 +57,12 @@ class Channels:
         overlay: Overlay,
         templates: Mapping[str, type[Template]] = SHIPPED,
         installed: Mapping[str, Load] = NONE,
+        *,
+        contains: bool = False,
     ) -> None:
         self.overlay = overlay
+        self.failures = Failures(contains=contains)
+        self._shipped = dict.fromkeys(templates, True)
         self.templates = {
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
         }
@@ -74,7 +83,16 @@ class Channels:
     def nodes_without(self, template: str) -> list[str]:
         """The nodes, as far as they have told, where it is not installed."""
         told = self.overlay.store.all(TEMPLATE)
-        return sorted(node for node, _, value in told if template not in _decoded(value))
+        return sorted(
+            node for node, _, value in told if template not in (decoded(_names, value) or ())
+        )
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        """The option that its template can't use, and why; None also where it is not installed."""
+        template = self._template(definition.template)
+        if template is None:
+            return None
+        return problem_with_options(definition.options, template.options)
 
     def serve(self, name: str, make: Callable[[Context], T]) -> T:
         """Let something talk to its like at other nodes that no channel is bound to."""
@@ -91,9 +109,13 @@ class Channels:
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
         template = self._template(definition.template)
         if template is None:
-            self.overlay.lose(event, UNKNOWN)
+            self._lose(event, definition.template)
             return
-        template.published(event, destinations, definition, now_us)
+        try:
+            template.published(event, destinations, definition, now_us)
+        except Exception as error:
+            self._failed(definition.template, error)
+            self.overlay.lose(event, FAILED)
 
     def replay(self, event: Carried, destinations: list[str], now_us: int) -> None:
         """Send something that was kept to those nodes alone, whatever template the others use."""
@@ -106,7 +128,11 @@ class Channels:
         self.overlay.now_us = now_us
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template) or self.templates[ROUTED]
-        template.feedback(event, node, definition, now_us)
+        try:
+            template.feedback(event, node, definition, now_us)
+        except Exception as error:
+            self._failed(definition.template, error)
+            self.overlay.lose(event, FAILED)
 
     def knows(self, node: str) -> bool:
         """Whether there is such a node, as far as is known here."""
@@ -119,14 +145,21 @@ class Channels:
         name = definition.template
         template = self._template(name)
         if template is None:
-            problem = f"the template {name} of {channel} is not installed at {self.overlay.name}"
-            return Bound(problem=problem)
+            return Bound(problem=self.problem_with(name, f" of {channel}"))
         can_be_full = type(template).has_room is not Template.has_room
         is_kept = self.is_persistent(channel)
         keeps_order = is_kept or IN_ORDER in template.promises
         return Bound(
             template.delivers_own, can_be_full, is_persistent=is_kept, keeps_order=keeps_order
         )
+
+    def problem_with(self, template: str, of_channel: str = "") -> str:
+        """Why nothing can be published by it here, once it is loaded; empty where it can."""
+        if self._template(template) is not None:
+            return ""
+        if why := self.failures.off.get(template):
+            return f"the template {template}{of_channel} failed at {self.overlay.name}: {why}"
+        return f"the template {template}{of_channel} is not installed at {self.overlay.name}"
 
     def is_persistent(self, channel: str) -> bool:
         """Whether all that is published to it is kept, as far as is known yet."""
@@ -139,14 +172,23 @@ class Channels:
         """Whether local clients may publish more to it now."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
-        return template is None or template.has_room(channel)
+        try:
+            return template is None or bool(template.has_room(channel))
+        except Exception as error:
+            self._failed(definition.template, error)
+            return True
 
     def unsettled(self, channel: str) -> list[int]:
         """Events that were published here, by their `event`, and some member may still lack."""
-        template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
+        name = (self.overlay.registry.look_up(channel) or _UNDEFINED).template
+        template = self._template(name)
         if isinstance(template, Routed):
             return list(self.overlay.sending.unacknowledged(channel))
-        return [] if template is None else template.unsettled(channel)
+        try:
+            return [] if template is None else template.unsettled(channel)
+        except Exception as error:
+            self._failed(name, error)
+            return []
 
     def trait(self, name: str) -> Bound | None:
         """What a template asks of whoever publishes; None where it is not installed."""
@@ -166,27 +208,40 @@ class Channels:
 
     def advance(self, now_us: int) -> None:
         self.overlay.advance(now_us)
-        for each in self._timed:
-            each.advance(now_us)
+        for name, each in self._timed:
+            if self.failures.paused_us(name) > now_us:
+                continue
+            try:
+                each.advance(now_us)
+            except Exception as error:
+                self._failed(name, error)
+                self.failures.pause(name, now_us)
 
     def next_due_us(self) -> int:
-        dues = [each.next_due_us() for each in self._timed]
-        return min([self.overlay.next_due_us(), *(due for due in dues if due is not None)])
+        due_us = self.overlay.next_due_us()
+        for name, each in self._timed:
+            try:
+                found_us = each.next_due_us()
+                if found_us is not None and found_us < due_us:
+                    due_us = min(due_us, max(found_us, self.failures.paused_us(name)))
+            except Exception as error:
+                self._failed(name, error)
+        return due_us
 
     def check_invariants(self) -> None:
         self.overlay.check_invariants()
-        for each in self._all():
+        for _, each in self._all():
             each.check_invariants()
 
-    def _all(self) -> Iterator[Template]:
-        yield from self.templates.values()
-        yield from self.services.values()
+    def _all(self) -> Iterator[tuple[str, Template]]:
+        yield from self.templates.items()
+        yield from self.services.items()
 
-    def _find_timed(self) -> list[Template]:
+    def _find_timed(self) -> list[tuple[str, Template]]:
         """Those that ever have something to do when time passes."""
         return [
-            each
-            for each in self._all()
+            (name, each)
+            for name, each in self._all()
             if type(each).advance is not Template.advance
             or type(each).next_due_us is not Template.next_due_us
         ]
@@ -198,12 +253,30 @@ class Channels:
         if load is None:
             return known
         make = load()
-        if make is not None:
-            known = self.templates[name] = make(_Context(self.overlay, name))
-            self._timed = self._find_timed()
-        else:
+        if make is None:
+            self.failures.off[name] = UNLOADED
             self._tell()
+            return None
+        try:
+            known = make(_Context(self.overlay, name, self._failed))
+        except Exception as error:
+            self._failed(name, error)
+            return None
+        self.templates[name] = known
+        self._timed = self._find_timed()
         return known
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """It has raised an exception; one of somebody else's is not called any more."""
+        is_own = name in self._shipped or name in self.services
+        self.failures.note(name, error, ends=not is_own)
+        if not is_own:
+            self.templates.pop(name, None)
+            self._timed = self._find_timed()
+            self._tell()
+
+    def _lose(self, event: Carried, template: str) -> None:
+        self.overlay.lose(event, FAILED if template in self.failures.off else UNKNOWN)
 
     def _tell(self) -> None:
         self.overlay.store.put(TEMPLATE, "", msgspec.msgpack.encode(self.names()))
@@ -211,27 +284,35 @@ class Channels:
     def _carried(self, neighbour: str, event: Carried, now_us: int) -> None:
         template = self._template(event.template)
         if template is None:
-            self.overlay.lose(event, UNKNOWN)
-        else:
+            self._lose(event, event.template)
+            return
+        try:
             template.carried(neighbour, event, now_us)
+        except Exception as error:
+            self._failed(event.template, error)
+            self.overlay.lose(event, FAILED)
 
     def _said(self, neighbour: str, said: Said, now_us: int) -> None:
         listener = self.services.get(said.template) or self._template(said.template)
-        if listener is not None:
+        if listener is None:
+            return
+        try:
             listener.said(neighbour, said.channel, said.body, now_us)
-
-
-def _decoded(value: bytes) -> list[str]:
-    try:
-        return msgspec.msgpack.decode(value, type=list[str])
-    except msgspec.DecodeError:
-        return []
+        except Exception as error:
+            self._failed(said.template, error)
 
 
 class _Context:
-    """What one template sees of its node."""
+    """What one template sees of its node; `failed` hears if it fails over what it watches."""
 
-    def __init__(self, overlay: Overlay, template: str) -> None:
+    def __init__(
+        self,
+        overlay: Overlay,
+        template: str,
+        failed: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        self._failed = failed
+        self._has_failed = False
         self.name = overlay.name
         self.incarnation = overlay.sending.incarnation
         self.map: Map = overlay.map
@@ -262,4 +343,17 @@ class _Context:
     def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
         for node, key, value in list(self._overlay.store.all(kind)):
             callback(node, key, value)
-        self._overlay.store.watch(kind, callback)
+        failed = self._failed
+        if failed is None:
+            self._overlay.store.watch(kind, callback)
+            return
+
+        def told(node: str, key: str, value: bytes | None) -> None:
+            if not self._has_failed:
+                try:
+                    callback(node, key, value)
+                except Exception as error:
+                    self._has_failed = True
+                    failed(self._template, error)
+
+        self._overlay.store.watch(kind, told)

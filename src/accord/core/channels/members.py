@@ -14,8 +14,10 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.channels import ChannelMap, problem_with_filter
+from accord.core.model.channels import ChannelMap
+from accord.core.model.decoding import decoded
 from accord.core.overlay.needs import Need
+from accord.core.overlay.sanity import problem_with_need
 
 NEED: Final = "need"
 _CHANNELS: Final = 4_096
@@ -82,8 +84,5 @@ class Members:
 
 def _filter(value: bytes) -> str | None:
     """None where it is nothing that a node could have said."""
-    try:
-        pattern = _decoder.decode(value).filter
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return None
-    return None if problem_with_filter(pattern) else pattern
+    need = decoded(_decoder, value)
+    return None if need is None or problem_with_need(need) else need.filter

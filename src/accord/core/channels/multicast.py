@@ -7,22 +7,26 @@ else is on its way and whichever trees other nodes choose, and can't go round in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
 from accord.core.channels.members import Members
+from accord.core.channels.options import Check, number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import BEST_EFFORT, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
 from accord.core.channels.trees.known import Trees
 from accord.core.channels.trees.spanner import FACTOR
 from accord.core.channels.trees.tree import Digest, Tree, problem_with_tree
+from accord.core.model.decoding import decoded
 from accord.core.overlay.duplicates import Duplicates
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
 SPANNER: Final = "spanner"  # the option of a channel: how much longer ways may be than they must
+LONGEST: Final = 1_000.0
 NO_WAY: Final = "no way to all members"
 _SWEEP_US: Final = 10_000_000
 
@@ -50,6 +54,7 @@ class Multicast(Template):
     """What `single_source` and `unreliable` share: all but where trees have their root."""
 
     promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
+    options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, LONGEST)}
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -90,9 +95,8 @@ class Multicast(Template):
         self._spread(event, grown.digest, "", now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        try:
-            note = _note.decode(event.note)
-        except msgspec.DecodeError:
+        note = decoded(_note, event.note)
+        if note is None:
             return
         self._use(now_us)
         if note.tree is not None and not self._learn(neighbour, event.channel, note, now_us):
@@ -107,9 +111,8 @@ class Multicast(Template):
         self._spread(event, note.digest, neighbour, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        try:
-            have = _have.decode(body)
-        except msgspec.DecodeError:
+        have = decoded(_have, body)
+        if have is None:
             return
         if have.is_missing:
             self.trees.lack(neighbour, have.digest)
@@ -180,4 +183,4 @@ def factor_of(definition: ChannelDefinition) -> float:
         factor = float(definition.options.get(SPANNER, FACTOR))
     except ValueError:
         return FACTOR
-    return factor if 1 <= factor <= 1_000 else FACTOR
+    return factor if 1 <= factor <= LONGEST else FACTOR

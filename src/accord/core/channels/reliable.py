@@ -10,13 +10,14 @@ the member. A source keeps that knowledge as long as the member does not have it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
 from accord.core.channels.members import NEED, Members
-from accord.core.channels.multicast import factor_of
+from accord.core.channels.multicast import Multicast, factor_of
+from accord.core.channels.options import Check, one_of, whole_number
 from accord.core.channels.streams.heard import Heard
 from accord.core.channels.streams.messages import (
     NOTHING,
@@ -36,12 +37,15 @@ from accord.core.channels.streams.sender import Sender
 from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
+from accord.core.model.decoding import decoded
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.sanity import MAX_DEADLINE_US
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 
 LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`
 PATIENCE: Final = "patience_ms"  # and how long they have
+LONGEST_MS: Final = 86_400_000
 QUEUE_FULL: Final = "queue full"
 LAGGARD: Final = "a member does not keep up"
 MISSED: Final = "missed: this node did not keep up"
@@ -58,6 +62,11 @@ _UNDEFINED: Final = ChannelDefinition(name="#")
 
 class Reliable(Template):
     promises: ClassVar[tuple[str, ...]] = (ONCE, ALL, IN_ORDER)
+    options: ClassVar[Mapping[str, Check]] = {
+        **Multicast.options,
+        LAGGARDS: one_of("drop", "wait"),
+        PATIENCE: whole_number(1, LONGEST_MS),
+    }
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -86,9 +95,8 @@ class Reliable(Template):
         self.send(event, Note(NOTHING, event.deadline_us), now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        try:
-            note = notes.decode(event.note)
-        except msgspec.DecodeError:
+        note = decoded(notes, event.note)
+        if note is None or not self.is_note(event.channel, note):
             return
         stream = self._hear(neighbour, event.channel, note.state, now_us)
         if stream is None:
@@ -102,12 +110,14 @@ class Reliable(Template):
         self.relay.came(stream, now_us)
         self._plan(stream)
 
+    def is_note(self, channel: str, note: Note) -> bool:  # noqa: ARG002
+        """Whether an event of that channel can have come with it."""
+        return 0 <= note.deadline_us <= MAX_DEADLINE_US
+
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = messages.decode(body)
-        except msgspec.DecodeError:
-            return
-        self.heard(neighbour, channel, message, now_us)
+        message = decoded(messages, body)
+        if message is not None:
+            self.heard(neighbour, channel, message, now_us)
 
     def advance(self, now_us: int) -> None:
         if self._has_left:

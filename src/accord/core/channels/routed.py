@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 import msgspec
 
+from accord.core.channels.options import Check, one_of
 from accord.core.channels.template import Template
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.routes import Requirement
@@ -15,6 +17,8 @@ DATAGRAMS: Final = "datagrams"  # the option of a channel whose QoS 0 events may
 
 
 class Routed(Template):
+    options: ClassVar[Mapping[str, Check]] = {DATAGRAMS: one_of("true", "false")}
+
     def published(
         self,
         event: Carried,

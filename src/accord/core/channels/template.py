@@ -9,9 +9,10 @@ argument, and the simulator runs the same objects as a live node.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Protocol
 
+from accord.core.channels.options import Check
 from accord.core.overlay.map import Map
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.routes import Requirement
@@ -67,6 +68,8 @@ class Template:
     """
 
     promises: ClassVar[tuple[str, ...]] = ()
+    # The options that its channels may have besides `persistent`, and how to check each.
+    options: ClassVar[Mapping[str, Check]] = {}
     # Whether it also hands events to clients of the node where they were published. Otherwise
     # they have them already when the template hears of it.
     delivers_own: ClassVar[bool] = False

@@ -20,12 +20,14 @@ from accord.core.channels.ordering.desk import Desk
 from accord.core.channels.ordering.member import Member
 from accord.core.channels.ordering.office import Office
 from accord.core.channels.ordering.stamps import (
+    NO_EPOCH,
     Ask,
     Between,
     Body,
     Collect,
     Collected,
     Coming,
+    Epoch,
     Grant,
     Held,
     Holders,
@@ -37,6 +39,7 @@ from accord.core.channels.ordering.stamps import (
     encode,
     epoch_of,
     is_sane,
+    is_stamp,
     merged,
     stamp_of,
 )
@@ -51,6 +54,7 @@ from accord.core.channels.streams.messages import NOTHING, Message, Note, State
 from accord.core.channels.streams.sender import Sender, fitting
 from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import SAME_ORDER, Context
+from accord.core.model.decoding import decoded
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
@@ -97,17 +101,25 @@ class TotalOrder(Reliable):
         self._tend_desk(event.channel, desk, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = _messages.decode(body)
-        except msgspec.DecodeError:
-            return
+        message = decoded(_messages, body)
         match message:
+            case None:
+                pass
             case Letter():
                 self.letters.came(neighbour, channel, message, now_us)
             case Got():
                 self.letters.got(message)
             case _:
                 self.heard(neighbour, channel, message, now_us)
+
+    def is_note(self, channel: str, note: Note) -> bool:
+        is_place = note.stamp is None or is_stamp(note.stamp, self._latest(channel))
+        return is_place and super().is_note(channel, note)
+
+    def _latest(self, channel: str) -> Epoch:
+        """The latest epoch that is known here."""
+        desk = self.desks.get(channel)
+        return NO_EPOCH if desk is None else desk.latest
 
     def arrived(self, kept: Kept, now_us: int) -> None:
         channel = kept.event.channel
@@ -188,11 +200,10 @@ class TotalOrder(Reliable):
     # ------------------------------------------------------------------------------------ letters
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = bodies.decode(body)
-        except msgspec.DecodeError:
+        message = decoded(bodies, body)
+        if message is None or not is_sane(message, self._latest(channel)):
             return
-        if not is_sane(message) or not self._open(channel, now_us):
+        if not self._open(channel, now_us):
             return
         self.office.contacts.hear(origin)
         match message:

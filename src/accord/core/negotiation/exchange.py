@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.template import Context, Template
+from accord.core.model.decoding import decoded
 from accord.core.negotiation.believing import Qualities
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.messages import QualityMessage
@@ -55,9 +56,8 @@ class QualityExchange(Template):
         return notices
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        try:
-            message = _decoder.decode(body)
-        except msgspec.DecodeError:
+        message = decoded(_decoder, body)
+        if message is None:
             self.malformed += 1
             return
         self._look_at_links(now_us)

@@ -30,11 +30,11 @@ ADVERTISEMENTS: Final = "$accord/advertisements"  # anybody may, for what they m
 FEEDBACK: Final = "$accord/feedback"
 ANSWERS: Final = FEEDBACK + "/"
 PAST: Final = "$accord/past"  # what of the past a subscription could not have
-CHANNELS: Final = "$accord/channels"
+CHANNELS: Final = "$accord/channels"  # anybody may ask: the answer says what they may not
 REQUESTS: Final = (
     *(POLICIES, CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS),
 )
-_OPEN: Final = (QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
+_OPEN: Final = (CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
 # Of these each client gets only what concerns itself.
 _PRIVATE: Final = (EXPECTATIONS, ADVICE, FEEDBACK, PAST)
 _SHARED: Final = "$share/"
@@ -81,9 +81,7 @@ class Rights(Struct, frozen=True):
             return False
         if channel in _OPEN or channel.startswith(ANSWERS):
             return True
-        if channel.startswith("$") and (
-            self.system or (self.policies and channel in (POLICIES, CHANNELS))
-        ):
+        if channel.startswith("$") and (self.system or (self.policies and channel == POLICIES)):
             return True
         return any(filter_selects(pattern, channel) for pattern in self.publish)
 

@@ -47,22 +47,22 @@ class Carriage:
         self._carried = [0] * len(rules)
         self._kept = [0] * len(rules)
 
-    def way(self, event: Carried) -> str:
-        """What it is to go by from here."""
+    def way(self, event: Carried, copies: int = 1) -> str:
+        """What it is to go by from here, to that many neighbours."""
         number = self._rule(event.channel) if self.rules else _NONE
         if number == _NONE:
             return UDP if event.may_be_lost else TCP
         transport = self.rules[number].transport
         if transport != TCP and not self._may_be_lost(event):
-            self._kept[number] += 1
+            self._kept[number] += copies
             return TCP
-        self._carried[number] += 1
+        self._carried[number] += copies
         return transport
 
     def status(self) -> tuple[CarryStatus, ...]:
         return tuple(
-            CarryStatus(channels=rule.channels, transport=rule.transport, events=events, kept=kept)
-            for rule, events, kept in zip(self.rules, self._carried, self._kept, strict=True)
+            CarryStatus(channels=rule.channels, transport=rule.transport, copies=copies, kept=kept)
+            for rule, copies, kept in zip(self.rules, self._carried, self._kept, strict=True)
         )
 
     def check_invariants(self) -> None:

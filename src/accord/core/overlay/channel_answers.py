@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from math import isfinite
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
+from accord.core.errors import PolicyError
 from accord.core.overlay.registry import MAX_PATHS, ChannelDefinition
 from accord.core.overlay.status import ChannelStatus
 
 LONGEST_DELAY_MS: Final = 3_600_000
+OPTION_EXPECTED: Final = "expected text, true, false or a number"
 
 
 class WantedChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be defined for a channel: 0 ms is any delay, a resiliency of 0 takes all paths.
 
-    What there is of `options` is the template's affair: `datagrams` of a routed one, "true" where
-    its QoS 0 events may go by UDP.
+    What there is of `options` is the template's affair: `datagrams` of a routed one, true where
+    its QoS 0 events may go by UDP. Each is text, true, false or a number.
     """
 
     template: str = "routed"
     max_delay_ms: Annotated[float, Meta(ge=0, le=LONGEST_DELAY_MS)] = 0
     paths: Annotated[int, Meta(ge=1, le=MAX_PATHS)] = 1
     resiliency: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    options: dict[str, str] = {}
+    options: dict[str, Any] = {}
 
     def definition(self, name: str) -> ChannelDefinition:
+        """PolicyError where an option is something else."""
         return ChannelDefinition(
             name=name,
             template=self.template,
             max_delay_us=round(self.max_delay_ms * 1_000),
             paths=self.paths,
             resiliency=self.resiliency,
-            options=self.options,
+            options={option: _text(option, value) for option, value in self.options.items()},
         )
 
 
@@ -78,3 +82,25 @@ def channel_of(status: ChannelStatus) -> Channel:
         late=status.late,
         missing_at=status.missing_at,
     )
+
+
+def option_text(value: object) -> str | None:
+    """An option's value as templates take it; None where it can be none."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float() if isfinite(value):
+            return f"{value:.15g}"
+        case _:
+            return None
+
+
+def _text(option: str, value: object) -> str:
+    text = option_text(value)
+    if text is None:
+        raise PolicyError(f"options.{option[:40]}", OPTION_EXPECTED)
+    return text

@@ -110,6 +110,10 @@ class FactStore:
         """About what all that is known takes."""
         return self._own.bytes + self._replicas.others_bytes
 
+    def reserve(self, kind: str, size: int) -> None:
+        """Keep so many bytes for facts of that kind, before there are any."""
+        self._replicas.reserve(kind, size)
+
     def put(self, kind: str, key: str, value: bytes) -> bool:
         """Say so from now on; False if there is no room for it."""
         if self._own.get(kind, key) == value:

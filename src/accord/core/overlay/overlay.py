@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
+from accord.core.model.decoding import decoded
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.delivery import Incoming
 from accord.core.overlay.duplicates import Duplicates
@@ -24,10 +25,11 @@ from accord.core.overlay.hello import Hello
 from accord.core.overlay.liveness import Pulse, PulseOptions, answer
 from accord.core.overlay.map import Map
 from accord.core.overlay.messages import Ping, Pong
-from accord.core.overlay.needs import Condition, Need, Needs
+from accord.core.overlay.needs import BUDGET, Condition, Need, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
+from accord.core.overlay.sanity import DAMAGED, problem_with_event, problem_with_need
 from accord.core.overlay.sending import Sending
 from accord.core.overlay.shared import SharedEvent, SharedTransit, share_of
 from accord.core.overlay.signals import (
@@ -51,11 +53,11 @@ Control = (
 )  # fmt: skip
 Message = Control | Carried
 
-T = TypeVar("T")
 
 LINK: Final = "link"
 NODE: Final = "node"
 NEED: Final = "need"
+_LINKS_BYTES: Final = 64 << 10  # that nothing else takes, of what a node may say
 UNKNOWN_WAY: Final = "the way is not known"
 _PROCESSING_SHARE: Final = 1 / 64
 _PROCESSING_US: Final = 1_000  # what others need not know of
@@ -83,6 +85,11 @@ class LinkValue(msgspec.Struct, frozen=True, array_like=True):
     failure: float = 0.0
 
 
+_node: Final = msgspec.msgpack.Decoder(NodeValue)
+_link: Final = msgspec.msgpack.Decoder(LinkValue)
+_need: Final = msgspec.msgpack.Decoder(Need)
+
+
 class Neighbour:
     """A node that a transport leads to, or did."""
 
@@ -108,6 +115,8 @@ class Overlay:
         self.name = name
         self.options = options
         self.store = FactStore(name, incarnation, random=random)
+        self.store.reserve(NEED, BUDGET)
+        self.store.reserve(LINK, _LINKS_BYTES)
         self.registry = Registry(self.store)
         self.map = Map()
         self.budgets = Budgets()
@@ -226,11 +235,7 @@ class Overlay:
             ):
                 self._look_at(neighbour, known)
         self._pulses_due_us = self._next_pulse_us()
-        for key, need in self.needs.changes():
-            if need is None:
-                self.store.drop(NEED, key)
-            else:
-                self.store.put(NEED, key, msgspec.msgpack.encode(need))
+        self._tell_needs()
         self.store.advance(now_us)
         if self._is_map_new:
             self._is_map_new = False
@@ -259,6 +264,7 @@ class Overlay:
         due_us = min(self._pulses_due_us, self._sweep_us)
         for part in (
             self.store, self.routes, self.switching, self.sending, self.telling, self._hello,
+            self.needs,
         ):  # fmt: skip
             part_us = part.next_due_us()
             if part_us is not None and part_us < due_us:
@@ -267,6 +273,17 @@ class Overlay:
             if 0 < incoming.tell_us < due_us:
                 due_us = incoming.tell_us
         return due_us
+
+    def _tell_needs(self) -> None:
+        # Nobody hears of them one by one: what is taken back may make room for what is new.
+        changes = self.needs.changes(self.now_us)
+        for key, need in changes:
+            if need is None:
+                self.store.drop(NEED, key)
+        for key, need in changes:
+            if need is not None:
+                is_said = self.store.put(NEED, key, msgspec.msgpack.encode(need))
+                assert is_said  # there is room reserved for them
 
     def _next_pulse_us(self) -> int:
         dues = (each.pulse.next_due_us() for each in self.neighbours.values())
@@ -398,6 +415,9 @@ class Overlay:
 
     def _carry(self, neighbour: str, known: Neighbour, event: Carried) -> None:
         """Pass an event on, and hand it over where this is one of its destinations."""
+        if problem_with_event(event) is not None:
+            self.lost[DAMAGED] = self.lost.get(DAMAGED, 0) + 1
+            return
         event = msgspec.structs.replace(event, age_us=event.age_us + known.pulse.latency_us)
         if 0 < event.deadline_us <= event.age_us:
             self.lose(event, EXPIRED)
@@ -558,7 +578,7 @@ class Overlay:
             self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))
 
     def _link_told(self, origin: str, neighbour: str, value: bytes | None) -> None:
-        found = None if value is None else _decoded(value, LinkValue)
+        found = None if value is None else decoded(_link, value)
         self._is_map_new = True
         if found is not None:
             if found.is_up and neighbour != self.name:
@@ -571,14 +591,16 @@ class Overlay:
         self.map.drop_link(origin, neighbour)
 
     def _node_told(self, origin: str, _key: str, value: bytes | None) -> None:
-        found = None if value is None else _decoded(value, NodeValue)
+        found = None if value is None else decoded(_node, value)
         self._is_map_new = True
         with suppress(ValueError):
             self.map.set_node(origin, {"": 0 if found is None else found.processing_us}, 0.0)
 
     def _need_told(self, origin: str, key: str, value: bytes | None) -> None:
         if origin != self.name:
-            self._on_need(origin, key, None if value is None else _decoded(value, Need))
+            need = None if value is None else decoded(_need, value)
+            is_bad = need is not None and problem_with_need(need) is not None
+            self._on_need(origin, key, None if is_bad else need)
 
     def _sweep(self) -> None:
         """Forget what nodes said that have been unreachable for long."""
@@ -606,10 +628,3 @@ def _differ(told: LinkValue, value: LinkValue, part: float) -> bool:
         or abs(value.loss - told.loss) > part
         or abs(value.failure - told.failure) > part
     )
-
-
-def _decoded(value: bytes, kind: type[T]) -> T | None:
-    try:
-        return msgspec.msgpack.decode(value, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return None

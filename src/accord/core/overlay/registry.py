@@ -108,7 +108,8 @@ class Registry:
         if known is not None and is_same(known, definition):
             return None
         if known is not None and not replace:
-            return f"{name!r} is defined at node {self.origin_of(name)!r} already: delete it first"
+            where = f"{name!r} is defined at node {self.origin_of(name)!r} already"
+            return f"{where}: delete it first, or replace it (--replace, replaces)"
         created_us = max(definition.created_us, self._latest_us(name) + 1)
         return self._claim(msgspec.structs.replace(definition, created_us=created_us))
 

@@ -46,6 +46,10 @@ class Replica:
         of_kind = self.values.get(kind)
         return None if of_kind is None else of_kind.get(key)
 
+    def fact(self, kind: str, key: str) -> Fact | None:
+        """The last change of it, if it was not forgotten."""
+        return self._facts.get((kind, key))
+
     def __len__(self) -> int:
         return len(self._facts) - len(self._buried_us)
 

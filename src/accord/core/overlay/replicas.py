@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.overlay.fact_messages import NOTHING, Fact, FactOptions, Facts, Stamp
-from accord.core.overlay.replica import Change, Replica, whole_replica
+from accord.core.overlay.replica import Change, Replica, cost_of, whole_replica
 
 _PURGES: Final = 8  # within the time for which a tombstone is kept
 
@@ -25,6 +25,13 @@ class Replicas:
         self._options = options
         # Those that can't be reached, with what is not to be believed of them any more.
         self.forgotten: dict[str, Stamp] = {}
+        self._reserved: dict[str, int] = {}  # of this node's own bytes, by kind
+        self._used: dict[str, int] = {}  # of those kinds
+
+    def reserve(self, kind: str, size: int) -> None:
+        """Keep so many of the bytes that this node may say for facts of that kind."""
+        self._reserved[kind] = size
+        self._used[kind] = 0
 
     def stamp(self, origin: str) -> Stamp:
         replica = self.by_origin.get(origin)
@@ -45,14 +52,22 @@ class Replicas:
 
     def has_room_to_say(self, fact: Fact) -> bool:
         count, size = self.own.growth((fact,))
-        return (
-            len(self.own) + count <= self._options.facts_limit
-            and self.own.bytes + size <= self._options.origin_bytes_limit
-        )
+        if len(self.own) + count > self._options.facts_limit:
+            return False
+        for kind, reserved in self._reserved.items():
+            size += 0 if kind == fact.kind else max(0, reserved - self._used[kind])
+        while self.own.bytes + size > self._options.origin_bytes_limit:
+            if not self.own.tombstones:
+                return False
+            self.own.purge(0, self.own.tombstones // 2)  # what is so is worth more than what was
+        return True
 
     def say(self, fact: Fact, now_us: int) -> None:
         """A change of this node's own."""
         own = self.own
+        if fact.kind in self._reserved:
+            before = own.fact(fact.kind, fact.key)
+            self._used[fact.kind] += _used(fact) - (0 if before is None else _used(before))
         own.set(fact, now_us)
         self.move_own((own.incarnation, fact.version), now_us)
         self._bury(own, now_us)
@@ -70,6 +85,12 @@ class Replicas:
         hash_before = 0 if before is None else before.hash
         if before is not None and message.base > 0:
             count, size = before.growth(message.facts)
+            if not self._has_room(len(before) + count, before.bytes + size, bytes_before):
+                # Its origin may have forgotten sooner what it dropped.
+                before.purge(0, 0)
+                self.others_bytes += before.bytes - bytes_before
+                bytes_before = before.bytes
+                count, size = before.growth(message.facts)
             if not self._has_room(len(before) + count, before.bytes + size, bytes_before):
                 return None
             changes = before.apply(message, now_us)
@@ -125,6 +146,9 @@ class Replicas:
             digest ^= replica.hash
             others_bytes += 0 if replica is self.own else replica.bytes
         assert self.digest == digest
+        for kind, used in self._used.items():
+            facts = (self.own.fact(kind, key) for key in self.own.values.get(kind, {}))
+            assert used == sum(cost_of(fact) for fact in facts if fact is not None)
         assert self.others_bytes == others_bytes <= self._options.bytes_limit
         assert len(self.by_origin) <= self._options.origins_limit
         assert len(self.forgotten) <= self._options.origins_limit
@@ -153,3 +177,7 @@ class Replicas:
     def _expect_purge(self, now_us: int) -> None:
         if self.purge_due_us < 0:
             self.purge_due_us = now_us + max(self._options.tombstone_us // _PURGES, 1)
+
+
+def _used(fact: Fact) -> int:
+    return 0 if fact.value is None else cost_of(fact)

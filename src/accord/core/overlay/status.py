@@ -111,14 +111,15 @@ class CarriedStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CarryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node that is asked sends channels by, and how often it passed events on by that.
+    """What the node that is asked sends channels by, and how many copies of events went so.
 
-    `kept` is how often it used connections instead, for what must not be lost.
+    One for each neighbour that an event goes to next. `kept` are those that went by connections
+    instead, as they must not be lost.
     """
 
     channels: tuple[str, ...]
     transport: str
-    events: int = 0
+    copies: int = 0
     kept: int = 0
 
 
@@ -139,6 +140,17 @@ class UnlinkedStatus(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+class RefusedStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to be linked with the node that is asked, and why it is not."""
+
+    node: str
+    address: str
+    problem: str
+    remedy: str = ""
+    attempts: int = 1
+    since_s: int = 0  # seconds ago
+
+
 class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes, links, channels and routes, as `node` knows them; `problem` is for people."""
 
@@ -151,9 +163,11 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     carried: CarriedStatus
     in_time: tuple[InTimeStatus, ...] = ()
     unlinked: tuple[UnlinkedStatus, ...] = ()
+    refused: tuple[RefusedStatus, ...] = ()  # of late
     carry: tuple[CarryStatus, ...] = ()
     children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
     tier: TierStatus | None = None  # where it is a secondary node itself
+    needs_widened: int = 0  # filters of its clients that are told wider, for want of room
     problem: str = ""
 
 

@@ -16,6 +16,7 @@ class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting_bytes: int = 0
     unsettled: int = 0  # events of it that are not with everybody yet
     lost: dict[str, int] = {}
+    problem: str = ""  # with its name
 
 
 class ParentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,7 @@ class TierStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A secondary node: its parents in its order of preference, and what waits for them."""
 
     parents: tuple[ParentStatus, ...]
+    configured: int = 0  # how many parents it was told of
     switches: int = 0  # to another active parent
     waiting: int = 0  # events of its clients that are not with everybody yet
     waiting_bytes: int = 0

@@ -169,7 +169,7 @@ class Transits:
     def pass_on(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
         """Queue one copy of `event` for each neighbour, with the routes that go on there."""
         trail = (*event.trail, (self.name, event.age_us))
-        way = self.carriage.way(event)
+        way = self.carriage.way(event, len(routes))
         put_shared = self.put_shared if way == MULTICAST else None
         for neighbour, numbers in routes.items():
             transit = self.all.get(neighbour)

@@ -1,4 +1,8 @@
-"""Who is told of changes: one after the other, also where being told changes something more."""
+"""Who is told of changes: one after the other, also where being told changes something more.
+
+A watcher that fails keeps no other from hearing, nor itself from what comes next: its error is
+raised when all have heard all.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +28,17 @@ class Watchers:
         if self._is_telling:
             return
         self._is_telling = True
+        failure: Exception | None = None
         try:
             while self._changes:
                 told, self._changes = self._changes, []
                 for by, (kind, key, value) in told:
                     for watcher in list(self._by_kind[kind]):
-                        watcher(by, key, value)
+                        try:
+                            watcher(by, key, value)
+                        except Exception as error:  # whatever it is, others hear of it
+                            failure = failure or error
         finally:
             self._is_telling = False
+        if failure is not None:
+            raise failure

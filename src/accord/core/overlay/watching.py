@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.decoding import decoded
 from accord.core.overlay import routes
 from accord.core.overlay.arrivals import ArrivedValue
 from accord.core.overlay.overlay import NEED, Overlay
@@ -54,6 +55,7 @@ def net_status(overlay: Overlay) -> NetStatus:
             for name, tally in overlay.telling.arrivals.by_definition.items()
         ),
         carry=overlay.transits.carriage.status(),
+        needs_widened=overlay.needs.widened(),
         problem=overlay.store.problem,
     )
 
@@ -93,10 +95,9 @@ def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
     for value in overlay.telling.flows():
         yield _flow_status(overlay.name, value)
     for origin, encoded in _told(overlay, FLOW):
-        try:
-            yield _flow_status(origin, _flow.decode(encoded))
-        except msgspec.DecodeError:
-            continue  # a newer node may tell it otherwise
+        found = decoded(_flow, encoded)
+        if found is not None:  # a newer node may tell it otherwise
+            yield _flow_status(origin, found)
 
 
 def _flow_status(source: str, value: FlowValue) -> FlowStatus:
@@ -131,9 +132,8 @@ def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
             late=tally.late,
         )
     for origin, encoded in _told(overlay, ARRIVED):
-        try:
-            value = _arrived.decode(encoded)
-        except msgspec.DecodeError:
+        value = decoded(_arrived, encoded)
+        if value is None:
             continue
         yield ArrivalStatus(
             node=origin,

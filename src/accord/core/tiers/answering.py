@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from accord.core.channels.channels import Channels
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.signals import Carried
 
-CHILD: Final = "child"  # the kind of fact
+CHILD: Final = "child"  # the kind of fact: since when it has been there
 _MOST: Final = 8  # parents that get an answer; a child has two, and some that it has just left
 
 
@@ -30,9 +32,9 @@ class Answering:
             self._told(origin, child, value)
         store.watch(CHILD, self._told)
 
-    def joined(self, child: str) -> None:
+    def joined(self, child: str, incarnation: int) -> None:
         """This node is a parent of `child` now."""
-        self._overlay.store.put(CHILD, child, b"")
+        self._overlay.store.put(CHILD, child, msgspec.msgpack.encode(incarnation))
 
     def left(self, child: str) -> None:
         self._overlay.store.drop(CHILD, child)

@@ -22,7 +22,18 @@ from accord.core.overlay.tier_status import TierStatus
 from accord.core.predicates.predicate import Predicate
 from accord.core.tiers.flows import Inflow, Outflow
 from accord.core.tiers.lookups import Lookups
-from accord.core.tiers.messages import Attend, Down, FromChild, Had, Offer, Serve, Told, Up, key_of
+from accord.core.tiers.messages import (
+    NUMBERS,
+    Attend,
+    Down,
+    FromChild,
+    Had,
+    Offer,
+    Serve,
+    Told,
+    Up,
+    key_of,
+)
 from accord.core.tiers.needs_log import NeedsLog
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.roles import NEVER, ParentView, Roles
@@ -31,7 +42,6 @@ from accord.core.tiers.seen import Seen
 NO_ROOM: Final = "no room on the way to a parent"
 _OVERHEAD: Final = 200
 _LOSSES: Final = 1_000  # remembered at a time
-_NUMBERS: Final = 1_000_000  # of events in a millisecond
 # Held until the definition of the channel is known.
 _UNSURE: Final = Bound(is_ordered=True, can_be_full=True, goes_up=True)
 
@@ -77,6 +87,10 @@ class Child:
         if found is None:
             self.lookups.want(channel, now_us)
         return _UNSURE if found is None else found
+
+    def needs_widened(self) -> int:
+        """How many filters of its clients the parents are told wider, for want of room."""
+        return self._log.needs.widened()
 
     def publish(self, event: Carried, now_us: int) -> None:
         """What local clients have already, if they want it."""
@@ -154,7 +168,7 @@ class Child:
         ]
 
     def advance(self, now_us: int) -> None:
-        self._log.update()
+        self._log.update(now_us)
         self.roles.choose(now_us, self._seen, self._log.version)
         self._take_leave()
         for known in self.roles.used():
@@ -170,7 +184,7 @@ class Child:
     def next_due_us(self) -> int | None:
         if self._log.needs.has_changed():
             return 0
-        due_us = self.roles.next_due_us()
+        due_us = min(self.roles.next_due_us(), self._log.needs.next_due_us() or NEVER)
         for known in self.roles.used():
             if self._is_to_tell(known):
                 due_us = min(due_us, known.told_us + self._again_us(known))
@@ -358,7 +372,7 @@ class Child:
     def _put_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
         # No other event has this number, of no other life of this node either, and later ones have
         # larger ones.
-        original = self._incarnation * _NUMBERS + self._up.top + 1
+        original = self._incarnation * NUMBERS + self._up.top + 1
         if not is_echoed:
             self._seen.is_new((self.name, original))
         own = msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)

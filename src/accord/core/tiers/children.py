@@ -7,6 +7,7 @@ else. Questions about channels are answered from the directory that backbone nod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
@@ -18,7 +19,7 @@ from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.tiers.answering import Answering
-from accord.core.tiers.messages import Ask, Told, Trait, key_of
+from accord.core.tiers.messages import Ask, Told, Trait, key_of, life_of
 from accord.core.tiers.seen import Seen
 
 _PAGE: Final = 64
@@ -38,7 +39,10 @@ class Children:
         self._answering = answering
         self._needs: dict[tuple[str, str], Need] = {}
         self._seen = Seen()
-        self._latest: Recent[tuple[str, str], int] = Recent(LINES)  # by child and channel
+        # By child, its life, and channel.
+        self._latest: Recent[tuple[str, int, str], int] = Recent(LINES)
+        # Since when a child that is known here has been there; 0 where it is not known.
+        self.incarnation_of: Callable[[str], int] = lambda _: 0
 
     def need(self, child: str, key: str, need: Need | None) -> None:
         """A child wants something, or does not any more."""
@@ -66,17 +70,18 @@ class Children:
             return self._seen.is_new(key_of(event))
         if self.has_seen(event):
             return False
-        self._latest.put((event.origin, event.channel), event.original)
+        self._latest.put((event.origin, life_of(event), event.channel), event.original)
         return True
 
     def has_seen(self, event: Carried) -> bool:
         """Whether an event of a child, or a later one, has come here, by whichever way."""
         if self._channels.is_in_order(event.channel):
-            return event.original <= (self._latest.get((event.origin, event.channel)) or 0)
+            line = event.origin, life_of(event), event.channel
+            return event.original <= (self._latest.get(line) or 0)
         return key_of(event) in self._seen
 
     def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
-        """Of those that want an event, who is to get it: not the child it is of.
+        """Of those that want an event, who is to get it: not the child it is of, if it is that one.
 
         Where its channel has an order of its own that one gets it, too, and where it `is_echoed`.
         """
@@ -84,6 +89,8 @@ class Children:
         self.wanted.clear()
         if is_echoed or event.origin not in found:
             return found
+        if self.incarnation_of(event.origin) not in (0, life_of(event)):
+            return found  # it is of a namesake, or of a life before
         if self._channels.bound(event.channel).is_ordered:
             return found
         return [child for child in found if child != event.origin]

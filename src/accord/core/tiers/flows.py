@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from accord.core.tiers.messages import Ranges
+from accord.core.tiers.messages import MOST_RANGES, Ranges
 
 WINDOW: Final = 1_024  # numbers on their way
-_RANGES: Final = 32
+_RANGES: Final = MOST_RANGES
 
 T = TypeVar("T")
 

@@ -26,12 +26,12 @@ from accord.core.model.channels import filter_selects
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.tiers.flows import WINDOW
-from accord.core.tiers.messages import Down, Had, Key, Offer, Ranges, key_of
+from accord.core.tiers.messages import MOST_OFFERED, Down, Had, Key, Offer, Ranges, key_of, life_of
 from accord.core.tiers.options import TierOptions
 
 NO_ROOM: Final = "no room for a secondary node"
 _OVERHEAD: Final = 200
-_OFFERED: Final = 512  # in one message
+_OFFERED: Final = MOST_OFFERED
 _REOFFER: Final = 5  # rounds until what is not answered is offered again
 _NAMES: Final = 8  # kept of events that were given up, for each that may be kept whole
 
@@ -48,7 +48,8 @@ class Entry:
         self.event: Carried | None = event
         self.key: Key = key_of(event)
         self.channel = event.channel
-        self.line = (event.origin or event.source, event.channel) if is_in_order else None
+        line = (event.origin or event.source, life_of(event), event.channel)
+        self.line = line if is_in_order else None
         self.size = len(event.payload) + len(event.block) + _OVERHEAD
         self.at_us = now_us
         self.number = 0
@@ -166,7 +167,7 @@ class Keeping:
             return
         self._open.pop(message.last, None)
         places = message.places
-        latest: dict[tuple[str, str] | None, int] = {}
+        latest: dict[tuple[str, int, str] | None, int] = {}
         for place in places:
             entry = self.entries.get(place)
             if entry is not None:

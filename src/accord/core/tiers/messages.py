@@ -8,12 +8,20 @@ choices of an active parent: what is said of the flow down counts for that turn 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
+# In one message.
+MOST_RANGES: Final = 32
+MOST_CHANGES: Final = 128
+MOST_OFFERED: Final = 512
+
+NUMBERS: Final = 1_000_000  # of a child's events in a millisecond
 Ranges = tuple[tuple[int, int], ...]  # first and last number of each
 Key = tuple[str, int]  # the node where an event was published, and what it is called there
 
@@ -129,6 +137,27 @@ FromChild = Attend | Wants | Had | Up | Ask
 FromParent = Serve | Offer | Down | Told
 
 
+def is_too_much(message: FromChild) -> bool:
+    """Whether it has more than a child says at once."""
+    match message:
+        case Attend():
+            return len(message.missing) > MOST_RANGES
+        case Wants():
+            return len(message.changes) > MOST_CHANGES
+        case Had():
+            return len(message.places) > MOST_OFFERED
+    return False
+
+
 def key_of(event: Carried) -> Key:
     """What an event is called wherever it goes."""
     return (event.origin, event.original) if event.origin else (event.source, event.event)
+
+
+def life_of(event: Carried) -> int:
+    """The incarnation of the child that an event is of: it differs where two have one name.
+
+    After each million events it is one more. That is harmless: it makes another line of events, in
+    which nothing has come yet.
+    """
+    return event.original // NUMBERS

@@ -10,26 +10,27 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.overlay.needs import Need, Needs
-from accord.core.tiers.messages import Wants
+from accord.core.tiers.messages import MOST_CHANGES, Wants
 
-_CHANGES: Final = 128  # in one message
+_CHANGES: Final = MOST_CHANGES
 _BYTES: Final = 65_536
 _GONE: Final = 4_096
+_BUDGET: Final = 16 << 20  # bytes of needs: no more of them than a parent accepts
 
 
 class NeedsLog:
     """`floor`: changes up to this version can only be told to who knows none."""
 
     def __init__(self, incarnation: int) -> None:
-        self.needs = Needs()
+        self.needs = Needs(_BUDGET)
         self.version = 0
         self.floor = 0
         self._incarnation = incarnation
         self._log: dict[str, tuple[int, Need | None]] = {}  # by key; the latest change is last
 
-    def update(self) -> bool:
+    def update(self, now_us: int) -> bool:
         """Note what has changed; gives whether something has."""
-        changes = self.needs.changes()
+        changes = self.needs.changes(now_us)
         for key, need in changes:
             self.version += 1
             self._log.pop(key, None)

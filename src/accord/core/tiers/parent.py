@@ -17,9 +17,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from accord.core.model.channels import problem_with_filter
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
+from accord.core.overlay.sanity import problem_with_need
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.flows import Inflow
@@ -35,6 +35,7 @@ from accord.core.tiers.messages import (
     Told,
     Up,
     Wants,
+    is_too_much,
 )
 from accord.core.tiers.options import TierOptions
 
@@ -48,7 +49,7 @@ _MOST_TEXT: Final = 65_536
 class ParentPort(Protocol):
     """What a parent does for its children at its node."""
 
-    def joined(self, child: str) -> None:
+    def joined(self, child: str, incarnation: int) -> None:
         """There is a child of that name."""
 
     def left(self, child: str) -> None:
@@ -122,7 +123,7 @@ class Parent:
         return child in self._links
 
     def receive(self, child: str, message: object, now_us: int) -> None:
-        if not isinstance(message, FromChild):
+        if not isinstance(message, FromChild) or is_too_much(message):
             return  # nothing that a child says
         if isinstance(message, Ask):
             self._send(child, self._port.answer(message))
@@ -181,6 +182,11 @@ class Parent:
             due_us = min(due_us, state.serve_us, state.heard_us + self._options.lease_us)
         return None if due_us == NEVER else due_us
 
+    def incarnation_of(self, child: str) -> int:
+        """0 where it is not known."""
+        state = self._children.get(child)
+        return 0 if state is None else state.incarnation
+
     def children(self) -> list[str]:
         return list(self._children)
 
@@ -227,7 +233,7 @@ class Parent:
         if known is not None:
             self._forget(child)
         state = self._children[child] = _State(incarnation, self._options, now_us)
-        self._port.joined(child)
+        self._port.joined(child, incarnation)
         return state
 
     def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:
@@ -273,11 +279,15 @@ class Parent:
         before = state.up.through
         while (up := state.up.first()) is not None:
             event = msgspec.structs.replace(up.event, source=child, origin=child)
-            number = self._port.take_up(event, is_echoed=up.is_echoed)
+            number: int | None = 0
+            try:
+                number = self._port.take_up(event, is_echoed=up.is_echoed)
+            finally:  # also where that fails: it must not be tried for ever
+                if number is not None:
+                    state.up.take()
+                    state.unsettled.append((up.number, event.channel, number))
             if number is None:
                 break
-            state.up.take()
-            state.unsettled.append((up.number, event.channel, number))
         if state.up.through > before:
             self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
 
@@ -375,4 +385,4 @@ def _is_bad(key: str, need: Need | None) -> bool:
     """Whether it is nothing that a node could have said."""
     if not 0 < len(key) <= _MOST_TEXT or need is None:
         return need is not None
-    return bool(problem_with_filter(need.filter)) or len(need.where) + len(need.xpath) > _MOST_TEXT
+    return problem_with_need(need) is not None

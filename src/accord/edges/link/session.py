@@ -93,6 +93,14 @@ class Session:
         """Whether something waits to be taken that needs no pulling."""
         return self._outgoing.has_control or self._outgoing.has_data
 
+    def is_heard(self, quiet_us: int, now_us: int) -> bool:
+        """Whether the other end said something lately: within that time, if it need not sooner.
+
+        It says something at least once per keepalive.
+        """
+        keepalive_us = self._idle_us // self._options.silences
+        return now_us - self._received_us < min(quiet_us, keepalive_us * 3 // 2)
+
     def receive(self, data: bytes, now_us: int) -> list[Any]:
         """Bytes came; gives the messages that they complete."""
         messages: list[Any] = []

@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from accord.core.channels.channels import Channels
+from accord.core.channels.channels import TEMPLATE, Channels
 from accord.core.errors import EventError
 from accord.core.feedback.receipts import Receipt
 from accord.core.model.channels import problem_with_channel
 from accord.core.monitoring.ledger import DELIVERED, SHED
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
+from accord.core.node.message import Message
 from accord.core.node.remotes import Remotes
 from accord.core.node.rights import FEEDBACK
 from accord.core.node.routes import Subscription
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import CHANNEL
+from accord.core.overlay.sanity import DAMAGED, problem_with_event
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.qos.policies import Entity
 from accord.core.tiers.answering import Answering
-from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.feedback import UNKNOWN_NODE
+from accord.edges.mqtt.foreign import properties_of
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import read_block
 from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
     from accord.edges.mqtt.child_nodes import ChildNodes
-
-DAMAGED = "damaged on the way"
 
 
 class HeldBack(Protocol):
@@ -66,7 +65,8 @@ class Abroad:
         router = self.broker.router
         router.bound = channels.bound
         router.invalidate("#")
-        channels.overlay.store.watch(CHANNEL, lambda *_: router.invalidate("#"))
+        for kind in (CHANNEL, TEMPLATE):  # what is known of a channel's template may change, too
+            channels.overlay.store.watch(kind, lambda *_: router.invalidate("#"))
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
@@ -204,7 +204,7 @@ class Abroad:
         count: int = 1,
     ) -> None:
         hub = self.broker.hub
-        if hub.ledger.is_on:
+        if hub.ledger.is_on and problem_with_event(event) is None:
             queued_ms = hub.now_ms - waited_us // 1_000
             hub.ledger.add(
                 event.event,
@@ -243,7 +243,7 @@ class Abroad:
         is_own = hub.node in (event.source, event.origin)
         if event.is_retained and not is_own:
             known = broker.retained.get(event.channel)
-            if known is not None and known.number == event.event:
+            if known is not None and _is_same(known, event):
                 return  # told once more, because this node or the other began anew
             self._foreign[event.channel] = True
         publisher = Entity(event.publisher, node=event.origin or event.source)
@@ -261,6 +261,13 @@ class Abroad:
             self.event = None
 
 
+def _is_same(known: Message, event: Carried) -> bool:
+    """Nodes count for themselves, so a number alone does not tell."""
+    return (known.number, known.publisher, known.payload) == (
+        event.event, event.publisher, event.payload,
+    )  # fmt: skip
+
+
 def trail_text(event: Carried) -> str:
     """The nodes it has come by, each with its age there."""
     return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
@@ -270,12 +277,9 @@ def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
     """None where it is none: other nodes are believed, but not everything."""
     if problem_with_channel(event.channel) or event.channel.startswith("$"):
         return None
-    try:
-        properties = read_block(event.block)
-    except ProtocolError:
+    properties = properties_of(event)
+    if properties is None:
         return None
-    if event.expiry_s >= 0:
-        properties = msgspec.structs.replace(properties, message_expiry_s=event.expiry_s)
     received_ms = now_ms - event.age_us // 1_000
     message = MqttMessage(
         event.channel,

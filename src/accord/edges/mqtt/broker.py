@@ -300,6 +300,8 @@ class Broker:
         else:
             reached = self.router.publish(message, way)
         if abroad is not None:
+            if not reached and route.bound.goes_up and not abroad.is_arriving:
+                reached = 1  # a parent knows who wants it
             abroad.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
             if abroad is None or not abroad.is_arriving:

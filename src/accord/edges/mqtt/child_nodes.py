@@ -17,13 +17,14 @@ from accord.core.errors import EventError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
+from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
 from accord.core.tiers.children import Children
 from accord.core.tiers.messages import Ask, Told
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
-from accord.edges.mqtt.abroad import DAMAGED, Abroad, message_of
+from accord.edges.mqtt.abroad import Abroad, message_of
 from accord.edges.mqtt.message import MqttMessage
 
 
@@ -40,6 +41,7 @@ class ChildNodes:
         self._broker = abroad.broker
         self._clock_us = clock_us
         self._children = Children(abroad.broker.router, abroad.channels, abroad.answering)
+        self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
         self._is_echoed = False  # the event that is being published
         # Events that are not on disk yet: what the logs must have, channel and number of each.
@@ -71,8 +73,8 @@ class ChildNodes:
 
     # -------------------------------------------------------------------- what children ask for
 
-    def joined(self, child: str) -> None:
-        self._answering.joined(child)
+    def joined(self, child: str, incarnation: int) -> None:
+        self._answering.joined(child, incarnation)
 
     def left(self, child: str) -> None:
         self._answering.left(child)

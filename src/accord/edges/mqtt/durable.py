@@ -11,9 +11,11 @@ from typing import Final
 
 import msgspec
 
+from accord.core.errors import EventError
+from accord.core.overlay.sanity import MAX_EXPIRY_S, MAX_QOS
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Will
-from accord.edges.mqtt.properties import read_block
+from accord.edges.mqtt.properties import read_passed_on
 from accord.edges.mqtt.wire import string_bytes
 
 
@@ -174,7 +176,13 @@ def stored(number: int, message: MqttMessage) -> Stored:
 
 
 def restored(record: Stored) -> MqttMessage:
-    """The message of `record`; ProtocolError where its properties are damaged."""
+    """The message of `record`.
+
+    ProtocolError where its properties are damaged; EventError or ValueError where it could not be
+    sent, whoever it came from.
+    """
+    if not (-1 <= record.expiry_s <= MAX_EXPIRY_S and 0 <= record.qos <= MAX_QOS):
+        raise EventError("message", "expected an expiry of 32 bits, and QoS 0, 1 or 2")
     message = MqttMessage(
         record.channel,
         string_bytes(record.channel),
@@ -183,7 +191,7 @@ def restored(record: Stored) -> MqttMessage:
         record.is_retained,
         record.publisher,
         record.received_ms,
-        read_block(record.block),
+        read_passed_on(record.block),
         record.block,
         record.expires_ms,
     )

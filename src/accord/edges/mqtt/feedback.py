@@ -28,10 +28,11 @@ from accord.core.node.rights import ANSWERS, FEEDBACK, Rights
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity, Grant
 from accord.edges.mqtt.accounts import note_untaken
-from accord.edges.mqtt.codes import ProtocolError, Reason
+from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.foreign import properties_of
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, OWN, PUBLISHER
-from accord.edges.mqtt.properties import MAX_USER, Properties, passed_on_block, read_block
+from accord.edges.mqtt.properties import MAX_USER, Properties, passed_on_block
 from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.wire import string_bytes
 
@@ -262,20 +263,15 @@ def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Proper
 
 def _message(event: Carried, now_ms: int) -> MqttMessage | None:
     """None where it is none: other nodes are believed, but not everything."""
-    try:
-        properties = read_block(event.block)
-    except ProtocolError:
+    properties = properties_of(event)
+    if properties is None or not (properties.response_topic or "").startswith(ANSWERS):
         return None
-    if not (properties.response_topic or "").startswith(ANSWERS):
-        return None
-    if event.expiry_s >= 0:
-        properties = msgspec.structs.replace(properties, message_expiry_s=event.expiry_s)
     received_ms = now_ms - event.age_us // 1_000
     message = MqttMessage(
         FEEDBACK,
         TOPIC,
         event.payload,
-        min(max(event.qos, 0), 2),
+        event.qos,
         False,
         event.publisher,
         received_ms,

@@ -123,6 +123,9 @@ class Request:
     def may_publish(self, channel: str) -> bool:
         return self.rights is None or self.rights.may_publish(channel)
 
+    def may_see_statistics(self) -> bool:
+        return self.rights is None or self.rights.statistics
+
     def may_change_policies(self) -> bool:
         return self.rights is None or self.rights.policies
 

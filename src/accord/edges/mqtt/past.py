@@ -24,10 +24,13 @@ from accord.core.channels.persistent.options import is_persistent
 from accord.core.channels.persistent.originals import Original
 from accord.core.channels.persistent.recall import Handed, Missed, Recall
 from accord.core.channels.persistent.source import Position
+from accord.core.errors import EventError
+from accord.core.model.channels import filter_selects, problem_with_channel
 from accord.core.monitoring.ledger import SHED
 from accord.core.node.message import Message
 from accord.core.node.rights import PAST
 from accord.core.node.routes import Receiver, Route, Subscription
+from accord.core.overlay.sanity import MAX_NUMBER, MAX_QOS, problem_with_name
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.outbox import Run
@@ -198,14 +201,25 @@ class Past(Front):
             event.payload,
         )
         try:
+            self._check(event)
             counts = hub.router.channels.get(event.channel)
             message = past_message(found, counts, hub.now_ms, node)
-        except ProtocolError:
+        except (ProtocolError, EventError, ValueError):
             hub.counters.shed("unreadable in the archive", session.name)
             return None
         grant = hub.router.grant(message, Entity(event.publisher, node=node), session.entity)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
+
+    def _check(self, event: PastEvent) -> None:
+        """EventError where no node can have kept it for this subscription."""
+        channel = event.channel
+        if problem := problem_with_channel(channel) or problem_with_name(event.publisher):
+            raise EventError("channel", problem)
+        if channel.startswith("$") or not filter_selects(self.subscription.pattern, channel):
+            raise EventError("channel", "expected one that was asked for")
+        if not (0 <= event.qos <= MAX_QOS and 0 <= event.number <= MAX_NUMBER):
+            raise EventError("event", "expected QoS 0, 1 or 2, and a number of its node")
 
     def _settle(self) -> None:
         """Note what the client has."""

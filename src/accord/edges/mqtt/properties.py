@@ -279,6 +279,14 @@ def read_block(block: bytes) -> Properties:
     return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0]
 
 
+def read_passed_on(block: bytes) -> Properties:
+    """The same, ProtocolError also where it has more than what goes to receivers unchanged."""
+    properties = read_block(block)
+    if properties != passed_on(properties):
+        raise malformed("a property that is not passed on")
+    return properties
+
+
 def passed_on_block(properties: Properties) -> bytes:
     """The same, encoded, without the length in front."""
     encoded = encode_properties(passed_on(properties))

@@ -43,7 +43,7 @@ def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Restore
         report.records += 1
         try:
             restoring.apply(durable.decode_record(data))
-        except (msgspec.DecodeError, AccordError) as error:
+        except (ValueError, OverflowError, RecursionError, AccordError) as error:
             report.unusable += 1
             if len(report.problems) < 5:
                 report.problems.append(f"record {report.records}: {error}")

@@ -13,7 +13,7 @@ from accord.core.channels.persistent.options import is_persistent
 from accord.core.feedback.receipts import Receipt
 from accord.core.node.rights import PAST
 from accord.core.node.routes import Subscription
-from accord.core.overlay.binding import Bound
+from accord.core.overlay.binding import UNBOUND, Bound
 from accord.core.tiers.child import NO_ROOM, Child
 from accord.edges.mqtt.abroad import Abroad, HeldBack
 from accord.edges.mqtt.message import MqttMessage
@@ -95,4 +95,6 @@ class Upwards(Abroad):
             tell(self.broker, subscription.receiver.name, PAST, form)
 
     def _bound(self, channel: str) -> Bound:
+        if channel.startswith("$"):
+            return UNBOUND  # stays here, and no parent has to be asked
         return self._child.bound(channel, self._clock_us())

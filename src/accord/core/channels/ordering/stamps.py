@@ -18,6 +18,9 @@ Stamp = tuple[int, str, int, int]  # an epoch, and the place in it
 
 NO_EPOCH: Final[Epoch] = (0, "", 0)
 MOST_PLACES: Final = 64  # given at once
+MAX_EPOCH: Final = 1 << 61  # the latest that a node believes which knows of none
+FAR: Final = 1 << 20  # later than the latest that is known: epochs are counted one by one
+MAX_PLACE: Final = (1 << 63) - 1  # also of incarnations and requests
 MOST_HELD: Final = 2_048  # of earlier epochs: a stream's window has no more events
 MOST_SHOWN: Final = 64  # sources at once
 
@@ -139,15 +142,57 @@ encode: Final = msgspec.msgpack.Encoder().encode
 bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
 
 
-def is_sane(body: Body) -> bool:
-    """Whether a node could have said that."""
+def is_sane(body: Body, latest: Epoch = NO_EPOCH) -> bool:
+    """Whether a node could have said that to one that knows of `latest`."""
+    return all(is_epoch(each, latest) for each in _epochs(body)) and _is_sound(body)
+
+
+def is_epoch(epoch: Epoch, latest: Epoch = NO_EPOCH) -> bool:
+    """Whether there can be such an epoch: it is not much later than the latest that is known.
+
+    Else one that a node made up would leave no room for those after it.
+    """
+    most = latest[0] + FAR if latest[0] else MAX_EPOCH
+    return 0 <= epoch[0] <= most and 0 <= epoch[2] <= MAX_PLACE
+
+
+def is_stamp(stamp: Stamp, latest: Epoch = NO_EPOCH) -> bool:
+    return is_epoch(epoch_of(stamp), latest) and 0 <= stamp[3] <= MAX_PLACE
+
+
+def _epochs(body: Body) -> list[Epoch]:
+    """All that it speaks of."""
     match body:
+        case Ask():
+            return [body.latest]
+        case Collect() | Reign():
+            return [body.epoch]
+        case Collected():
+            return [body.epoch, body.latest, *[held.epoch for held in body.held]]
+        case Between():
+            return [body.latest, *_ends(body)]
+        case Holders():
+            return [*_ends(body), *[held.epoch for held in body.held]]
+        case Grant() | Yours() | Coming() | Void():
+            return [body.held.epoch]
+
+
+def _ends(body: Between | Holders) -> list[Epoch]:
+    return [epoch_of(each) for each in (body.low, body.high) if each is not None]
+
+
+def _is_sound(body: Body) -> bool:
+    match body:
+        case Ask():
+            return all(0 <= each <= MAX_PLACE for each in (body.incarnation, body.request))
         case Grant() | Yours() | Coming() | Void():
             return _is_held(body.held)
         case Collected() | Holders():
             return len(body.held) <= MOST_HELD and all(map(_is_held, body.held))
+        case Between():
+            return all(each is None or 0 <= each[3] <= MAX_PLACE for each in (body.low, body.high))
     return True
 
 
 def _is_held(held: Held) -> bool:
-    return 1 <= held.first <= held.last
+    return 1 <= held.first <= held.last <= MAX_PLACE

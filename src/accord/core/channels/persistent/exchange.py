@@ -37,6 +37,7 @@ from accord.core.channels.persistent.peers import Peer
 from accord.core.channels.persistent.recall import Budget, Recall
 from accord.core.channels.persistent.source import READING, Position, Source
 from accord.core.channels.template import Context, Template
+from accord.core.model.decoding import decoded
 from accord.core.overlay.facts import FactStore
 from accord.core.overlay.needs import Needs
 from accord.core.overlay.routes import Requirement
@@ -184,9 +185,8 @@ class PastExchange(Template):
 
     def page_came(self, event: Carried, now_us: int) -> None:
         """A page from another node."""
-        try:
-            page = pages.decode(event.payload)
-        except (ValueError, RecursionError, OverflowError):
+        page = decoded(pages, event.payload)
+        if page is None:
             self.dropped += 1
             return
         asked = self._asked.get(page.id)
@@ -196,12 +196,10 @@ class PastExchange(Template):
     # ---------------------------------------------------------------------------------- template
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        try:
-            message = _letters.decode(body)
-        except msgspec.DecodeError:
+        message = decoded(_letters, body)
+        if message is None:
             self.dropped += 1
-            return
-        if isinstance(message, Letter):
+        elif isinstance(message, Letter):
             self.letters.came(neighbour, channel, message, now_us)
         else:
             self.letters.got(message)
@@ -372,12 +370,10 @@ class PastExchange(Template):
         self.context.say(neighbour, channel, encode(message))
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        try:
-            message = bodies.decode(body)
-        except (ValueError, RecursionError, OverflowError):
-            self.dropped += 1
-            return
+        message = decoded(bodies, body)
         match message:
+            case None:
+                self.dropped += 1
             case CutAsked():
                 self.answers.cut_asked(origin, message.round)
             case CutMade():

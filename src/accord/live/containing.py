@@ -1,0 +1,50 @@
+"""Failures that must not go further than what they are about: one event, one client, one part.
+
+Whatever comes of somebody else can fail in ways that nobody thought of. What is due to others is
+done all the same, and people are told once of each kind: a failure that repeats with every message
+would otherwise fill the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from accord.live.logs import Log
+
+_KINDS: Final = 1_000  # remembered
+
+Kind = tuple[str, type[BaseException], str, int]  # what failed, how, and where
+
+
+class Containment:
+    """`count` is how many there were in all."""
+
+    def __init__(self, log: Log) -> None:
+        self.count = 0
+        self._log = log
+        self._told: dict[Kind, bool] = {}
+
+    def failed(self, what: str, error: Exception, **fields: object) -> None:
+        self.count += 1
+        kind = (what, type(error), *_place(error))
+        if kind not in self._told:
+            while len(self._told) >= _KINDS:
+                del self._told[next(iter(self._told))]
+            self._told[kind] = True
+            self._log.failure(what, error, **fields)
+
+    def run(self, what: str, call: Callable[[], None]) -> None:
+        """Call it, whatever comes of that."""
+        try:
+            call()
+        except Exception as error:  # whatever it is, others go on
+            self.failed(what, error)
+
+
+def _place(error: Exception) -> tuple[str, int]:
+    """Where it was raised."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return ("", 0) if at is None else (at.tb_frame.f_code.co_filename, at.tb_lineno)

@@ -1,0 +1,79 @@
+"""What can be said of epochs and places, and what nobody can have said."""
+
+from __future__ import annotations
+
+import pytest
+
+from accord.core.channels.ordering.stamps import (
+    FAR,
+    MAX_EPOCH,
+    NO_EPOCH,
+    Ask,
+    Between,
+    Body,
+    Collect,
+    Collected,
+    Coming,
+    Epoch,
+    Grant,
+    Held,
+    Holders,
+    Reign,
+    Void,
+    Yours,
+    is_sane,
+    is_stamp,
+    stamp_of,
+)
+
+KNOWN: Epoch = (7, "b", 1)
+
+
+def said(epoch: Epoch) -> list[Body]:
+    """All that can be said of an epoch."""
+    held = Held(epoch, 1, 3, "b", 1)
+    sane = Held(KNOWN, 1, 3, "b", 1)
+    stamp, other = stamp_of(epoch, 3), stamp_of(KNOWN, 3)
+    return [
+        Ask(1, 1, 1, epoch),
+        Collect(epoch),
+        Collected(epoch, KNOWN, ()),
+        Collected(KNOWN, epoch, ()),
+        Collected(KNOWN, KNOWN, (sane, held)),
+        Reign(epoch),
+        Between(stamp, other),
+        Between(None, stamp),
+        Between(None, other, epoch),
+        Holders(None, stamp, "", (sane,), is_all=True),
+        Holders(None, other, "", (held,), is_all=True),
+        *(Grant(1, held), Yours(held), Coming(held), Void(held)),
+    ]
+
+
+@pytest.mark.parametrize("epoch", [NO_EPOCH, KNOWN, (8, "c", 2**62), (7 + FAR, "c", 0)])
+def test_what_can_be_said_of_epochs(epoch: Epoch) -> None:
+    assert all(is_sane(each, KNOWN) for each in said(epoch))
+    assert all(is_sane(each) for each in said(epoch))
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [(8 + FAR, "c", 0), (2**64 - 1, "evil", 5), (-1, "c", 0), (1, "c", -1), (1, "c", 2**63)],
+)
+def test_what_can_not_be_said_of_them(epoch: Epoch) -> None:
+    assert not any(is_sane(each, KNOWN) for each in said(epoch))
+
+
+def test_who_knows_of_none_believes_more_but_not_all() -> None:
+    assert is_sane(Reign((MAX_EPOCH, "c", 1)))
+    assert not is_sane(Reign((MAX_EPOCH + 1, "c", 1)))
+    assert is_sane(Reign((MAX_EPOCH + 1, "c", 1)), (MAX_EPOCH, "c", 1)), "there is one more"
+
+
+@pytest.mark.parametrize("place", [-1, 2**63])
+def test_places_are_bounded_too(place: int) -> None:
+    assert is_stamp(stamp_of(KNOWN, 3), KNOWN)
+    assert not is_stamp(stamp_of(KNOWN, place), KNOWN)
+    assert not is_sane(Between(None, stamp_of(KNOWN, place)), KNOWN)
+    assert not is_sane(Grant(1, Held(KNOWN, place, place, "b", 1)), KNOWN)
+    assert not is_sane(Ask(1, place, 1, KNOWN), KNOWN)

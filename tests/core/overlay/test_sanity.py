@@ -1,0 +1,96 @@
+"""Events that no node can have sent, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from accord.core.channels.members import Members
+from accord.core.overlay.fact_messages import Fact, Facts
+from accord.core.overlay.needs import Need
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.sanity import DAMAGED, problem_with_event
+from accord.core.overlay.signals import Carried, Establish
+from accord.core.overlay.watching import net_status
+
+SANE = Carried(
+    "b", 1, 1, (1,), "uav", b"", qos=2, publisher="ä" * 32_767, importance=7, event=2**63 - 1,
+    expiry_s=2**32 - 1, age_us=1, deadline_us=(2**32 - 1) * 1_000_000, trail=(("b", 1),),
+)  # fmt: skip
+INSANE: list[dict[str, Any]] = [
+    {"publisher": "\0"},
+    {"publisher": "x" * 65_536},
+    {"publisher": "ä" * 32_768},
+    {"source": "b\0"},
+    {"origin": "x" * 65_536},
+    {"event": -(2**63)},
+    {"event": 2**63},
+    {"original": -1},
+    {"number": -1},
+    {"incarnation": 2**64 - 1},
+    {"expiry_s": 2**32},
+    {"expiry_s": -2},
+    {"qos": 3},
+    {"qos": -1},
+    {"importance": 8},
+    {"importance": -1},
+    {"age_us": -1},
+    {"age_us": 2**64 - 1},
+    {"deadline_us": -1},
+    {"deadline_us": 2**63},
+    {"trail": (("b", 2**64 - 1),)},
+]
+
+
+def test_what_a_node_can_send() -> None:
+    assert problem_with_event(SANE) is None
+    assert problem_with_event(Carried("b", 0, 0, (), "uav", b"")) is None
+
+
+@pytest.mark.parametrize("changes", INSANE, ids=str)
+def test_what_no_node_can_send_is_neither_passed_on_nor_handed_over(
+    changes: dict[str, Any],
+) -> None:
+    event = msgspec.structs.replace(SANE, **changes)
+    assert problem_with_event(event)
+    overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+    overlay.link_up("b", 0)
+    overlay.receive("b", Establish("b", 1, ("b", "a")), 0)
+    overlay.receive("b", event, 0)
+    assert not overlay.deliveries
+    assert overlay.lost == {DAMAGED: 1}
+    overlay.receive("b", SANE, 0)
+    assert len(overlay.deliveries) == 1
+
+
+NOT_UTF_8 = b"\x93\xa1\xff\xa0\xa0"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [NOT_UTF_8, *map(msgspec.msgpack.encode, (Need("a/#/b"), Need(""), Need("a\0")))],
+)
+def test_needs_that_nobody_can_have_are_none(value: bytes) -> None:
+    told: list[tuple[str, Need | None]] = []
+    overlay = Overlay(
+        "a", 1, OverlayOptions(), lambda: 0.5, lambda _, key, need: told.append((key, need))
+    )
+    members = Members(overlay.store.watch)
+    overlay.link_up("b", 0)
+    sane = msgspec.msgpack.encode(Need("uav"))
+    facts = (Fact("need", "1", value, 1), Fact("need", "2", sane, 2))
+    overlay.receive("b", Facts("b", 1, 0, 2, facts), 0)
+    assert told == [("1", None), ("2", Need("uav"))]
+    assert members.of("uav") == ("b",)
+
+
+@pytest.mark.parametrize("kind", ["link", "node", "flow", "arrived", "channel", "listen"])
+def test_facts_that_are_no_text_count_as_nothing(kind: str) -> None:
+    overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+    overlay.link_up("b", 0)
+    overlay.receive("b", Facts("b", 1, 0, 1, (Fact(kind, "a", b"\x91\xa1\xff", 1),)), 0)
+    overlay.advance(1)
+    assert not net_status(overlay).flows
