@@ -30,7 +30,7 @@ from accord.core.channels.reliable import FORGET_US, LAGGARDS, PATIENCE
 from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.streams.messages import NOTHING, Note
 from accord.core.channels.streams.sender import MOST_BYTES
-from accord.core.channels.streams.stream import WINDOW
+from accord.core.channels.streams.stream import WINDOW, Kept
 from accord.core.channels.total_order import MOST_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
 from accord.core.overlay.needs import Need
 
@@ -523,6 +523,14 @@ def test_who_has_published_nothing_for_long_gets_places_again() -> None:
     net.publish("a", "again")
     net.run(5 * S)
     assert net.got("m")[-1] == net.got("c")[-1] == "again"
+
+
+def test_where_nobody_wants_an_event_no_order_is_remembered_for_it() -> None:
+    """It may come from a stream that ends long after all have left."""
+    net = Net(TotalOrder, "ab")
+    late = msgspec.structs.replace(event("late"), source="a", incarnation=1)
+    node(net, "b").arrived(Kept(late, Note(NOTHING, 0, (1, "a", 1, 1)), 0), 0)
+    assert not any(node(net, "b").left().values())
 
 
 def test_nonsense_is_ignored() -> None:

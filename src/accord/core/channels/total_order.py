@@ -127,14 +127,16 @@ class TotalOrder(Reliable):
         if stamp is None:
             return
         self.office.contacts.hear(kept.event.source)
-        is_member = self._is_member(channel)
-        if not self._open(channel, now_us):
-            if is_member:
-                self.context.lose(kept.event, TOO_MANY)
-            return
-        self.desks[channel].heard_of(epoch_of(stamp), now_us)
-        self._take_in(kept, now_us)
-        self._hand_out(channel, now_us)
+        if not self._is_member(channel):
+            desk = self.desks.get(channel)
+            if desk is not None:
+                desk.heard_of(epoch_of(stamp), now_us)
+        elif self._open(channel, now_us):
+            self.desks[channel].heard_of(epoch_of(stamp), now_us)
+            self._take_in(kept, now_us)
+            self._hand_out(channel, now_us)
+        else:
+            self.context.lose(kept.event, TOO_MANY)
 
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
