@@ -9,7 +9,7 @@ COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
-.PHONY: help up test test-plain test-pipeline test-overlay test-compiled hunt peers check format bench clean
+.PHONY: help up test test-plain test-live test-pipeline test-overlay test-compiled hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,14 +19,18 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
-	@echo "four parts, three at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target test-plain test-pipeline test-overlay test-compiled
+	@echo "five parts, three at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target test-pipeline test-overlay test-live test-plain test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
+LIVE_TESTS := tests/scenarios tests/live
 
 test-plain:
-	$(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%) $(OVERLAY_TESTS:%=--ignore=%)
+	$(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%) $(OVERLAY_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%)
+
+test-live:
+	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
 
 test-overlay:
 	$(BIN)/python -m pytest $(OVERLAY_TESTS)
