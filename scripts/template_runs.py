@@ -63,7 +63,8 @@ class Runs:
             loss=loss if self._loss is None else self._loss,
             nodes=nodes if self._nodes is None else self._nodes,
             is_checking=is_checking,
-            options={} if self._hours else random.choice(WAITING),
+            # Where nodes ask ten times as seldom for each other, failures last for longer.
+            options={"patience_ms": "180000"} if self._hours else random.choice(WAITING),
         )
         if self._hours:
             publish_us = round(self._hours * 3_600_000_000)
