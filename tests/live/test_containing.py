@@ -12,10 +12,9 @@ from tests.live.test_net import in_two_nodes, net_of, node, until, url_of
 import accord
 from accord.core.channels.template import Context, Template
 from accord.core.overlay.signals import Carried
-from accord.live.containing import Containment
+from accord.live.containing import FAILED, Containment
 from accord.live.logs import get_log
 from accord.live.node import Node
-from accord.live.tiers_parent import FAILED
 
 
 class BrokenError(Exception):

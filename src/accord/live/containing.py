@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from accord.core.monitoring.counters import Counters
+from accord.core.overlay.signals import Carried
 from accord.live.logs import Log
 
+FAILED: Final = "could not be handed over"
 _KINDS: Final = 1_000  # remembered
 
 Kind = tuple[str, type[BaseException], str, int]  # what failed, how, and where
@@ -33,6 +36,19 @@ class Containment:
                 del self._told[next(iter(self._told))]
             self._told[kind] = True
             self._log.failure(what, error, **fields)
+
+    def hand_over(
+        self, events: list[Carried], hand: Callable[[Carried], None], counters: Counters
+    ) -> None:
+        """Each of them once: they are taken out first, and what fails is shed."""
+        taken = list(events)
+        events.clear()
+        for event in taken:
+            try:
+                hand(event)
+            except Exception as error:  # whatever it is, others go on
+                counters.shed(FAILED, event.source)
+                self.failed("an event could not be handed over", error)
 
     def run(self, what: str, call: Callable[[], None]) -> None:
         """Call it, whatever comes of that."""

@@ -42,7 +42,7 @@ from accord.live.neighbours import Neighbours
 from accord.live.sending import clock_us
 from accord.live.server import Server
 from accord.live.templates import installed_templates
-from accord.live.tiers_parent import FAILED, ChildLinks, LinkMessage
+from accord.live.tiers_parent import ChildLinks, LinkMessage
 from accord.transports.udp import open_datagrams
 
 log = get_log(__name__)
@@ -291,15 +291,8 @@ class Net:
 
     def _hand_over(self) -> None:
         self._set_clock()
-        # Taken out first: what fails must not come again and again, nor keep others waiting.
-        events = list(self.overlay.deliveries)
-        self.overlay.deliveries.clear()
-        for event in events:
-            try:
-                self._hand(event)
-            except Exception as error:  # whatever it is, others go on
-                self._broker.hub.counters.shed(FAILED, event.source)
-                self._containment.failed("an event could not be handed over", error)
+        counters = self._broker.hub.counters
+        self._containment.hand_over(self.overlay.deliveries, self._hand, counters)
         self._server.due()
 
     def _hand(self, event: Carried) -> None:

@@ -28,7 +28,7 @@ from accord.live.neighbours import Neighbours
 from accord.live.net import NetOptions
 from accord.live.sending import clock_us
 from accord.live.server import Server
-from accord.live.tiers_parent import FAILED, LinkMessage
+from accord.live.tiers_parent import LinkMessage
 
 log = get_log(__name__)
 
@@ -140,16 +140,10 @@ class Secondary:
         child, upwards = self._child, self._upwards
         if child.deliveries or child.losses:
             self._broker.hub.now_ms = self._clock.now_ms()
-            # Taken out first: what fails must not come again and again.
-            events, losses = list(child.deliveries), list(child.losses)
-            child.deliveries.clear()
+            losses = list(child.losses)
             child.losses.clear()
-            for event in events:
-                try:
-                    upwards.arrived(event)
-                except Exception as error:  # whatever it is, others go on
-                    self._broker.hub.counters.shed(FAILED, event.source)
-                    self._containment.failed("an event could not be handed over", error)
+            counters = self._broker.hub.counters
+            self._containment.hand_over(child.deliveries, upwards.arrived, counters)
             for event, cause in losses:
                 upwards.lost(event, cause)
             self._server.due()

@@ -14,6 +14,7 @@ from accord.core.tiers.namesakes import ChildNamesakes
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.child_nodes import ChildNodes
+from accord.live.containing import FAILED
 from accord.live.logs import get_log
 from accord.live.sending import clock_us
 
@@ -23,7 +24,6 @@ log = get_log(__name__)
 LinkMessage = Message | FromChild | FromParent
 _encode: Final = msgspec.msgpack.Encoder().encode
 _NEVER: Final = 1 << 62
-FAILED: Final = "could not be handed over"
 
 
 class ChildLinks:

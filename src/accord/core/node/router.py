@@ -192,22 +192,22 @@ class Router:
         """What policies grant one message to one receiver, for whoever has no way at hand."""
         view = self.policies.view(message.channel)
         bound = self.bound(message.channel)
-        other = view.receiver(receiver)
-        if not bound.keeps_order:
-            return self._decide(message, view, publisher, other)
-        matching = self.matching_policies(message, view) if view.has_conditions else 0
-        return view.ordered_grant(view.publisher(publisher), other, matching, bound.is_ordered)
+        return self._decide(message, view, publisher, view.receiver(receiver), bound)
 
     def query_grant(self, message: Message, publisher: Entity, asker: Entity) -> Grant:
         """What policies grant one message to who asked for it."""
         view = self.policies.view(message.channel)
         return self._decide(message, view, publisher, view.query(asker))
 
-    def _decide(self, message: Message, view: View, publisher: Entity, other: Side) -> Grant:
-        if view.is_plain:
+    def _decide(
+        self, message: Message, view: View, publisher: Entity, other: Side, bound: Bound = UNBOUND
+    ) -> Grant:
+        if view.is_plain and not bound.keeps_order:
             return DEFAULT_GRANT
         side = view.publisher(publisher)
         matching = self.matching_policies(message, view) if view.has_conditions else 0
+        if bound.keeps_order:
+            return view.ordered_grant(side, other, matching, bound.is_ordered)
         return view.grant(side, other, matching)
 
     def switch(self, policies: Policies) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.decoding import decoded
 from accord.core.overlay.facts import FactStore
 from accord.core.overlay.map import Map
 from accord.core.tiers.answering import CHILD
@@ -47,7 +48,7 @@ class ChildNamesakes:
         found: dict[str, str] = {}
         for origin, child, value in self._others():
             own = children.get(child)
-            if own is not None and own != _decoded(value):
+            if own is not None and own != decoded(_decoder, value):
                 found[child] = (
                     f"another secondary node {child!r} is linked with {origin!r}: one of the two "
                     "must be renamed"
@@ -76,10 +77,3 @@ class ChildNamesakes:
             for each in self._store.all(CHILD)
             if each[0] != self._store.name and each[0] in reachable
         ]
-
-
-def _decoded(value: bytes) -> int | None:
-    try:
-        return _decoder.decode(value)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return None

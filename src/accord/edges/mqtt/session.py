@@ -210,10 +210,7 @@ class Session(Receiver):
         if self.line is None:
             self._shed(delivery, OFFLINE)
         elif grant.keeps_order and self.is_durable and hub.has_pending():
-            # Those before it wait until they are recorded.
-            delivery.stage = WAITING
-            delivery.waits += 1
-            hub.hold(HeldDelivery(self, delivery))
+            self._hold(delivery)  # as those before it
         elif not self._starts_shaping(delivery):
             self._queue(delivery)
 
@@ -549,11 +546,15 @@ class Session(Receiver):
             number = hub.store(message)
             hub.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
             if qos == 2 or grant.keeps_order:
-                delivery.stage = WAITING
-                delivery.waits += 1
-                hub.hold(HeldDelivery(self, delivery))
+                self._hold(delivery)
         if not self._starts_shaping(delivery) and delivery.waits == 0:
             self._queue(delivery)
+
+    def _hold(self, delivery: Delivery) -> None:
+        """It is queued when all that was recorded so far is on disk."""
+        delivery.stage = WAITING
+        delivery.waits += 1
+        self.hub.hold(HeldDelivery(self, delivery))
 
     def _new_packet_id(self) -> int:
         if len(self.unacknowledged) == _LAST_PACKET_ID:
