@@ -100,12 +100,38 @@ def test_a_server_that_is_not_there_is_not_waited_for() -> None:
     async def scene() -> None:
         async with site() as there:
             other = there.there.pop("other")
-            async with there.mirrored(["one", "other"]) as session:
-                async with session.subscribe("a/#") as events:
-                    await session.publish("a/b", b"1")
-                    assert (await anext(events)).payload == b"1"
-                    there.there["other"] = other
-                    await until(lambda: subscribed(other))
+            async with (
+                there.mirrored(["one", "other"]) as session,
+                session.subscribe("a/#") as events,
+            ):
+                await session.publish("a/b", b"1")
+                assert (await anext(events)).payload == b"1"
+                there.there["other"] = other
+                await until(lambda: subscribed(other))
+
+    asyncio.run(scene())
+
+
+def test_no_server_falls_behind_while_another_brings_everything() -> None:
+    async def scene() -> None:
+        async with (
+            site() as there,
+            there.mirrored(["one", "other"]) as session,
+            session.subscribe("a/#", queue=10) as events,
+        ):
+            await until(lambda: all(subscribed(each) for each in there.nodes.values()))
+            for node in there.nodes.values():
+                node.broker.hub.node = "the same"  # so that they seem to bring the same events
+                node.broker.hub.number = 1_000
+            for name in there.nodes:
+                async with accord.connect(f"mqtt://{name}", transport=there.transport) as publisher:
+                    for number in range(200):
+                        await publisher.publish("a/b", str(number).encode())
+            heard = [(await anext(events)).text for _ in range(200)]
+            assert heard == [str(number) for number in range(200)]
+            for node in there.nodes.values():
+                mirror = next(each for each in node.broker.sessions.values() if each.subscriptions)
+                await until(lambda mirror=mirror: len(mirror.unacknowledged) <= 20)  # type: ignore[misc]
 
     asyncio.run(scene())
 

@@ -136,6 +136,8 @@ class Subscription:
 
     def _take(self) -> tuple[Feed, Delivery] | None:
         """What came next, and where; further copies of what came before are done with."""
+        # In turns: one that is always the last would fall behind, and its node would shed.
+        self._feeds.append(self._feeds.pop(0))
         for feed in self._feeds:
             while (delivery := feed.take()) is not None:
                 if self._copies is None or self._copies.is_first(delivery.message):
