@@ -86,7 +86,7 @@ def extensions() -> list[Extension]:
 
     # What the hot modules import may not be installed in a build's own environment.
     options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
-    compiled: list[Extension] = mypycify([*options, *HOT], opt_level="1", debug_level="0")
+    compiled: list[Extension] = mypycify([*options, *HOT], opt_level="2", debug_level="0")
     for extension in compiled:
         extension.optional = True  # no compiler is no error
     return compiled
