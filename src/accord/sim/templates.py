@@ -82,7 +82,7 @@ class TemplateNode:
     @property
     def sends(self) -> list[tuple[str, Control]]:
         sends = self.node.sends
-        if self._loss:
+        if sends and self._loss:
             sends[:] = [each for each in sends if not self._is_lost(each[1])]
         return sends
 

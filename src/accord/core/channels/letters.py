@@ -101,7 +101,11 @@ class Letters:
                 self._send(waiting, now_us)
 
     def next_due_us(self) -> int | None:
-        return min((each.due_us for each in self._waiting.values()), default=None)
+        due_us: int | None = None
+        for each in self._waiting.values():
+            if due_us is None or each.due_us < due_us:
+                due_us = each.due_us
+        return due_us
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -153,12 +153,16 @@ class TotalOrder(Reliable):
         due_us = super().next_due_us()
         if not self.desks and not len(self.letters):
             return due_us  # there is nothing else
-        dues = [due_us, self.letters.next_due_us(), self.office.next_due_us()]
-        found = [due for due in dues if due is not None]
-        found += [each.asks_us for each in self.desks.values()]
-        found += [each.next_due_us() for each in self.ordered.values()]
-        due_us = min(found)
-        return None if due_us == NEVER else due_us
+        soonest_us = self.office.next_due_us()
+        for own_us in (due_us, self.letters.next_due_us()):
+            if own_us is not None and own_us < soonest_us:
+                soonest_us = own_us
+        for desk in self.desks.values():
+            soonest_us = min(soonest_us, desk.asks_us)
+        for member in self.ordered.values():
+            member_us = member.next_due_us()
+            soonest_us = min(soonest_us, member_us)
+        return None if soonest_us == NEVER else soonest_us
 
     def has_room(self, channel: str) -> bool:
         desk = self.desks.get(channel)

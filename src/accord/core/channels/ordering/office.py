@@ -91,8 +91,11 @@ class Office:
                 self._collect(channel, sequencer, now_us)
 
     def next_due_us(self) -> int:
-        waiting = (each for each in self.sequencers.values() if each.waiting)
-        return min((each.asked_us + COLLECT_US for each in waiting), default=NEVER)
+        due_us = NEVER
+        for each in self.sequencers.values():
+            if each.waiting and each.asked_us + COLLECT_US < due_us:
+                due_us = each.asked_us + COLLECT_US
+        return due_us
 
     def forget(self, before_us: int, now_us: int) -> None:
         """What was not used since."""
