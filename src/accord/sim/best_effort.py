@@ -30,7 +30,7 @@ from accord.sim.promises import what
 _DETOUR: Final = 1.5
 _SURPRISE: Final = -log(1e-6)
 _ROUNDED: Final = 1.01  # nodes measure links in whole microseconds
-_VARIED: Final = 1.5  # ... and roughly, where delays vary
+_VARIED: Final = 1.25  # ... and roughly, where delays vary
 
 # The tree by which a node sends what is published there, if it tells.
 TreeOf = Callable[[Machine, str], Tree | None]
