@@ -199,6 +199,18 @@ def test_who_listens_says_so_until_it_is_spoken_to() -> None:
     assert pair.hearing.next_due_us() > 2**61
 
 
+def test_who_heard_all_before_its_session_was_known_is_spoken_to_nevertheless() -> None:
+    pair = Pair()
+    pair.listen_anew()
+    pair.say("a", 1)
+    pair.greet()  # is lost
+    (news,) = pair.take()
+    pair.pass_on(news)
+    assert set(pair.hearing.said()) == {("a",)}
+    pair.settle()
+    assert pair.hearing.next_due_us() > 2**61
+
+
 def test_there_is_an_end_to_what_nobody_understands() -> None:
     """A listener that stays with another incarnation is told no faster for saying so."""
     pair = Pair()
@@ -256,6 +268,8 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
             history.append(dict(pair.saying.said()))
         if random.random() < 0.02:
             pair.listen_anew()
+        if random.random() < 0.02:
+            pair.saying.link_up("n", pair.now_us)  # the other end may have noticed nothing
         pair.now_us += random.randrange(100 * MS)
         flying += pair.greet()
         flying += [news for _, news in pair.saying.take(pair.now_us)]

@@ -101,7 +101,7 @@ def test_messages_survive_the_wire() -> None:
 def test_strangers_are_not_answered() -> None:
     quality = node()
     assert quality.receive("x", News(1, 0, 1, ()), now_us=0) == []
-    answer = quality.receive("m", News(1, 0, 1, ()), now_us=0)
+    answer = quality.receive("m", News(1, 0, 1, (), (1, 1)), now_us=0)
     assert Tell("m", Heard(1, 1, (1, 1))) in answer
 
 

@@ -261,6 +261,8 @@ class Negotiation:
                 if reaction is not None and reaction.due_us:
                     assert level is not None
                     assert level >= reaction.level
+                if level is not None:
+                    assert level <= self.coordinator.released((local.subject.source, name))
 
     # Inside
 

@@ -9,6 +9,9 @@ Who begins to listen, because a link came up or its node started, does so in a n
 says so until it is spoken to in that session: the other end may have noticed nothing, and think
 that it knows everything. In the same way who begins to speak does so until it is heard.
 
+Both come to rest once messages get through: who says in a session that it heard something was
+spoken to in that session, so a speaker that has nothing left to say has no listener that waits.
+
 What was taken back leaves a tombstone until all neighbours have heard of it. Who is behind a
 tombstone that is gone gets everything, and drops what is not among it.
 """
@@ -237,6 +240,9 @@ class Hearing:
         return found
 
     def answer(self) -> Heard:
+        # What came before the speaker knew of the session must not seem to be all that is missing.
+        if not self.is_spoken_to:
+            return Heard(0, 0, self.session)
         return Heard(self.incarnation, self.version, self.session)
 
     def next_due_us(self) -> int:
