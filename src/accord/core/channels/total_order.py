@@ -108,7 +108,7 @@ class TotalOrder(Reliable):
             case Letter():
                 self.letters.came(neighbour, channel, message, now_us)
             case Got():
-                self.letters.got(message)
+                self.letters.got(neighbour, message)
             case _:
                 self.heard(neighbour, channel, message, now_us)
 
