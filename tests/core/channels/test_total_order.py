@@ -251,6 +251,28 @@ def test_after_parts_have_met_there_is_one_sequencer() -> None:
     assert net.got("a")[-20:] == net.got("b")[-20:] == net.got("c")[-20:] == net.got("d")[-20:]
 
 
+def test_a_member_that_comes_back_does_not_go_back() -> None:
+    net = a_net()
+    member = next(name for name in net.names if name != sequencer_of(net))
+    talk(net, 3)
+    net.run(S)
+    position = node(net, member).ordered[CHANNEL].position
+    assert position is not None
+    net.leave(member)
+    net.run(20 * S)
+    net.join(member)
+    before = net.got(member).copy()
+    early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
+    stamp = (*position[:3], position[3] - 1)
+    node(net, member).arrived(Kept(early, Note(NOTHING, 0, stamp), net.now_us), net.now_us)
+    net.run(5 * S)
+    assert net.got(member) == before
+    assert net.contexts[member].lost == [TOO_LATE]
+    talk(net, 1)
+    net.run(5 * S)
+    assert len(net.got(member)) == len(before) + 4
+
+
 def test_a_source_that_is_started_again_goes_on_in_its_order() -> None:
     net = a_net()
     source = next(name for name in net.names if name != sequencer_of(net))

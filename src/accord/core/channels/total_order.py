@@ -459,8 +459,8 @@ class TotalOrder(Reliable):
         super()._sweep(now_us)
 
     def _leave_order(self, channel: str, now_us: int) -> None:
-        """Nobody here wants what waits."""
-        for kept in self.ordered.pop(channel).waiting():
+        """Nobody here wants what waits; who comes back goes on from there, and not back."""
+        for kept in self.ordered[channel].leave():
             self._let_go(kept, now_us)
 
     def _forget(self, channel: str) -> None:
