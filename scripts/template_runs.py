@@ -20,7 +20,7 @@ from tests.sim.many_runs import Counts, many_runs
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.template import Template
 from accord.sim.outcome import Outcome
-from accord.sim.template_worlds import WAITING, World
+from accord.sim.template_worlds import PATIENT, WAITING, World
 from accord.sim.templates import template_run
 
 _COUNTED = ("published", "wanted", "delivered", "lost", "excused", "unreachable")
@@ -63,8 +63,7 @@ class Runs:
             loss=loss if self._loss is None else self._loss,
             nodes=nodes if self._nodes is None else self._nodes,
             is_checking=is_checking,
-            # Where nodes ask ten times as seldom for each other, failures last for longer.
-            options={"patience_ms": "180000"} if self._hours else random.choice(WAITING),
+            options=PATIENT if self._hours else random.choice(WAITING),
         )
         if self._hours:
             publish_us = round(self._hours * 3_600_000_000)
