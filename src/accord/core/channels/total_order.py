@@ -126,17 +126,19 @@ class TotalOrder(Reliable):
         stamp = kept.note.stamp
         if stamp is None:
             return
-        self.office.contacts.hear(kept.event.source)
         if not self._is_member(channel):
-            desk = self.desks.get(channel)
-            if desk is not None:
-                desk.heard_of(epoch_of(stamp), now_us)
+            if channel in self.desks:
+                self._heard_from(kept.event.source, channel, stamp, now_us)
         elif self._open(channel, now_us):
-            self.desks[channel].heard_of(epoch_of(stamp), now_us)
+            self._heard_from(kept.event.source, channel, stamp, now_us)
             self._take_in(kept, now_us)
             self._hand_out(channel, now_us)
         else:
             self.context.lose(kept.event, TOO_MANY)
+
+    def _heard_from(self, source: str, channel: str, stamp: Stamp, now_us: int) -> None:
+        self.office.hear(source, now_us)
+        self.desks[channel].heard_of(epoch_of(stamp), now_us)
 
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
@@ -205,7 +207,7 @@ class TotalOrder(Reliable):
             return
         if not self._open(channel, now_us):
             return
-        self.office.contacts.hear(origin)
+        self.office.hear(origin, now_us)
         match message:
             case Ask():
                 self.office.asked_for_places(origin, channel, message, now_us)
@@ -301,7 +303,10 @@ class TotalOrder(Reliable):
         desk.heard_of(message.epoch, now_us)
         self.office.step_down(channel, message.epoch)
         held = merged(self._places(stamp) for stamp in self._sent_after(channel, 0))
-        self._post(origin, channel, Collected(message.epoch, latest, tuple(held)), now_us)
+        contacts = self.office.contacts
+        in_touch = tuple(each for each in message.lost if contacts.is_in_touch(each, now_us))
+        answer = Collected(message.epoch, latest, tuple(held), message.lost, in_touch)
+        self._post(origin, channel, answer, now_us)
 
     def _asked_whether(self, origin: str, channel: str, message: Yours, now_us: int) -> None:
         held = message.held

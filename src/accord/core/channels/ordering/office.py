@@ -44,6 +44,8 @@ class Office:
         self._desks = desks
         self._post = post
         self._began_us = -1
+        self._map_version = -1
+        self._nodes: dict[str, bool] = {}  # that could ever be reached
 
     def head(self, channel: str, now_us: int) -> str:
         """Whom to ask; it is expected to answer."""
@@ -69,6 +71,9 @@ class Office:
         sequencer = self.sequencers.get(channel)
         if sequencer is None:
             return
+        for node in message.in_touch:
+            if node in sequencer.left_out:
+                self.contacts.vouched(node, now_us)
         if sequencer.collected(origin, message):
             self._grant_wishes(channel, sequencer, now_us)
             return
@@ -78,6 +83,12 @@ class Office:
         else:
             del self.sequencers[channel]
 
+    def hear(self, node: str, now_us: int) -> None:
+        """Something came from it."""
+        if self.contacts.hear(node, now_us):
+            for sequencer in self.sequencers.values():
+                sequencer.found([node])
+
     def step_down(self, channel: str, epoch: Epoch) -> None:
         """Another begins an epoch."""
         sequencer = self.sequencers.get(channel)
@@ -86,13 +97,16 @@ class Office:
 
     def advance(self, now_us: int) -> None:
         self._is_young(now_us)
+        if self._map_version != self._context.map.version:
+            self._map_version = self._context.map.version
+            self._look_round()
         for channel, sequencer in list(self.sequencers.items()):
-            if sequencer.waiting and sequencer.asked_us + COLLECT_US <= now_us:
+            if sequencer.is_asking and sequencer.asked_us + COLLECT_US <= now_us:
                 self._collect(channel, sequencer, now_us)
 
     def next_due_us(self) -> int:
-        waiting = (each for each in self.sequencers.values() if each.waiting)
-        return min((each.asked_us + COLLECT_US for each in waiting), default=NEVER)
+        asking = (each for each in self.sequencers.values() if each.is_asking)
+        return min((each.asked_us + COLLECT_US for each in asking), default=NEVER)
 
     def forget(self, before_us: int, now_us: int) -> None:
         """What was not used since."""
@@ -142,18 +156,30 @@ class Office:
         self._collect(channel, sequencer, now_us)
 
     def _collect(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
-        sequencer.wait_for_all_but(lambda node: self.contacts.is_lost(node, now_us))
+        sequencer.leave_out(lambda node: self.contacts.is_lost(node, now_us))
         sequencer.asked_us = now_us
-        for node in list(sequencer.waiting):
+        collect = Collect(sequencer.epoch, sequencer.lost)
+        for node in sequencer.to_ask():
             self.contacts.ask(node, now_us)
-            self._post(node, channel, Collect(sequencer.epoch), now_us)
-
+            self._post(node, channel, collect, now_us)
         self._grant_wishes(channel, sequencer, now_us)
 
     def _grant_wishes(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
         """What was asked for before it was ready."""
         for origin, wish in sequencer.take_wishes():
             self._post(origin, channel, sequencer.grant(origin, wish, now_us), now_us)
+
+    def _look_round(self) -> None:
+        """Who can be reached, of those that sequencers here have left out or never knew?"""
+        nodes = self.rendezvous.nodes()
+        others = [each for each in nodes if each not in self._nodes]
+        if others:
+            known = dict.fromkeys(self._context.map.nodes(), True)
+            self._nodes = {each: True for each in (*self._nodes, *others) if each in known}
+        for sequencer in self.sequencers.values():
+            sequencer.join(others)
+            if sequencer.left_out:
+                sequencer.found(nodes)
 
     def _is_gone(self, epoch: Epoch, now_us: int) -> bool:
         """Whether its sequencer is lost, or was this node before it was started again."""
