@@ -357,6 +357,46 @@ def test_a_member_that_comes_back_does_not_go_back() -> None:
     assert len(net.got(member)) == len(before) + 4
 
 
+def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
+    net = a_net()
+    talk(net, 3)
+    net.run(2 * FORGET_US)
+    for name in net.names:
+        left = node(net, name).left()
+        assert {what for what, count in left.items() if count} == {"positions"}
+    talk(net, 3)
+    net.run(5 * S)
+    assert all(context.lost == [] for context in net.contexts.values())
+    assert len(net.got("a")) == 24
+    assert net.got("a") == net.got("b") == net.got("c") == net.got("d")
+    early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
+    stamp = (1, sequencer_of(net), 1, 99)
+    net.run(2 * FORGET_US)
+    node(net, "a").arrived(Kept(early, Note(NOTHING, 0, stamp), net.now_us), net.now_us)
+    assert net.contexts["a"].lost == [TOO_LATE]
+    net.leave(*net.names)
+    net.run(2 * FORGET_US)
+    assert not any(any(node(net, name).left().values()) for name in net.names)
+
+
+def test_an_epoch_is_never_begun_again() -> None:
+    """Not even where the sequencer has forgotten it, and a member has not."""
+    net = a_net()
+    first = sequencer_of(net)
+    source, other, _ = (name for name in net.names if name != first)
+    talk(net, 3)
+    net.run(S)
+    for name in (first, source):
+        node(net, name).office.forget(net.now_us, net.now_us)
+        node(net, name).desks.pop(CHANNEL)
+        node(net, name).ordered.pop(CHANNEL)
+    talk(net, 2, names=source)
+    net.run(5 * S)
+    assert net.got(other)[-2:] == net.got(source)[-2:]
+    assert len(net.got(other)) == len(net.got(source)) == 14
+    assert net.contexts[other].lost == []
+
+
 def test_a_source_that_is_started_again_goes_on_in_its_order() -> None:
     net = a_net()
     source = next(name for name in net.names if name != sequencer_of(net))

@@ -61,6 +61,7 @@ from accord.core.overlay.signals import Carried
 TOO_LATE: Final = "others were before it"
 TOO_MANY: Final = "too many channels in use"
 MOST_CHANNELS: Final = 4_096
+MOST_POSITIONS: Final = 16_384
 _UNDEFINED: Final = ChannelDefinition(name="#")
 _messages: Final[msgspec.msgpack.Decoder[Message | Letter | Got]] = msgspec.msgpack.Decoder(
     Message | Letter | Got
@@ -78,6 +79,8 @@ class TotalOrder(Reliable):
         )
         self.desks: dict[str, Desk] = {}  # the last used is the last
         self.ordered: dict[str, Member] = {}
+        # Of orders that were forgotten and this node is a member of: it must not go back in them.
+        self.positions: dict[str, Stamp] = {}
         self.office = Office(context, self.desks, self._post)
 
     # ---------------------------------------------------------------------------------- template
@@ -177,6 +180,7 @@ class TotalOrder(Reliable):
             "letters": len(self.letters),
             "desks": len(self.desks),
             "ordered": len(self.ordered),
+            "positions": len(self.positions),
             "sequencers": len(self.office.sequencers),
             "contacts": len(self.office.contacts),
         }
@@ -196,6 +200,8 @@ class TotalOrder(Reliable):
             assert not sender.backlog
             assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
         assert len(self.desks) <= MOST_CHANNELS
+        assert len(self.positions) <= MOST_POSITIONS
+        assert not any(channel in self.ordered for channel in self.positions)
         assert all(channel in self.desks for channel in self.ordered)
         assert all(channel in self.desks for channel in self.office.sequencers)
 
@@ -242,6 +248,8 @@ class TotalOrder(Reliable):
             if len(self.desks) >= MOST_CHANNELS and not self._forget_one():
                 return False
             desk = Desk(self.context.incarnation, now_us)
+            if channel in self.positions:
+                desk.heard_of(epoch_of(self.positions[channel]), now_us)
         self.desks[channel] = desk
         desk.used_us = now_us
         return True
@@ -398,7 +406,8 @@ class TotalOrder(Reliable):
             return
         member = self.ordered.get(channel)
         if member is None:
-            member = self.ordered[channel] = Member(self._patience_us(channel))
+            position = self.positions.pop(channel, None)
+            member = self.ordered[channel] = Member(self._patience_us(channel), position)
         if member.put(stamp, kept, now_us):
             stream = self.streams.get((channel, event.source))
             if stream is not None and event.number >= stream.base:
@@ -459,6 +468,8 @@ class TotalOrder(Reliable):
             is_used = channel in self.office.sequencers or now_us - desk.used_us < FORGET_US
             if not is_used and self._is_settled(channel):
                 self._forget(channel)
+        for channel in [each for each in self.positions if not self._is_member(each)]:
+            del self.positions[channel]
         if not self.desks:
             self.office.contacts.clear()
         super()._sweep(now_us)
@@ -469,7 +480,11 @@ class TotalOrder(Reliable):
             self._let_go(kept, now_us)
 
     def _forget(self, channel: str) -> None:
-        """All that is known of an order in which nothing waits."""
+        """All that is known of an order in which nothing waits, but how far this node has come."""
         del self.desks[channel]
-        self.ordered.pop(channel, None)
-        self.office.sequencers.pop(channel, None)
+        member = self.ordered.pop(channel, None)
+        if member is not None and member.position is not None and self._is_member(channel):
+            while len(self.positions) >= MOST_POSITIONS:
+                del self.positions[next(iter(self.positions))]
+            self.positions[channel] = member.position
+        self.office.drop(channel)

@@ -55,8 +55,8 @@ class Gap:
 class Member:
     """Nothing waits for longer than `patience_us`."""
 
-    def __init__(self, patience_us: int) -> None:
-        self.position: Stamp | None = None
+    def __init__(self, patience_us: int, position: Stamp | None = None) -> None:
+        self.position = position
         self.patience_us = patience_us
         self.held_us = NEVER  # when to ask again whether this node has room
         self.gap: Gap | None = None

@@ -44,6 +44,7 @@ class Office:
         self._desks = desks
         self._post = post
         self._began_us = -1
+        self._count = 0  # of the latest epoch that was forgotten
         self._map_version = -1
         self._nodes: dict[str, bool] = {}  # that could ever be reached
 
@@ -81,7 +82,7 @@ class Office:
         if self._is_gone(message.latest, now_us):
             self._begin(channel, sequencer, message.latest, now_us)
         else:
-            del self.sequencers[channel]
+            self.drop(channel)
 
     def hear(self, node: str, now_us: int) -> None:
         """Something came from it."""
@@ -93,7 +94,13 @@ class Office:
         """Another begins an epoch."""
         sequencer = self.sequencers.get(channel)
         if sequencer is not None and sequencer.epoch < epoch:
-            del self.sequencers[channel]
+            self.drop(channel)
+
+    def drop(self, channel: str) -> None:
+        """Be its sequencer no more; if it is again, then with a later epoch."""
+        sequencer = self.sequencers.pop(channel, None)
+        if sequencer is not None:
+            self._count = max(self._count, sequencer.epoch[0])
 
     def advance(self, now_us: int) -> None:
         self._is_young(now_us)
@@ -112,7 +119,7 @@ class Office:
         """What was not used since."""
         for channel, sequencer in list(self.sequencers.items()):
             if sequencer.used_us <= before_us:
-                del self.sequencers[channel]
+                self.drop(channel)
         self.contacts.forget(now_us)
 
     def check_invariants(self) -> None:
@@ -151,7 +158,7 @@ class Office:
 
     def _begin(self, channel: str, sequencer: Sequencer, latest: Epoch, now_us: int) -> None:
         nodes = dict.fromkeys([*self._context.map.nodes(), self._context.name], True)
-        sequencer.begin(latest, list(nodes))
+        sequencer.begin(max(latest, (self._count, "", 0)), list(nodes))
         self._desks[channel].heard_of(sequencer.epoch, now_us)
         self._collect(channel, sequencer, now_us)
 
