@@ -22,7 +22,7 @@ from accord.core.channels.template import Template
 from accord.sim.best_effort import ShareChecker, Shares
 from accord.sim.outcome import Outcome
 from accord.sim.run import Simulation
-from accord.sim.template_worlds import WAITING, World
+from accord.sim.template_worlds import PATIENT, WAITING, World
 from accord.sim.templates import template_run
 
 _COUNTED = ("published", "wanted", "delivered", "lost", "excused", "unreachable")
@@ -70,8 +70,7 @@ class Runs:
             loss=loss if self._loss is None else self._loss,
             nodes=nodes if self._nodes is None else self._nodes,
             is_checking=is_checking,
-            # Where nodes ask ten times as seldom for each other, failures last for longer.
-            options={"patience_ms": "180000"} if self._hours else random.choice(WAITING),
+            options=PATIENT if self._hours else random.choice(WAITING),
         )
         if self._hours:
             publish_us = round(self._hours * 3_600_000_000)
