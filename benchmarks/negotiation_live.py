@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
@@ -42,7 +43,8 @@ from benchmarks.report import Table, number, significant
 ABOUT: Final = (
     "A node in a process of its own, and its clients in another, on the same machine. 100 clients "
     "publish with profiles on 100 channels, 100 others expect something of each channel: 10,000 "
-    "profiles and 10,000 expectations. Then one more client subscribes with an expectation that "
+    "profiles and 10,000 expectations. Or 10,000 clients publish with a profile on one channel, "
+    "and expect something of it, too. Then one more client subscribes with an expectation that "
     "is not satisfied yet: from its SUBSCRIBE (or its request) being written to advice being read "
     "from the publisher's socket. Publishers do as advised. The agent runs a small program that "
     "says when it has read its configuration: from advice at the agent to that, by starting it "
@@ -165,13 +167,15 @@ def run(options: Options) -> list[Table]:
     tries = 100 if options.is_quick else 500
     table = Table(
         f"From an expectation to advice at the publisher's socket, ms ({side * side:,} each)",
-        ["said by", "advised", "p50", "p95", "p99", "most"],
+        ["channels", "said by", "advised", "p50", "p95", "p99", "most"],
     )
-    for way in ("SUBSCRIBE", "request"):
-        progress(f"negotiation_live: {side * side:,} profiles and expectations, by {way}")
-        with _node() as port:
-            times = asyncio.run(_advised(port, side, tries, is_request=way == "request"))
-        table.add(way, *_row(times))
+    for channels, words in ((side, number(side)), (1, "one")):
+        crowd = Crowd(side * side // channels, channels)
+        for way in ("SUBSCRIBE", "request"):
+            progress(f"negotiation_live: {side * side:,} of each, channels: {words}, by {way}")
+            with _node() as port:
+                times = asyncio.run(_advised(port, crowd, tries, is_request=way == "request"))
+            table.add(words, way, *_row(times))
     agents = Table(
         "From advice at the agent to the program's new configuration, ms",
         ["program is", "times", "p50", "p95", "p99", "most", "paper"],
@@ -190,29 +194,38 @@ def _row(times: list[float]) -> list[str]:
     return [number(len(times)), *(significant(each * 1_000) for each in found)]
 
 
-@asynccontextmanager
-async def _crowd(
-    port: int, side: int, random: Random
-) -> AsyncIterator[tuple[list[Peer], dict[str, Rates]]]:
-    """Publishers with profiles on all channels, and subscribers to all of them."""
-    async with AsyncExitStack() as stack:
-        publishers = []
-        for number_ in range(side):
-            peer = await stack.enter_async_context(joined(port, f"publisher{number_}"))
-            await peer.subscribe(_ADVICE)
-            publishers.append(peer)
-        rates: dict[str, Rates] = {}
-        for channel in range(side):
-            name = f"c/{channel}"
-            for peer in publishers:
-                profile = _profile(random)
-                rates.setdefault(name, Rates()).add(profile["rate"])
-                await peer.ask(_CAPABILITIES, do="register", channel=name, capabilities=profile)
-        for number_ in range(side):
-            peer = await stack.enter_async_context(joined(port, f"subscriber{number_}"))
-            for channel in range(side):
-                await peer.subscribe(f"c/{channel}", _wish(random, 0.2))
-        yield publishers, rates
+@dataclass(frozen=True)
+class Crowd:
+    """Publishers with profiles on all channels, and as many subscribers to all of them."""
+
+    peers: int
+    channels: int
+
+    @asynccontextmanager
+    async def gathered(
+        self, port: int, random: Random
+    ) -> AsyncIterator[tuple[list[Peer], dict[str, Rates]]]:
+        """Where there is one channel, publishers subscribe: so many connections are enough."""
+        async with AsyncExitStack() as stack:
+            publishers = []
+            for number_ in range(self.peers):
+                peer = await stack.enter_async_context(joined(port, f"publisher{number_}"))
+                await peer.subscribe(_ADVICE)
+                publishers.append(peer)
+            rates: dict[str, Rates] = {}
+            for channel in range(self.channels):
+                name = f"c/{channel}"
+                for peer in publishers:
+                    profile = _profile(random)
+                    rates.setdefault(name, Rates()).add(profile["rate"])
+                    await peer.ask(_CAPABILITIES, do="register", channel=name, capabilities=profile)
+            for number_ in range(self.peers):
+                peer = publishers[number_]
+                if self.channels > 1:
+                    peer = await stack.enter_async_context(joined(port, f"subscriber{number_}"))
+                for channel in range(self.channels):
+                    await peer.subscribe(f"c/{channel}", _wish(random, 0.2))
+            yield publishers, rates
 
 
 def _profile(random: Random) -> dict[str, Any]:
@@ -231,13 +244,16 @@ def _wish(random: Random, least: float) -> dict[str, Any]:
     return {**wish, "utility": random.uniform(1, 10)}
 
 
-async def _advised(port: int, side: int, tries: int, *, is_request: bool) -> list[float]:
+async def _advised(port: int, crowd: Crowd, tries: int, *, is_request: bool) -> list[float]:
     """Seconds each, of expectations that made somebody be advised."""
     random = Random(7)
     times: list[float] = []
     advised: asyncio.Queue[float] = asyncio.Queue()
     states: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    async with _crowd(port, side, random) as (publishers, rates), joined(port, "tester") as tester:
+    async with (
+        crowd.gathered(port, random) as (publishers, rates),
+        joined(port, "tester") as tester,
+    ):
 
         def follow(peer: Peer) -> Callable[[str, dict[str, Any]], None]:
             def heard(_: str, found: dict[str, Any]) -> None:
@@ -257,7 +273,7 @@ async def _advised(port: int, side: int, tries: int, *, is_request: bool) -> lis
         await tester.subscribe(_EXPECTATIONS)
         await asyncio.sleep(8)  # what the crowd set off comes to rest
         for number_ in range(tries):
-            channel = f"c/{random.randrange(side)}"
+            channel = f"c/{random.randrange(crowd.channels)}"
             wish: dict[str, Any] = {"rate": [rates[channel].beyond(), None], "utility": 1_000}
             if is_request:
                 await tester.subscribe(channel)

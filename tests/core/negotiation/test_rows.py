@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from accord.core.negotiation.rows import Rows
@@ -23,7 +24,7 @@ def test_comparing_with_all_rows_at_once(seed: int) -> None:
     assert len(rows) == len(known)
     asked = [tuple(float(random.randrange(7)) for _ in range(3)) for _ in range(20)]
     for turn in range(0, 200, 7):
-        found = rows.rows_at_least(asked, turn)
+        found = rows.rows_at_least(np.array(asked).T, turn).tolist()
         for vector, row in zip(asked, found, strict=True):
             above = _above(known, vector)
             assert (row in above) if above else (row == -1)

@@ -170,3 +170,17 @@ def test_comparing() -> None:
     assert not dominates((1.0, 2.0), (1.0, 2.0))
     assert dominates((1.0, 3.0), (1.0, 2.0))
     assert not dominates((2.0, 1.0), (1.0, 2.0))
+
+
+def test_many_that_lose_their_guard_are_compared_with_the_skyline_at_once() -> None:
+    random = Random(5)  # noqa: S311
+    skyline: Skyline[int] = Skyline(2)
+    skyline.set(0, "one", (3.0, 2.0))
+    for key in range(2, 1_000):  # all are below the one, and nobody else
+        skyline.set(key, str(key), (random.random(), random.random()))
+    skyline.set(1, "other", (2.0, 3.0))
+    looks = skyline.looks
+    skyline.remove(0)
+    assert list(skyline.members()) == [1]
+    assert skyline.looks == looks + 1
+    skyline.check_invariants()

@@ -18,9 +18,10 @@ class Agenda:
 
     def add(self, ids: Iterable[str]) -> None:
         """After all that are there."""
-        for id_ in ids:
-            if id_ not in self._urgent:
-                self._others[id_] = True
+        others = dict.fromkeys(ids, True)  # thousands may rely on one profile
+        for id_ in self._urgent.keys() & others.keys():
+            del others[id_]
+        self._others |= others
 
     def add_urgent(self, ids: Iterable[str]) -> None:
         """Before those that can wait."""

@@ -189,25 +189,14 @@ class Group:
         return found[:most]
 
     def others_satisfying(self, least: Vector, source: str, most: int) -> int:
-        """How many sources but this one satisfy, up to `most`; also such outside the skyline.
-
-        All that guard a point satisfy what it does. So where too few on the skyline do, those
-        outside are below the source's own points, and below others of these.
-        """
-        sources: dict[str, bool] = {}
-        below = self.skyline.points(least)
-        seen = set(below)
-        while below and len(sources) < most:
-            point = below.pop()
-            others = [each for each in point.keys.values() if each != source]
-            sources |= dict.fromkeys(others, True)
-            if len(others) == len(point.keys):
-                continue  # what is below it only adds to what is enough
-            for ward in point.wards:
-                if ward not in seen and at_least(ward.vector[: len(least)], least):
-                    seen.add(ward)
-                    below.append(ward)
-        return min(len(sources), most)
+        """How many sources but this one satisfy, up to `most`; also such outside the skyline."""
+        sources: set[str] = set()
+        for points_of in (self.skyline.points, self.skyline.points_outside):
+            for point in points_of(least):
+                sources.update(each for each in point.keys.values() if each != source)
+                if len(sources) >= most:
+                    return most
+        return len(sources)
 
     def check_invariants(self) -> None:
         self.skyline.check_invariants()

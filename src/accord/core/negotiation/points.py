@@ -12,17 +12,18 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Point(Generic[K]):
-    """Keys with the same vector, and whose they are: what belongs to one owner counts once."""
+    """Keys with the same vector, and whose they are: what belongs to one owner counts once.
 
-    __slots__ = ("ceiling", "guards", "keys", "row", "vector", "wards")
+    Its row is either on the skyline or outside.
+    """
+
+    __slots__ = ("is_inside", "keys", "row", "vector")
 
     def __init__(self, vector: Vector) -> None:
         self.vector = vector
         self.keys: dict[K, str] = {}
-        self.row = -1  # outside
-        self.guards: tuple[Point[K], ...] = ()
-        self.wards: dict[Point[K], bool] = {}
-        self.ceiling: Vector | None = None  # what is as good as this is as good as all wards
+        self.is_inside = False
+        self.row = -1
 
 
 def at_least(one: Vector, other: Vector) -> bool:
@@ -31,11 +32,3 @@ def at_least(one: Vector, other: Vector) -> bool:
 
 def dominates(one: Vector, other: Vector) -> bool:
     return one != other and at_least(one, other)
-
-
-def raise_ceiling(guard: Point[K], vector: Vector) -> None:
-    ceiling = guard.ceiling
-    if ceiling is None:
-        guard.ceiling = vector
-    elif not at_least(ceiling, vector):
-        guard.ceiling = tuple(map(max, ceiling, vector))

@@ -7,7 +7,7 @@ last of them, and who would lose something if a value got worse are those behind
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from accord.core.negotiation.groups import Copy
 
@@ -73,13 +73,13 @@ class Reliance:
         levels = None if relied is None else relied.levels.get(name)
         return levels[-1][0] if levels else None
 
-    def between(self, copy: Copy, name: str, below: float, up_to: float) -> Iterator[str]:
+    def between(self, copy: Copy, name: str, below: float, up_to: float) -> list[str]:
         """Who needs more than `below`, but no more than `up_to`."""
         relied = self._copies.get(copy)
         levels = [] if relied is None else relied.levels.get(name, [])
         # No name comes after this character.
         first, end = (bisect_right(levels, (score, "\U0010ffff")) for score in (below, up_to))
-        return (who for _, who in levels[first:end])
+        return [who for _, who in levels[first:end]]
 
     def all(self) -> list[Copy]:
         """On which somebody relies."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from accord.core.negotiation.profiles import Vector
 
 _FIRST: Final = 16
+_TOGETHER: Final = 32_768  # comparisons, so that what they give stays in the processor's cache
 
 T = TypeVar("T")
 Mask = NDArray[np.bool_]
@@ -66,21 +67,35 @@ class Rows(Generic[T]):
             mask &= self._matrix[first + column, : self.used] >= vector[column]
         return mask
 
-    def rows_at_least(self, vectors: list[Vector], turn: int) -> list[int]:
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of these rows, column by column."""
+        return self._matrix[:, rows]
+
+    def rows_at_least(self, vectors: NDArray[np.float64], turn: int) -> NDArray[np.int64]:
         """For each vector some row that is as good in all columns, -1 where there is none.
 
         Which one of several it is differs with `turn`.
         """
-        turn %= self.used
-        columns = np.array(vectors).T
-        order = np.r_[turn : self.used, 0:turn]
-        mask = self._matrix[0, order] >= columns[0][:, None]
-        for column in range(1, self.columns):
-            mask &= self._matrix[column, order] >= columns[column][:, None]
-        places = mask.argmax(axis=1)
-        found = np.where(mask[np.arange(len(vectors)), places], order[places], -1)
-        rows: list[int] = found.tolist()
-        return rows
+        # Not those that are free: there may be more of them.
+        order = np.roll((~np.isnan(self._matrix[0, : self.used])).nonzero()[0], turn)
+        rows = self._matrix[:, order]
+        found = np.full(vectors.shape[1], -1)
+        step = max(1, _TOGETHER // len(order))
+        for first in range(0, len(found), step):
+            some = vectors[:, first : first + step, None]
+            mask: Mask = np.greater_equal(rows[0], some[0])
+            for column in range(1, self.columns):
+                mask &= rows[column] >= some[column]
+            places = mask.argmax(axis=1)
+            is_met = mask[np.arange(len(places)), places]
+            found[first : first + step][is_met] = order[places[is_met]]
+        return found
+
+    def are_at_most(self, vector: Vector, rows: NDArray[np.int64]) -> Mask:
+        """Of these rows."""
+        below = self._matrix[:, rows] <= np.array(vector)[:, None]
+        mask: Mask = np.logical_and.reduce(below)
+        return mask
 
     def at_most(self, vector: Vector) -> Mask:
         mask: Mask = self._matrix[0, : self.used] <= vector[0]

@@ -17,10 +17,10 @@ from accord.core.admission.index.filters import Box
 from accord.core.admission.index.keys import SEVERAL, Keys
 from accord.core.admission.index.leaves import NOBODY, Layout, Row
 from accord.core.admission.index.patterns import Relation
-from accord.core.admission.index.selection import Question, Selection
+from accord.core.admission.index.selection import Selection
 from accord.core.admission.index.sides import Ints
 from accord.core.admission.index.strays import Strays
-from accord.core.admission.index.tables import NOTHING, Shades, Sums, Table, sums_of
+from accord.core.admission.index.tables import Fitting, Shades, Sums, Table, sum_own, sums_of
 
 MAX_SIDES: Final = 16
 _MANY: Final = 32  # rows of one layout that are no strays any more
@@ -31,13 +31,12 @@ Figures = tuple[int, int, int, int]  # own rate, own count, rate, count
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """What was found: rows in leaves and strays; where `is_inverse`, all strays but these."""
+    """What was found: rows in leaves and strays; where `is_inverse`, all fitting but these."""
 
-    question: Question
     selection: Selection
     strays: Ints
+    fitting: Fitting  # strays by their channel filters
     is_inverse: bool
-    fitting: Sums  # own, of all strays by their channel filters, where `is_inverse`
 
 
 class FilterIndex:
@@ -108,10 +107,10 @@ class FilterIndex:
         """The rows related to a box; of these nodes, or of several, if `nodes` are given."""
         question = self._keys.question(relation, channel, box, nodes)
         selection = self._rows.select(question)
-        if relation is not Relation.INTERSECTING:
-            return Related(question, selection, self._strays.find(question), False, NOTHING)
-        apart = self._strays.apart(question)
-        return Related(question, selection, apart, True, self._shades.sum(question))
+        fitting = self._shades.ask(question)
+        is_inverse = relation is Relation.INTERSECTING
+        look = self._strays.apart if is_inverse else self._strays.find
+        return Related(selection, look(question, fitting), fitting, is_inverse)
 
     def either(self, several: Sequence[Related]) -> Related:
         """What is in any of these."""
@@ -145,11 +144,9 @@ class FilterIndex:
         return owners + strays
 
     def sum_own(self, related: Related) -> Sums:
-        strays = NOTHING
-        if len(related.strays):
-            strays = sums_of(self._strays.figures[related.strays, :2].sum(axis=0))
+        strays = sum_own(self._strays.figures, related.strays)
         if related.is_inverse:
-            fitting = related.fitting
+            fitting = related.fitting.sums
             strays = Sums(fitting.rate - strays.rate, fitting.count - strays.count)
         return self._rows.sum_own(related.selection).plus(strays)
 
@@ -205,9 +202,8 @@ class FilterIndex:
         """Add to what it has itself: its rate and count are those of `gain`."""
         place = self._places[number]
         if place < NOBODY:
-            layout, row = self._strays.row(_stray(place))
             self._strays.figures[_stray(place), :2] += (rate, count)
-            self._shades.gain(layout, row.keys, rate, count)
+            self._shades.gain(self._strays.shade(_stray(place)), rate, count)
         else:
             self._rows.gain_own(place, rate, count)
 
@@ -235,19 +231,19 @@ class FilterIndex:
         return self._strays.row(_stray(place)) if place < NOBODY else self._rows.row(place)
 
     def _add_stray(self, layout: Layout, row: Row) -> None:
-        self._places[row.owner] = _stray(self._strays.add(layout, row))
+        shade = self._shades.add(layout, row)
+        self._places[row.owner] = _stray(self._strays.add(layout, row, shade))
         self._few.setdefault(layout, {})[row.owner] = None
-        own_rate, own_count, _, _ = _figures(row.figures)
-        self._shades.gain(layout, row.keys, own_rate, own_count)
 
     def _remove_stray(self, number: int) -> tuple[Layout, Row]:
-        layout, row = self._strays.remove(_stray(self._places[number]))
+        place = _stray(self._places[number])
+        shade = self._strays.shade(place)
+        layout, row = self._strays.remove(place)
+        self._shades.remove(shade, layout, row)
         self._places[number] = NOBODY
         del self._few[layout][number]
         if not self._few[layout]:
             del self._few[layout]
-        own_rate, own_count, _, _ = _figures(row.figures)
-        self._shades.gain(layout, row.keys, -own_rate, -own_count)
         return layout, row
 
     def _settle(self, layout: Layout) -> None:
@@ -274,13 +270,13 @@ class FilterIndex:
 
     def _listed(self, related: Related, rows: Ints, strays: Ints) -> Related:
         selection = Selection(rows[:0], rows)
-        return Related(related.question, selection, strays, False, NOTHING)
+        return Related(selection, strays, related.fitting, False)
 
     def _stray_rows(self, related: Related) -> Ints:
         if not related.is_inverse:
             return related.strays
         return np.setdiff1d(
-            self._strays.all_fitting(related.question), related.strays, assume_unique=True
+            self._strays.all_fitting(related.fitting), related.strays, assume_unique=True
         )
 
     def _reached(self, related: Related, which: str) -> Iterator[Ints]:

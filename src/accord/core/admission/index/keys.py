@@ -130,7 +130,8 @@ class Keys:
     ) -> Question:
         kinds, names = self._asked_names(relation, channel)
         sides = [self._tests(relation, name, allowed) for name, allowed in box.items()]
-        return Question(relation, kinds, names, self._asked_nodes(nodes), sides)
+        about = (relation, channel, nodes)
+        return Question(relation, about, kinds, names, self._asked_nodes(nodes), sides)
 
     def check_invariants(self) -> None:
         for codes in (self._kinds, self._channels, self._names, self._nodes, self._slots):

@@ -9,6 +9,7 @@ looked at a portion at a time, so that what is compared stays in the processor's
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -27,12 +28,14 @@ Tests = list[tuple[int, SideTest]]  # by slot
 class Question:
     """What is asked of rows.
 
-    `kinds` says which kinds of channel filters can be related at all; `names` at which column their
-    names are compared with what, by kind (-1: nowhere). `nodes`, if given, says which nodes rows
-    may be from. `sides` has for each side that is asked about the tests of all its slots.
+    `about` is the same for questions that differ in their sides only. `kinds` says which kinds of
+    channel filters can be related at all; `names` at which column their names are compared with
+    what, by kind (-1: nowhere). `nodes`, if given, says which nodes rows may be from. `sides` has
+    for each side that is asked about the tests of all its slots.
     """
 
     relation: Relation
+    about: Hashable
     kinds: Mask
     names: list[tuple[Ints, Floats]] = field(default_factory=list)
     nodes: Mask | None = None

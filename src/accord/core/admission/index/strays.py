@@ -2,7 +2,9 @@
 
 There may be as many layouts as rows. But then each attribute is limited by few of the rows, so
 that looking at all sides of the attributes that were asked about is looking at few. Rows that
-limit none of them are related by their channel filter alone: they are counted, not looked at.
+limit none of them are related by their channel filter alone: they are counted, not looked at. And
+of those that do, only the ones whose channel filter fits: next to each side there is the shade of
+its row, which tells, so that memory is read in order.
 """
 
 from __future__ import annotations
@@ -15,18 +17,21 @@ from numpy.typing import NDArray
 from accord.core.admission.index.leaves import NOBODY, Layout, Row
 from accord.core.admission.index.patterns import Relation
 from accord.core.admission.index.selection import Question
-from accord.core.admission.index.sides import Floats, Ints, Mask
+from accord.core.admission.index.sides import Floats, Ints, SideTest
+from accord.core.admission.index.tables import Fitting
 
 _FIRST: Final = 64
+_NONE: Final[Ints] = np.empty(0, dtype=np.int64)
 
 
 class _Column:
     """All sides of one slot."""
 
-    __slots__ = ("_high", "_low", "_rows", "size")
+    __slots__ = ("_high", "_low", "_rows", "_shades", "size")
 
     def __init__(self) -> None:
         self._rows: Ints = np.zeros(8, dtype=np.int64)
+        self._shades: Ints = np.zeros(8, dtype=np.int64)
         self._low: Floats = np.zeros(8)
         self._high: Floats = np.zeros(8)
         self.size = 0
@@ -35,47 +40,57 @@ class _Column:
     def rows(self) -> Ints:
         return self._rows[: self.size]
 
-    @property
-    def low(self) -> Floats:
-        return self._low[: self.size]
+    def bounds(self, row: int) -> tuple[float, float]:
+        at = self._find(row)
+        return float(self._low[at]), float(self._high[at])
 
-    @property
-    def high(self) -> Floats:
-        return self._high[: self.size]
+    def fitting(self, fitting: Fitting) -> tuple[Ints, Floats, Floats]:
+        """Rows whose channel filter fits, and the bounds of their sides."""
+        size = self.size
+        rows, low, high = self._rows[:size], self._low[:size], self._high[:size]
+        if fitting.is_all:
+            return rows, low, high
+        at = fitting.shades.take(self._shades[:size]).nonzero()[0]
+        return rows.take(at), low.take(at), high.take(at)
 
-    def add(self, row: int, low: float, high: float) -> None:
+    def add(self, row: int, shade: int, low: float, high: float) -> None:
         at = self.size
         if at == len(self._rows):
-            self._rows, self._low, self._high = map(_grown, (self._rows, self._low, self._high))
-        self._rows[at], self._low[at], self._high[at] = row, low, high
+            self._rows, self._shades = map(_grown, (self._rows, self._shades))
+            self._low, self._high = map(_grown, (self._low, self._high))
+        self._rows[at], self._shades[at] = row, shade
+        self._low[at], self._high[at] = low, high
         self.size += 1
 
     def remove(self, row: int) -> None:
-        at = int(np.flatnonzero(self.rows == row)[0])
+        at = self._find(row)
         last = self.size - 1
-        for part in (self._rows, self._low, self._high):
+        for part in (self._rows, self._shades, self._low, self._high):
             part[at] = part[last]
         self.size = last
+
+    def _find(self, row: int) -> int:
+        return int((self.rows == row).argmax())
 
 
 class Strays:
     def __init__(self) -> None:
         self.figures: Ints = np.zeros((_FIRST, 4), dtype=np.int64)
         self.owner: Ints = np.full(_FIRST, NOBODY, dtype=np.int64)
-        self._kind: Ints = np.zeros(_FIRST, dtype=np.int64)
-        self._sides: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self._shade: Ints = np.zeros(_FIRST, dtype=np.int64)
+        self._sides: NDArray[np.uint8] = np.zeros(_FIRST, dtype=np.uint8)
         self._names: Floats = np.zeros((_FIRST, 1))  # node and channel filter first, as in a row
         self._layouts: dict[int, Layout] = {}
         self._columns: dict[int, _Column] = {}  # by slot
         self._free: list[int] = []
         self._used = 0
-        self._marks: Ints = np.zeros(_FIRST, dtype=np.int64)  # all 0 between questions
+        self._marks: NDArray[np.uint8] = np.zeros(_FIRST, dtype=np.uint8)  # 0 between questions
 
     def __len__(self) -> int:
         return len(self._layouts)
 
-    def add(self, layout: Layout, row: Row) -> int:
-        """Where it is now."""
+    def add(self, layout: Layout, row: Row, shade: int) -> int:
+        """Where it is now; see `Shades` for its shade."""
         place = self._free.pop() if self._free else self._used
         if place == self._used:
             self._used += 1
@@ -83,13 +98,13 @@ class Strays:
         self._make_room_for_names(layout.start)
         self.figures[place] = row.figures
         self.owner[place] = row.owner
-        self._kind[place] = layout.kind
+        self._shade[place] = shade
         self._sides[place] = len(layout.slots)
         self._names[place, : layout.start] = row.keys[: layout.start]
         self._layouts[place] = layout
         sides = row.keys[layout.start :].reshape(-1, 2).tolist()
         for slot, (low, high) in zip(layout.slots, sides, strict=True):
-            self._columns.setdefault(slot, _Column()).add(place, low, high)
+            self._columns.setdefault(slot, _Column()).add(place, shade, low, high)
         return place
 
     def remove(self, place: int) -> tuple[Layout, Row]:
@@ -109,42 +124,40 @@ class Strays:
         layout = self._layouts[place]
         keys = list(self._names[place, : layout.start])
         for slot in layout.slots:
-            column = self._columns[slot]
-            at = int(np.flatnonzero(column.rows == place)[0])
-            keys += (column.low[at], column.high[at])
+            keys += self._columns[slot].bounds(place)
         return layout, Row(np.array(keys), self.figures[place].copy(), int(self.owner[place]))
 
-    def find(self, question: Question) -> Ints:
+    def shade(self, place: int) -> int:
+        return int(self._shade[place])
+
+    def find(self, question: Question, fitting: Fitting) -> Ints:
         """Rows that are covered or covering."""
         if not self._layouts:
-            return np.empty(0, dtype=np.int64)
+            return _NONE
         if question.relation is Relation.COVERED:
-            found = self._covered(question)
-        else:
-            found = self._covering(question)
-        return found[self._fits(question, found)]
+            return self._covered(question, fitting)
+        return self._covering(question, fitting)
 
-    def apart(self, question: Question) -> Ints:
+    def apart(self, question: Question, fitting: Fitting) -> Ints:
         """Rows that do not intersect, though their channel filter does."""
         if not self._layouts:
-            return np.empty(0, dtype=np.int64)
+            return _NONE
         parts: list[Ints] = []
         for tests in question.sides:
             for slot, test in tests:
-                column = self._columns.get(slot)
-                if column is not None:
-                    rows = column.rows[~test.holds(column.low, column.high)]
-                    rows = rows[self._marks[rows] == 0]
-                    self._marks[rows] = 1
-                    parts.append(rows)
-        found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+                rows = self._rows(slot, test, fitting, passes=False)
+                if parts:
+                    rows = rows[self._marks.take(rows) == 0]
+                self._marks[rows] = 1
+                parts.append(rows)
+        found = _joined(parts)
         self._marks[found] = 0
-        return found[self._fits(question, found)]
+        return found
 
-    def all_fitting(self, question: Question) -> Ints:
+    def all_fitting(self, fitting: Fitting) -> Ints:
         """Rows whose channel filter is related."""
         rows = np.flatnonzero(self.owner[: self._used] != NOBODY)
-        return rows[self._fits(question, rows)]
+        return rows[fitting.shades[self._shade[rows]]]
 
     def nodes(self, rows: Ints) -> Floats:
         nodes: Floats = self._names[rows, 0]
@@ -161,57 +174,46 @@ class Strays:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _covered(self, question: Question) -> Ints:
+    def _rows(self, slot: int, test: SideTest, fitting: Fitting, *, passes: bool = True) -> Ints:
+        """Rows that fit and have a side of this slot that passes the test, or does not."""
+        column = self._columns.get(slot)
+        if column is None:
+            return _NONE
+        rows, low, high = column.fitting(fitting)
+        holds = test.holds(low, high)
+        return rows[holds if passes else ~holds]
+
+    def _covered(self, question: Question, fitting: Fitting) -> Ints:
         """Rows that have a side within each that was asked about."""
         found: Ints | None = None
         for tests in question.sides:
-            parts = [
-                column.rows[test.holds(column.low, column.high)]
-                for slot, test in tests
-                if (column := self._columns.get(slot)) is not None
-            ]
-            rows = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            rows = _joined([self._rows(slot, test, fitting) for slot, test in tests])
             if found is not None:
                 self._marks[found] = 1
                 rows, before = rows[self._marks[rows] == 1], found
                 self._marks[before] = 0
             found = rows
-        return np.flatnonzero(self.owner[: self._used] != NOBODY) if found is None else found
+        return self.all_fitting(fitting) if found is None else found
 
-    def _covering(self, question: Question) -> Ints:
+    def _covering(self, question: Question, fitting: Fitting) -> Ints:
         """Rows of which each side is around one that was asked about."""
         parts: list[Ints] = []
         for tests in question.sides:
             for slot, test in tests:
-                column = self._columns.get(slot)
-                if column is not None:
-                    rows = column.rows[test.holds(column.low, column.high)]
-                    self._marks[rows] += 1
-                    parts.append(rows)
-        if not parts:
-            return np.empty(0, dtype=np.int64)
-        met = np.concatenate(parts)
+                rows = self._rows(slot, test, fitting)
+                self._marks[rows] += 1
+                parts.append(rows)
+        met = _joined(parts)
         found = np.unique(met[self._marks[met] == self._sides[met]])
         self._marks[met] = 0
         return found
 
-    def _fits(self, question: Question, rows: Ints) -> Mask:
-        """Whether channel filters and nodes are such as was asked."""
-        kinds = self._kind[rows]
-        fits = question.kinds[kinds]
-        for columns, values in question.names:
-            column = columns[kinds]
-            fits &= (column < 0) | (self._names[rows, np.maximum(column, 0)] == values[kinds])
-        if question.nodes is not None:
-            fits &= question.nodes[self._names[rows, 0].astype(np.int64)]
-        return fits
-
     def _make_room(self, place: int) -> None:
         if place < len(self.owner):
             return
-        self.figures, self._kind, self._sides, self._names, self._marks = map(
-            _grown, (self.figures, self._kind, self._sides, self._names, self._marks)
-        )
+        self.figures, self._shade = _grown(self.figures), _grown(self._shade)
+        self._sides, self._marks = _grown(self._sides), _grown(self._marks)
+        self._names = _grown(self._names)
         owner = np.full(len(self.figures), NOBODY, dtype=np.int64)
         owner[: len(self.owner)] = self.owner
         self.owner = owner
@@ -228,3 +230,9 @@ def _grown(array: NDArray[Any]) -> NDArray[Any]:
     larger = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else _NONE
