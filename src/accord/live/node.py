@@ -134,6 +134,7 @@ class Node:
                 incarnation=self.incarnation,
                 folder=settings.data,
                 options=settings.quality,
+                is_leaf=settings.net is not None and settings.net.is_secondary,
             )
             if settings.data is not None:
                 self.durability = Durability(
@@ -176,6 +177,7 @@ class Node:
                     incarnation=self.incarnation,
                 )
                 self.manager.net = self.net
+                self.quality.join_parents(self.net)
                 self.admission.start(None)
                 await self.net.start(self._stack)
             elif settings.net is not None:
