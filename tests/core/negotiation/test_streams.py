@@ -187,7 +187,7 @@ def test_who_listens_says_so_until_it_is_spoken_to() -> None:
     times = []
     for _ in range(7):
         pair.now_us = pair.hearing.next_due_us()
-        assert pair.greet() == [Heard(0, 0, pair.hearing.session)]
+        assert pair.greet() == [Heard(0, 0, pair.hearing.session, is_waiting=True)]
         assert pair.greet() == []
         times.append(pair.now_us)
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
@@ -197,6 +197,24 @@ def test_who_listens_says_so_until_it_is_spoken_to() -> None:
     assert pair.hearing.version == 0
     pair.settle()
     assert pair.hearing.next_due_us() > 2**61
+
+
+def test_who_is_up_to_date_is_spoken_to_all_the_same() -> None:
+    """The first news came before the other end knew of the session, its greeting is late."""
+    pair = Pair()
+    pair.hearing = Hearing((1, 1), 0)
+    (greeting,) = pair.greet()
+    pair.say("a", 1)
+    (news,) = pair.take()
+    pair.hearing.hear(news)
+    answer = pair.hearing.answer()
+    pair.saying.heard("n", greeting, pair.now_us)
+    pair.take()  # lost
+    pair.saying.heard("n", answer, pair.now_us)
+    for news in pair.take():
+        pair.pass_on(news)
+    assert pair.hearing.is_spoken_to
+    assert pair.take() == []
 
 
 def test_there_is_an_end_to_what_nobody_understands() -> None:

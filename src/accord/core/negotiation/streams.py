@@ -111,8 +111,10 @@ class Saying:
             return
         if message.session > listener.session:
             listener.begin(message.session, now_us)
-        was_known, listener.is_known = listener.is_known, message.incarnation == self.incarnation
-        version = message.version if listener.is_known else 0
+        is_same = message.incarnation == self.incarnation
+        # Who is up to date, but waits to be spoken to in its session, is spoken to all the same.
+        was_known, listener.is_known = listener.is_known, is_same and not message.is_waiting
+        version = message.version if is_same else 0
         if not 0 <= version <= self.version:
             version = 0
         if version < listener.heard or (was_known and not listener.is_known):
@@ -237,7 +239,7 @@ class Hearing:
         return found
 
     def answer(self) -> Heard:
-        return Heard(self.incarnation, self.version, self.session)
+        return Heard(self.incarnation, self.version, self.session, not self.is_spoken_to)
 
     def next_due_us(self) -> int:
         return _NEVER if self.is_spoken_to else self.due_us
