@@ -24,10 +24,15 @@ Hear = Callable[[str, bytes, int], None]  # from whom, what, and when
 
 
 class TierLink(msgspec.Struct, frozen=True):
-    """How long events take from there: over a parent that stands by, not before it takes over."""
+    """How long events take from there: over a parent that stands by, not before it takes over.
+
+    `turn` counts, in each life of the child, its choices of an active parent.
+    """
 
     delay_us: int
     is_active: bool
+    life: int = 0
+    turn: int = 0
 
 
 class TierLinks:
@@ -44,9 +49,14 @@ class TierLinks:
         self.dropped = 0  # messages that nobody here understands
         self.send: Callable[[str, Said], None] = lambda *_: None
         self._services: dict[str, Hear] = {}
+        self._on_left: list[Callable[[str], None]] = []
 
     def serve(self, service: str, hear: Hear) -> None:
         self._services[service] = hear
+
+    def watch_leaving(self, left: Callable[[str], None]) -> None:
+        """Have `left` called when a neighbour does not come back soon."""
+        self._on_left.append(left)
 
     def say(self, neighbour: str, service: str, body: bytes) -> None:
         if neighbour in self.links:
@@ -71,8 +81,17 @@ class TierLinks:
             self.version += 1
             del self.began[neighbour]
 
+    def left(self, neighbour: str) -> None:
+        self.drop(neighbour)
+        for each in self._on_left:
+            each(neighbour)
+
 
 def _is_close(one: TierLink, other: TierLink) -> bool:
     off_us = abs(one.delay_us - other.delay_us)
     is_near = off_us <= max(_CLOSE_US, _CLOSE_SHARE * one.delay_us)
-    return is_near and one.is_active == other.is_active
+    return is_near and _role(one) == _role(other)
+
+
+def _role(link: TierLink) -> tuple[bool, int, int]:
+    return link.is_active, link.life, link.turn

@@ -318,7 +318,9 @@ class Parent:
         state.has_other = message.has_other
         if message.takes_us > 0 and child in self._links:
             wait_us = 0 if message.is_active else self._options.dead_us
-            self.services.set(child, TierLink(message.takes_us + wait_us, message.is_active))
+            delay_us = message.takes_us + wait_us
+            link = TierLink(delay_us, message.is_active, message.incarnation, message.turn)
+            self.services.set(child, link)
         if message.is_active:
             keeping.heard(message.through, message.missing, now_us)
             self._is_ready(child, keeping)
@@ -456,7 +458,7 @@ class Parent:
     def _forget(self, child: str) -> None:
         """It has left: its needs go, and what was kept for it."""
         state = self._children.pop(child)
-        self.services.drop(child)
+        self.services.left(child)
         for key in state.needs:
             self._port.need(child, key, None)
         self._port.left(child)
