@@ -189,18 +189,18 @@ class Restless:
         self._later(now_us, (advert, not is_there))
 
 
-def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, PromisesChecker]:
-    random = Random(f"admission {seed}")  # noqa: S311
-    topology = topology_of(random)
-    adverts = adverts_of(random, topology)
-    model = LinkModel(
+def model_of(random: Random) -> LinkModel:
+    return LinkModel(
         delay=Lognormal(random.choice((2_000, 20_000)), 0.3),
         loss=random.choice((0.0, 0.01, 0.1, 0.3)),
         duplication=random.choice((0.0, 0.1)),
         mode=random.choice(("stream", "stream", "datagram")),
         dead_us=3 * S,
     )
-    faults = RandomFaults(
+
+
+def faults_of(random: Random) -> RandomFaults:
+    return RandomFaults(
         begin_us=3 * S,
         end_us=FAULTS_END,
         link_down_share=random.choice((0.0, 0.05, 0.2)),
@@ -211,6 +211,13 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Prom
         partition_share=random.choice((0.0, 0.0, 0.1)),
         partition_us=4 * S,
     )
+
+
+def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, PromisesChecker]:
+    random = Random(f"admission {seed}")  # noqa: S311
+    topology = topology_of(random)
+    adverts = adverts_of(random, topology)
+    model, faults = model_of(random), faults_of(random)
     guarantee = random.choice(
         (
             Guarantee(),

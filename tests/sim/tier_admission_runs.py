@@ -20,20 +20,18 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.predicates.predicate import parse
 from accord.sim.admitting import AdmittingNode, Limits
 from accord.sim.checkers import World
-from accord.sim.delays import Lognormal
-from accord.sim.faults import RandomFaults
-from accord.sim.links import LinkModel
 from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology
 from tests.sim.admission_runs import (
     END,
-    FAULTS_END,
     SETTLED,
     PromisesChecker,
     Restless,
     adverts_of,
     calm,
+    faults_of,
+    model_of,
     workload_of,
 )
 from tests.sim.overlay_runs import S
@@ -145,24 +143,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Tier
     random = Random(f"tier admission {seed}")  # noqa: S311
     topology = topology_of(random)
     adverts = adverts_of(random, topology)
-    model = LinkModel(
-        delay=Lognormal(random.choice((2_000, 20_000)), 0.3),
-        loss=random.choice((0.0, 0.01, 0.1, 0.3)),
-        duplication=random.choice((0.0, 0.1)),
-        mode=random.choice(("stream", "stream", "datagram")),
-        dead_us=3 * S,
-    )
-    faults = RandomFaults(
-        begin_us=3 * S,
-        end_us=FAULTS_END,
-        link_down_share=random.choice((0.0, 0.05, 0.2)),
-        link_down_us=random.choice((2, 6)) * S,
-        node_down_share=random.choice((0.0, 0.05, 0.15)),
-        node_down_us=random.choice((1, 4)) * S,
-        silent_share=0.5,
-        partition_share=random.choice((0.0, 0.0, 0.1)),
-        partition_us=4 * S,
-    )
+    model, faults = model_of(random), faults_of(random)
     percent = random.choice((100, 100, 75, 50))
     kind = Kind.FULL if percent == 100 else Kind.PERCENTAGE
     make = tier_admitting_nodes(

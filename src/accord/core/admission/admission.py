@@ -17,7 +17,7 @@ from math import ceil
 
 from accord.core.admission.enforcement import Enforcement, Overrun, Standing
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.hops import Leg, Sent
+from accord.core.admission.hops import Sent
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.looking import Looking, Which
 from accord.core.admission.messages import AdmissionMessage, Verdict, Wish
@@ -25,6 +25,7 @@ from accord.core.admission.needs import Basis, Measured, Need, Needs
 from accord.core.admission.options import AdmissionOptions, Guarantee, Kind, Mode
 from accord.core.admission.order import PER_HZ, Order, to_hz, to_units
 from accord.core.admission.protocol import Protocol
+from accord.core.admission.released import Leg
 from accord.core.admission.request import Decision, State
 from accord.core.admission.resources import (
     CPU,

@@ -9,11 +9,10 @@ does not ask to be kept is given up in time, and all that an earlier life of it 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.hops import Leg, Sent
+from accord.core.admission.hops import Sent
 from accord.core.admission.messages import (
     AdmissionMessage,
     Answer,
@@ -23,12 +22,12 @@ from accord.core.admission.messages import (
     Release,
     Verdict,
 )
+from accord.core.admission.released import Leg, Released
 from accord.core.admission.request import Decision, State
 from accord.core.admission.resources import MEMORY
 from accord.core.errors import AccordError
 
 MOST_GUESTS: Final = 100_000
-_REMEMBERED: Final = 50_000  # legs that were released
 
 
 class _Guest:
@@ -59,7 +58,7 @@ class Guests:
         self._admission = admission
         self._timing = admission.options.timing
         self._guests: dict[Leg, _Guest] = {}
-        self._released: OrderedDict[Leg, None] = OrderedDict()
+        self._released = Released()
         self._incarnations: dict[str, int] = {}
         self._now_us = 0
         self._sweep_us = 0  # nothing is given up before
@@ -104,7 +103,7 @@ class Guests:
 
     def check_invariants(self) -> None:
         assert len(self._guests) <= MOST_GUESTS
-        assert not self._released.keys() & self._guests.keys()
+        assert not any(leg in self._released for leg in self._guests)
         for leg, guest in self._guests.items():
             assert guest.is_there == self._admission.is_carried(guest.child, leg)
             assert guest.is_there or guest.verdicts is not None
@@ -211,10 +210,7 @@ class Guests:
     def _release(self, leg: Leg) -> None:
         """For ever: not even an ask that comes late brings it back."""
         self._drop(leg)
-        self._released[leg] = None
-        self._released.move_to_end(leg)
-        if len(self._released) > _REMEMBERED:
-            self._released.popitem(last=False)
+        self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
         guest = self._guests.pop(leg, None)
