@@ -138,7 +138,7 @@ class QualityService:
         secondary.services.append(exchange)
         self._speak(exchange, secondary.after)
         exchange.defining.on_told = self._take_over
-        self.quality.watching.order_of = lambda channel: _order_by(secondary.lookups, channel)
+        self.quality.watching.order_of = lambda channel: order_by(secondary.lookups, channel)
         for property_ in self._defined.values():
             self._tell_property(property_)
 
@@ -335,7 +335,7 @@ class QualityService:
         return found
 
 
-def _order_by(lookups: Lookups, channel: str) -> str:
+def order_by(lookups: Lookups, channel: str) -> str:
     """As a parent has told of its template."""
     definition = lookups.look_up(channel)
     if definition is None:
