@@ -95,14 +95,17 @@ class TierExchange:
         if not self._is_news():
             return
         before, self._links = self._links, self._find_links()
-        for neighbour in before:
-            if neighbour not in self._links:
-                self.take(self.negotiation.link_down(neighbour, now_us=now_us))
+        # What gets better first: when one parent takes over from another, nobody is to be without
+        # what it has before and after.
         for neighbour, qualities in self._links.items():
             if neighbour not in before:
                 self.take(self.negotiation.link_up(neighbour, qualities, now_us=now_us))
-            elif qualities != before[neighbour]:
-                self.take(self.negotiation.link_changed(neighbour, qualities, now_us=now_us))
+        changed = [each for each, known in before.items() if self._links.get(each, known) != known]
+        for each in sorted(changed, key=lambda each: _worse_by(before[each], self._links[each])):
+            self.take(self.negotiation.link_changed(each, self._links[each], now_us=now_us))
+        for neighbour in before:
+            if neighbour not in self._links:
+                self.take(self.negotiation.link_down(neighbour, now_us=now_us))
 
     def _find_links(self) -> dict[str, Qualities]:
         """Those there are now."""
@@ -157,6 +160,10 @@ class QualityExchange(TierExchange, Template):
             if link is not None and delay_us is not None:
                 links[neighbour] = self._qualities(delay_us, link.loss)
         return links | super()._find_links()
+
+
+def _worse_by(before: Qualities, after: Qualities) -> float:
+    return float(after.get("latency", 0.0)) - float(before.get("latency", 0.0))
 
 
 def _has_room(registry: Registry, name: str, value: float) -> bool:
