@@ -29,8 +29,32 @@ HOT = [
         "core/monitoring": ("tally", "counters", "channels", "ledger"),
         "core/qos": ("entity", "contexts", "rules", "grants", "conditions", "policies"),
         "core/node": ("message", "routes", "router", "remotes"),
-        "core/overlay": ("transit",),
-        "sim": ("node",),
+        "core/overlay": (
+            "transit",
+            "asking",
+            "budgets",
+            "delivery",
+            "distances",
+            "duplicates",
+            "exchange",
+            "facts",
+            "hello",
+            "liveness",
+            "map",
+            "namesakes",
+            "needs",
+            "overlay",
+            "paths",
+            "replica",
+            "replicas",
+            "round_trip",
+            "routes",
+            "sending",
+            "spreading",
+            "switching",
+            "watchers",
+        ),
+        "sim": ("node", "clock", "engine", "hosts", "links", "network", "templates"),
         "edges/mqtt": (
             "wire",
             "mapping",
@@ -62,7 +86,7 @@ def extensions() -> list[Extension]:
 
     # What the hot modules import may not be installed in a build's own environment.
     options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
-    compiled: list[Extension] = mypycify([*options, *HOT])
+    compiled: list[Extension] = mypycify([*options, *HOT], opt_level="2", debug_level="0")
     for extension in compiled:
         extension.optional = True  # no compiler is no error
     return compiled

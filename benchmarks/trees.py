@@ -23,7 +23,8 @@ ABOUT: Final = (
     "Each figure is a mean over many choices. Templates grow shortest ways on a spanner graph, in "
     f"which no two nodes are farther apart than a factor ({FACTOR} unless a channel says otherwise)"
     " times their distance; with a factor of 1 that is the shortest-path tree, with a very large "
-    "one the minimum spanning tree."
+    "one the minimum spanning tree. Where sources share a tree (`unreliable`) it is rooted at "
+    "another node, the rendezvous, and events go from their source along its links."
 )
 _DATA: Final = Path(__file__).parents[2] / "shared" / "data" / "topologies"
 _PATHS: Final = (
@@ -39,6 +40,7 @@ _PATHS: Final = (
 _CHEAPEST: Final = 1e9
 _FACTORS: Final = (("shortest paths", 1.0), ("templates", FACTOR), ("spanner of 3", 3.0),
                    ("minimum spanning", _CHEAPEST))  # fmt: skip
+_SHARED: Final = "templates, shared"
 _SHARES: Final = (1.0, 0.1)
 
 
@@ -78,8 +80,9 @@ def _add(table: Table, path: str, draws: int) -> None:
     graphs = {factor: spanner(graph, factor) for _, factor in _FACTORS}
     for share in _SHARES:
         count = max(2, round(share * len(graph)))
-        for name, factor in _FACTORS:
-            found = list(_measure(graph, graphs, factor, count, draws))
+        for name, factor in (*_FACTORS, (_SHARED, FACTOR)):
+            is_shared = name == _SHARED
+            found = list(_measure(graph, graphs, factor, count, draws, is_shared=is_shared))
             table.add(
                 Path(path).stem,
                 number(len(graph)),
@@ -90,19 +93,29 @@ def _add(table: Table, path: str, draws: int) -> None:
             )
 
 
-def _measure(
-    graph: Graph, graphs: dict[float, Graph], factor: float, count: int, draws: int
+def _measure(  # noqa: PLR0913
+    graph: Graph,
+    graphs: dict[float, Graph],
+    factor: float,
+    count: int,
+    draws: int,
+    *,
+    is_shared: bool,
 ) -> Iterator[Measured]:
-    random = Random(count)
+    random, meeting = Random(count), Random(f"rendezvous {count}")
     for _ in range(draws if len(graph) < 1_000 else max(3, draws // 10)):
-        root, *members = random.sample(sorted(graph), count)
-        cheapest = cost(graph, grow(graphs[_CHEAPEST], root, members))
-        yield measure(graph, grow(graphs[factor], root, members), members, cheapest)
+        source, *members = chosen = random.sample(sorted(graph), count)
+        cheapest = cost(graph, grow(graphs[_CHEAPEST], source, members))
+        root = meeting.choice(sorted(graph)) if is_shared else source
+        tree = grow(graphs[factor], root, [each for each in chosen if each != root])
+        yield measure(graph, tree, source, members, cheapest)
 
 
-def measure(graph: Graph, tree: Tree, members: Sequence[str], cheapest: int) -> Measured:
-    nearest, _ = distances(graph, tree.nodes[0])
-    delays, hops = depths(graph, tree)
+def measure(
+    graph: Graph, tree: Tree, source: str, members: Sequence[str], cheapest: int
+) -> Measured:
+    nearest, _ = distances(graph, source)
+    delays, hops = depths(graph, tree, source)
     stretches = [delays[each] / nearest[each] for each in members if nearest.get(each)]
     return Measured(
         cost=cost(graph, tree) / cheapest,
@@ -128,12 +141,20 @@ def cost(graph: Graph, tree: Tree) -> int:
     return sum(graph[one][other] for one, other in tree.links())
 
 
-def depths(graph: Graph, tree: Tree) -> tuple[dict[str, int], dict[str, int]]:
-    """How far every node is from the root on the tree, in time and in hops."""
-    delays, hops = {tree.nodes[0]: 0}, {tree.nodes[0]: 0}
-    for one, other in tree.links():  # parents come before their children
-        delays[other] = delays[one] + graph[one][other]
-        hops[other] = hops[one] + 1
+def depths(graph: Graph, tree: Tree, source: str) -> tuple[dict[str, int], dict[str, int]]:
+    """How far every node is from one of them along the tree, in time and in hops."""
+    ends: dict[str, list[str]] = {}
+    for one, other in tree.links():
+        ends.setdefault(one, []).append(other)
+        ends.setdefault(other, []).append(one)
+    delays, hops = {source: 0}, {source: 0}
+    reached = [source]
+    for one in reached:  # grows while it is walked over
+        for other in ends.get(one, ()):
+            if other not in delays:
+                delays[other] = delays[one] + graph[one][other]
+                hops[other] = hops[one] + 1
+                reached.append(other)
     return delays, hops
 
 

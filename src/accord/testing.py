@@ -48,15 +48,16 @@ _STEPS: Final = 1_000
 class MemoryNode:
     """Use with `async with`; give its `connect` to `accord.connect` as the transport."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, name: str = "memory") -> None:
         self._clock = Clock()
         names = itertools.count(1)
         self.broker = Broker(
             limits or Limits(),
             now_ms=self._clock.now_ms(),
-            new_client_id=lambda: f"memory-{next(names)}",
+            node=name,
+            new_client_id=lambda: f"{name}-{next(names)}",
         )
-        self.quality = Quality(self.broker, Negotiation("memory"), self._now_us)
+        self.quality = Quality(self.broker, Negotiation(name), self._now_us)
         self.broker.quality = self.quality
         self.broker.feedback = Feedback(self.broker, token_bytes(SECRET_BYTES))
         self._streams: dict[Connection, _MemoryStream] = {}

@@ -15,9 +15,15 @@ Counts = dict[str, int]
 
 
 def many_runs(
-    what: str, checked: Callable[[int], Outcome], counted: Callable[[int], tuple[Outcome, Counts]]
+    what: str,
+    checked: Callable[[int], Outcome],
+    counted: Callable[[int], tuple[Outcome, Counts]],
+    judged: Callable[[Counts], list[str]] = lambda _: [],
 ) -> int:
-    """The exit code. `checked` runs one seed with all invariants, `counted` one of many."""
+    """The exit code. `checked` runs one seed with all invariants, `counted` one of many.
+
+    `judged` says what is wrong with all of them together.
+    """
     parser = argparse.ArgumentParser(description=f"random simulations of {what}")
     parser.add_argument("--runs", type=int, default=1_000, help="how many (default: 1,000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
@@ -44,7 +50,10 @@ def many_runs(
                 seen = "".join(f", {count:,} {name}" for name, count in totals.items())
                 spent_s = time.monotonic() - began_s
                 print(f"{done} runs, {failed} failed, {spent_s:.0f} s{seen}", flush=True)
-    return 1 if failed else 0
+    problems = judged(totals)
+    for problem in problems:
+        print(problem, flush=True)
+    return 1 if failed or problems else 0
 
 
 class _Reported:

@@ -10,7 +10,8 @@ All the time, at each node, there is *no contradictory state*:
   whom it is asked of; nothing is tried, held or withheld that nobody needs;
 - what a client was told last is how its expectation stands, unless it is about to be told;
 - the node does what it was ordered to and was not ordered to undo, and the coordinator knows of it;
-- nobody is advised to do less than is needed of it, or more than it can.
+- nobody is advised to do less than is needed of it, nor was before and is to do so still; nor more
+  than it can.
 In the end also between nodes:
 - each state, as it is known and as it was told, and each skyline is that of a global computation;
 - what a node relies on at a neighbour the neighbour knows of, and of nothing else.

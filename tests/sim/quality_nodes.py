@@ -68,6 +68,7 @@ class QualityNode:
         self.now_us = start.now_us
         self.told: dict[str, StateChanged] = {}
         self.acts: dict[int, Act] = {}
+        self.released: dict[tuple[str, str, str], Advice] = {}  # and not followed yet
         self.counts = counts
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
@@ -159,6 +160,8 @@ class QualityNode:
                 standing, told = self.quality.standing(id_), self.told[id_]
                 assert told.state is standing.state
                 assert told.expectation == id_
+        for advice in self.released.values():
+            self._check_advice(advice)
 
     def _check_net(self) -> None:
         self.channels.check_invariants()
@@ -175,10 +178,12 @@ class QualityNode:
         is_known = key[1] in self.quality.sources.channels_of(key[0])
         change = self.quality.update_profile if is_known else self.quality.register_profile
         self.tell(change(publisher.profile, now_us=self.now_us))
+        self._drop_followed(key)
         self._measure(key)
 
     def leave(self, key: Key) -> None:
         self.tell(self.quality.revoke_profile(*key, now_us=self.now_us))
+        self._drop_followed(key)
 
     def suspend(self, id_: str) -> None:
         self.told.pop(id_, None)
@@ -207,8 +212,11 @@ class QualityNode:
                 self.counts["withdrawn"] += 1
                 act = self.acts.pop(notice.reaction)  # what is not in effect can't be withdrawn
                 self._soon(lambda act=act: self._remeasure(act))  # type: ignore[misc]
-        for advice in advised.values():
+        for what, advice in advised.items():
             self._check_advice(advice)
+            self.released.pop(what, None)
+            if advice.is_release:
+                self.released[what] = advice
             self._soon(lambda advice=advice: self._obey(advice))  # type: ignore[misc]
 
     def _check_advice(self, advice: Advice) -> None:
@@ -223,6 +231,15 @@ class QualityNode:
             if party is not None and who not in deciding.dirty:
                 least = party.needs.get(advice.property, -inf)
                 assert score >= min(least, offer.best), f"{who} needs more than is advised"
+
+    def _drop_followed(self, key: Key) -> None:
+        is_there = key[1] in self.quality.sources.channels_of(key[0])
+        offers = self.quality.sources.find(*key).offers if is_there else {}
+        for what, advice in list(self.released.items()):
+            offer = offers.get(what[2])
+            is_less = offer is None or offer.current <= offer.property.score(advice.target)
+            if what[:2] == key and is_less:
+                del self.released[what]
 
     def _soon(self, do: Callable[[], None]) -> None:
         self._number += 1

@@ -22,6 +22,17 @@ def test_all_nodes_come_to_what_a_global_computation_gives(seed: int) -> None:
     run(seed).check()
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(193, id="what is being given back is relied on again"),
+        pytest.param(857, id="a neighbour hears everything before its session is known"),
+    ],
+)
+def test_things_that_cross_each_other(seed: int) -> None:
+    run(seed, is_checking=True).check()
+
+
 @pytest.mark.parametrize("seed", range(1_000, 1_003))
 def test_there_is_never_a_contradiction(seed: int) -> None:
     """All invariants of all nodes, after each step."""

@@ -11,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from accord.core.channels.channels import SHIPPED
-from accord.core.channels.multicast import SingleSource
+from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.reliable import Reliable
 from accord.core.channels.template import ALL, ONCE, SAME_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
+from accord.core.channels.trees.growing import Growing
+from accord.core.channels.trees.spanner import Graph
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.sim import RunFailedError, check_template
@@ -118,6 +120,34 @@ class _Lazy(SingleSource):
             super().carried(neighbour, event, now_us)
 
 
+class _Leaky(Unreliable):
+    """Loses a tenth of what links let through."""
+
+    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+        if (event.number + ord(self.context.name[-1])) % 10:
+            super().carried(neighbour, event, now_us)
+
+
+class _Cheap(Growing):
+    """Minimum spanning trees."""
+
+    def _spanner(self, factor: float) -> Graph:  # noqa: ARG002
+        return super()._spanner(1_000.0)
+
+
+class _Winding(Unreliable):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.growing = _Cheap(context.map)
+
+
+class _Roundabout(SingleSource):
+    """Over the rendezvous, although that is longer."""
+
+    def root(self, channel: str) -> str:
+        return self.rendezvous.of(channel)
+
+
 class _Silent(Template):
     promises = (ALL,)
 
@@ -138,6 +168,21 @@ def test_who_does_not_keep_its_promises_is_found_out(
 ) -> None:
     with pytest.raises(RunFailedError, match=finding):
         check_template(template, loss=0.1, nodes=5, seeds=(0, 4, 8))
+
+
+@pytest.mark.parametrize(
+    ("template", "finding"),
+    [
+        (_Leaky, "best effort: .* delivered, expected"),
+        (_Winding, "ways: .* µs from"),
+        (_Roundabout, "ways: .* begins at"),
+    ],
+)
+def test_who_loses_a_little_more_or_takes_detours_is_found_out(
+    template: type[Template], finding: str
+) -> None:
+    with pytest.raises(RunFailedError, match=finding):
+        check_template(template, loss=0.1, nodes=10, seeds=(12, 20))
 
 
 class _Raising(SingleSource):

@@ -80,12 +80,16 @@ class Driver:
 
     async def start(self, patience_ms: int) -> None:
         """Connect for the first time; try again for `patience_ms` if need be."""
+        self.begin(patience_ms)
+        await asyncio.shield(self._ready)
+
+    def begin(self, patience_ms: int) -> None:
+        """The same without waiting for it: what is asked for meanwhile is asked for then."""
         give_up_ms = self.now_ms() + patience_ms
         self._tasks = [
             self._loop.create_task(self._live(give_up_ms)),
             self._loop.create_task(self._keep_time()),
         ]
-        await asyncio.shield(self._ready)
 
     async def stop(self, *, is_forgotten: bool) -> None:
         """Say goodbye and end everything."""

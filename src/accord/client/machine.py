@@ -45,7 +45,7 @@ from accord.client.subscribing import Subscribing
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, ProtocolError, Reason
 from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.mapping import EVENT_IDS
+from accord.edges.mqtt.mapping import EVENT_IDS, EVENT_NAMES
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
@@ -196,7 +196,7 @@ class Machine:
                 receive_maximum=options.receive_maximum,
                 request_response_information=True,
                 maximum_packet_size=options.maximum_packet_size,
-                user=(EVENT_IDS,),
+                user=(EVENT_IDS, EVENT_NAMES) if options.wants_names else (EVENT_IDS,),
             ),
         )
         return [Send(encode(connect, V5))]
@@ -314,6 +314,10 @@ class Machine:
         if packet.reason:
             error = _refused(packet.reason, properties, "the server refused the connection")
             return self._give_up(error, packet.reason)
+        if self._options.wants_names and EVENT_NAMES not in properties.user:
+            self._stop(Phase.CLOSED)
+            problem = "expected a server that names events, to know copies by: an Accord node"
+            return [Close(ConnectionFailedError(problem), is_final=True)]
         self.phase = Phase.CONNECTED
         self.client_id = properties.assigned_client_id or self.client_id
         if properties.server_keep_alive_s is not None:

@@ -17,8 +17,11 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
+
+import msgspec
 
 from accord.client.advertising import Advertisement, Advertisements
 from accord.client.backoff import Backoff
@@ -52,20 +55,25 @@ from accord.core.errors import EventError
 from accord.core.model.values import Value
 from accord.core.node.rights import EXPECTATIONS, FEEDBACK
 from accord.core.overlay.channel_answers import Channel
-from accord.edges.mqtt.codec import problem_with_subscription
+from accord.edges.mqtt.codec import SHARED, problem_with_subscription
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.packets import Filter, Publish, Will
 from accord.edges.mqtt.properties import Properties
 
 QUEUE: Final = 1_000
 PAGE: Final = 200
+MIRROR: Final = "-mirror"  # how client ids of connections end that only subscribe
+FOREVER_MS: Final = 10**15
 
 
 class Session:
     """Publishes, subscribes, asks. Made by `connect`."""
 
-    def __init__(self, driver: Driver, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, driver: Driver, clock: Callable[[], int], mirrors: Sequence[Driver] = ()
+    ) -> None:
         self._driver = driver
+        self._mirrors = mirrors  # one for each server, for subscriptions at all of them
         self._clock = clock
         self._replies: Replies | None = None
         self._queries: WeakSet[Query] = WeakSet()
@@ -171,13 +179,17 @@ class Session:
         named = _named(pattern, expect)
         pairs += [("expect", json_text(each.form(id_))) for id_, each in named.items()]
         chosen = Filter(pattern, qos, no_local, retain_as_published, retain_handling)
+        is_shared = pattern.startswith(SHARED)
+        mirrors = () if pattern.startswith("$") and not is_shared else self._mirrors
+        if mirrors and (keep or named or beginning or is_shared):
+            raise ValueError("mirrored: expected no `keep`, `since`, `expect`, and no $share")
         subscription = Subscription(
-            self._driver,
+            mirrors or (self._driver,),
             chosen,
             tuple(pairs),
             queue=queue,
             keep=keep,
-            may_be_kept=any(name == SINCE for name, _ in pairs),
+            may_be_kept=bool(mirrors) or any(name == SINCE for name, _ in pairs),
             clock=self._clock,
             before=self._listening(EXPECTATIONS) if named else None,
             respond=self.respond,
@@ -208,7 +220,7 @@ class Session:
         if queue < 1:
             raise ValueError(f"queue: expected at least 1, got {queue}")
         return Answers(
-            self._driver,
+            (self._driver,),
             Filter(FEEDBACK, qos),
             (),
             queue=queue,
@@ -415,7 +427,7 @@ class Session:
 
     def _subscribe_to_replies(self, topic: str) -> Subscription:
         return Subscription(
-            self._driver,
+            (self._driver,),
             Filter(topic, 1),
             (),
             queue=QUEUE,
@@ -460,6 +472,7 @@ async def connect(  # noqa: PLR0913
     inflight_limit: int = 1_000,
     receive_maximum: int = 1_000,
     maximum_packet_size: int = 64 * 1024 * 1024,
+    mirrored: bool = False,
     transport: Transport | None = None,
     random: Callable[[], float] = system_random.random,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -468,12 +481,15 @@ async def connect(  # noqa: PLR0913
 
     Raises ConnectionFailedError where no server is reached within `wait_s` (at least one attempt
     is made, at each), and RefusedError where it says no. A later break is mended silently: by the
-    same server if it can be reached, else by the next, where subscriptions are made anew. With a
-    `client_id` of your own and `clean_start=False` the session goes on where an earlier process
-    left it, if that was at most `session_expiry_s` ago. `transport` replaces the network, `random`
-    (0 to 1) spreads attempts to reconnect, `clock` tells the time of received events.
+    same server if it can be reached, else by the next, where subscriptions are made anew. If
+    `mirrored` they are at all servers at the same time, by connections of their own, so that
+    nothing is missed while one of them is there. With a `client_id` of your own and
+    `clean_start=False` the session goes on where an earlier process left it, if that was at most
+    `session_expiry_s` ago. `transport` replaces the network, `random` (0 to 1) spreads attempts to
+    reconnect, `clock` tells the time of received events.
     """
-    servers = Servers([url] if isinstance(url, str) else url)
+    urls = [url] if isinstance(url, str) else url
+    servers = Servers(urls)
     if username is None:
         username = servers.first.username
     if password is None:
@@ -497,13 +513,29 @@ async def connect(  # noqa: PLR0913
         return await servers.open(chosen, connect_timeout_s)
 
     driver = Driver(Machine(options), open_stream, Backoff(random))
-    session = Session(driver, clock)
+    mirrors: list[Driver] = []
+    for each in urls if mirrored else ():
+        opening = partial(Servers([each]).open, chosen, connect_timeout_s)
+        mirrors.append(Driver(Machine(_mirror_of(options)), opening, Backoff(random)))
+    session = Session(driver, clock, mirrors)
     try:
         await driver.start(round(wait_s * 1000))
+        for mirror in mirrors:
+            mirror.begin(FOREVER_MS)
         yield session
     finally:
         await session._close()
+        for mirror in mirrors:
+            await mirror.stop(is_forgotten=True)
         await driver.stop(is_forgotten=not client_id)
+
+
+def _mirror_of(options: Options) -> Options:
+    """How connections are that only subscribe."""
+    client_id = f"{options.client_id}{MIRROR}" if options.client_id else ""
+    return msgspec.structs.replace(
+        options, client_id=client_id, clean_start=True, will=None, wants_names=True
+    )
 
 
 def _named(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation]:

@@ -28,6 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     receive_maximum: int = 1_000  # events received and not yet acknowledged
     maximum_packet_size: int = 64 * 1024 * 1024
     will: Will | None = None
+    wants_names: bool = False  # of events; a server that does not give them is none for us
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:

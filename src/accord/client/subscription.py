@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from accord.client.driver import Driver
 from accord.client.errors import ClientError, SessionClosedError
-from accord.client.inbox import Delivery, Inbox
+from accord.client.feed import Feed
+from accord.client.inbox import Delivery
 from accord.client.messages import Outcome, ReceivedEvent, to_received
+from accord.client.mirrors import Copies, first_of
 from accord.client.quality import ExpectationState
-from accord.client.signals import Consumed, SubscribeAsked, UnsubscribeAsked
+from accord.client.signals import Settled
 from accord.edges.mqtt.packets import Filter
 
 if TYPE_CHECKING:
@@ -24,12 +26,13 @@ class Subscription:
 
     An event counts as worked on when the next one is asked for, or the subscription is left: then
     it is acknowledged. One task at a time may go through it. The loop ends when the session is
-    closed; when the server ends the session or the subscription, it raises why.
+    closed; when the server ends the session or the subscription, it raises why. With several
+    drivers it is at several servers, and ends when one of them does not take it.
     """
 
     def __init__(  # noqa: PLR0913 - made in one place only
         self,
-        driver: Driver,
+        drivers: Sequence[Driver],
         chosen: Filter,
         user: tuple[tuple[str, str], ...],
         *,
@@ -40,10 +43,8 @@ class Subscription:
         before: Callable[[], Awaitable[None]] | None = None,
         respond: Callable[..., Awaitable[Outcome]] | None = None,
     ) -> None:
-        self._driver = driver
         self._filter = chosen
         self._user = user
-        self._queue = queue
         self._keep = keep
         self._may_be_kept = may_be_kept
         self._clock = clock
@@ -51,11 +52,12 @@ class Subscription:
         self._respond = respond
         self.expectations: tuple[Expected, ...] = ()
         self._on_state: Callable[[ExpectationState], object] | None = None
-        self._identifier: int | None = None
-        self._inbox: Inbox | None = None
-        self._taken: Delivery | None = None
-        self._error: ClientError | None = None
         self._news = asyncio.Event()
+        self._feeds = [Feed(each, chosen, queue, self._news) for each in drivers]
+        self._copies = Copies() if len(drivers) > 1 else None
+        self._entering: list[asyncio.Future[Settled]] = []  # at the servers that are not there yet
+        self._refusal: ClientError | None = None  # by one of those
+        self._taken: tuple[Feed, Delivery] | None = None
         # The share of nodes on the way that promised to carry it, where that was asked for.
         self.admitted = 1.0
 
@@ -66,7 +68,7 @@ class Subscription:
     @property
     def shed(self) -> int:
         """Events of QoS 0 that were dropped because this consumer was too slow."""
-        return 0 if self._inbox is None else self._inbox.shed
+        return sum(each.shed for each in self._feeds)
 
     def on_state(
         self, handler: Callable[[ExpectationState], object]
@@ -76,13 +78,13 @@ class Subscription:
         return handler
 
     async def __aenter__(self) -> Self:
-        assert self._inbox is None, "a subscription is entered once"
         if self._before is not None:
             await self._before()
-        self._identifier = identifier = self._driver.new_identifier()
-        self._driver.listeners[identifier] = self
         try:
-            settled = await self._driver.ask(self._ask)
+            asked = [each.enter(self._user) for each in self._feeds]
+            settled, self._entering = await first_of(asked)
+            for entering in self._entering:
+                entering.add_done_callback(self._entered)
             self.admitted = _admitted(settled.properties.user)
         except BaseException:
             self._leave()
@@ -103,63 +105,69 @@ class Subscription:
     async def __anext__(self) -> ReceivedEvent:
         self._finish()
         while True:
-            if self._error is not None:
-                if isinstance(self._error, SessionClosedError):
-                    raise StopAsyncIteration
-                raise self._error.with_traceback(None)
-            if self._identifier is None:
+            error = self._error()
+            if error is not None and not isinstance(error, SessionClosedError):
+                raise error.with_traceback(None)
+            if error is not None or not all(each.is_open for each in self._feeds):
                 raise StopAsyncIteration
-            self._taken = self._driver.machine.take(self._identifier)
-            if self._taken is not None:
-                return self._event(self._taken)
             self._news.clear()
+            self._taken = self._take()
+            if self._taken is not None:
+                return self._event(self._taken[1])
             await self._news.wait()
-
-    # -------------------------------------------------------------------------- for the driver
-
-    def wake(self) -> None:
-        self._news.set()
 
     def stands(self, state: ExpectationState) -> None:
         if self._on_state is not None:
             self._on_state(state)
 
-    def fail(self, error: ClientError) -> None:
-        self._error = error
-        self._identifier = None
-        self._news.set()
-
     # ------------------------------------------------------------------------------------ inside
 
-    def _ask(self, token: int) -> None:
-        assert self._identifier is not None
-        asked = SubscribeAsked(token, self._identifier, self._filter, self._user, self._queue)
-        self._driver.handle(asked)
-        self._inbox = self._driver.machine.inbox(self._identifier)
+    def _entered(self, entering: asyncio.Future[Settled]) -> None:
+        """One more server has answered."""
+        error = None if entering.cancelled() else entering.exception()
+        if isinstance(error, ClientError):
+            self._refusal = error
+            self._news.set()
+
+    def _error(self) -> ClientError | None:
+        """Why it has ended at one of the servers."""
+        failed = (each.error for each in self._feeds if each.error is not None)
+        return next(failed, self._refusal)
+
+    def _take(self) -> tuple[Feed, Delivery] | None:
+        """What came next, and where; further copies of what came before are done with."""
+        # In turns: one that is always the last would fall behind, and its node would shed.
+        self._feeds.append(self._feeds.pop(0))
+        for feed in self._feeds:
+            while (delivery := feed.take()) is not None:
+                if self._copies is None or self._copies.is_first(delivery.message):
+                    return feed, delivery
+                feed.finish(delivery)
+        return None
 
     def _finish(self) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
-            self._driver.handle(Consumed(taken))
+            feed, delivery = taken
+            feed.finish(delivery)
 
     def _event(self, delivery: Delivery) -> ReceivedEvent:
-        ago_ms = self._driver.now_ms() - delivery.received_ms
         return to_received(
             delivery.message,
-            self._clock() - ago_ms,
+            self._clock() - self._feeds[0].age_ms(delivery),
             may_be_kept=self._may_be_kept,
             respond=self._respond,
         )
 
     def _leave(self) -> None:
         self._finish()
-        identifier, self._identifier = self._identifier, None
+        for entering in self._entering:
+            entering.cancel()
+        was_there = [each.leave(is_kept=self._keep) for each in self._feeds]
         self._news.set()
-        if identifier is not None:
-            for expected in () if self._keep else self.expectations:
+        if any(was_there) and not self._keep:
+            for expected in self.expectations:
                 expected.forget()
-            del self._driver.listeners[identifier]
-            self._driver.handle(UnsubscribeAsked(identifier, self._keep))
 
 
 def _admitted(facts: tuple[tuple[str, str], ...]) -> float:

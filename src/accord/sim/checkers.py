@@ -59,6 +59,9 @@ class Checker:
         if len(self.findings) < MOST_KEPT:
             self.findings.append(Finding(at_us, node, self.name, problem))
 
+    def published(self, publication: Publication, machine: Machine, now_us: int) -> None:
+        """A client's node has taken what it published."""
+
     def delivered(
         self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
     ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from mypy_extensions import mypyc_attr
 
 from accord.core.channels.channels import Channels
 from accord.core.model.document import Document
@@ -75,6 +76,7 @@ class _Subscriber(Receiver):
         raise NotImplementedError
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OverlayNode:
     """One node of a simulated overlay."""
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from accord.core.channels.template import Template
 from accord.sim.checkers import Checker, World
 from accord.sim.machine import Machine, Publication
-from accord.sim.topology import Topology
 
-_DEVIATIONS: Final = 5.0
 _SAMPLES: Final = 1_000
-_DETOUR: Final = 1.5  # hops that trees take more than the shortest ways
 
 # The nodes that are members of a channel, as a node knows it; None where it does not tell.
 MembersOf = Callable[[Machine, str], tuple[str, ...] | None]
@@ -48,7 +44,7 @@ class OnceChecker(LivesChecker):
         self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
     ) -> None:
         if not is_first and self.has_run_since(node, publication.published_us):
-            self.find(now_us, node, f"{subscriber} got {_what(publication)} again")
+            self.find(now_us, node, f"{subscriber} got {what(publication)} again")
 
 
 class AllChecker(Checker):
@@ -97,7 +93,7 @@ class AllChecker(Checker):
         elif self._was_parted(publication, node):
             self.parted += 1
         else:
-            self.find(now_us, node, f"{subscriber} did not get {_what(publication)}")
+            self.find(now_us, node, f"{subscriber} did not get {what(publication)}")
 
     def _was_known(self, publication: Publication, node: str) -> bool:
         """As a member, where it was published, by the time that was looked at before."""
@@ -132,7 +128,7 @@ class InOrderChecker(LivesChecker):
         key = (subscriber, publication.publisher, publication.channel)
         last, came_us = self._last.get(key, (0, 0))
         if publication.sequence < last and self.has_run_since(node, came_us):
-            self.find(now_us, node, f"{subscriber} got {_what(publication)} after {last}")
+            self.find(now_us, node, f"{subscriber} got {what(publication)} after {last}")
         self._last[key] = (publication.sequence, now_us)
 
 
@@ -157,7 +153,7 @@ class SameOrderChecker(LivesChecker):
         if not is_first:
             return
         number = publication.number
-        self._what[number] = _what(publication)
+        self._what[number] = what(publication)
         self._after.setdefault(number, {})
         key = (subscriber, publication.channel)
         last, came_us = self._last.get(key, (0, 0))
@@ -187,59 +183,6 @@ class SameOrderChecker(LivesChecker):
             self.find(now_us, "", f"no order fits all: {'; '.join(circle[:6])}")
 
 
-class ShareChecker(Checker):
-    """No more is lost than links lose, on ways that are not much longer than they must be."""
-
-    name = "best effort"
-
-    def __init__(self, loss: float, topology: Topology) -> None:
-        super().__init__()
-        self._loss = loss
-        self._topology = topology
-        self._hops: dict[str, dict[str, int]] = {}
-        self._got = 0
-        self._expected = 0.0
-        self._variance = 0.0
-        self._missed: dict[int, list[float]] = {}
-
-    def delivered(
-        self,
-        publication: Publication,
-        subscriber: str,  # noqa: ARG002
-        node: str,
-        now_us: int,  # noqa: ARG002
-        *,
-        is_first: bool,
-    ) -> None:
-        self._got += is_first and node != publication.node
-        self._count(publication, node)
-
-    def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
-        self._count(publication, node)
-        if not self._loss:
-            self.find(now_us, node, f"{subscriber} did not get {_what(publication)}")
-
-    def ended(self, world: World, now_us: int) -> None:  # noqa: ARG002
-        # Copies of one event are lost together: it counts as one throw for all its members.
-        variance = sum(sum(shares) ** 2 for shares in self._missed.values()) * self._loss
-        least = self._expected - _DEVIATIONS * variance**0.5
-        if self._got < least:
-            self.find(now_us, "", f"{self._got} delivered, expected {self._expected:.0f}")
-
-    def _count(self, publication: Publication, node: str) -> None:
-        if node != publication.node:
-            share = (1 - self._loss) ** (_DETOUR * self._hops_to(publication.node, node))
-            self._expected += share
-            self._missed.setdefault(publication.number, []).append(share)
-
-    def _hops_to(self, source: str, target: str) -> int:
-        """On the way that takes the least time."""
-        found = self._hops.get(source)
-        if found is None:
-            found = self._hops[source] = _hops(self._topology, source)
-        return found.get(target, len(self._topology.nodes))
-
-
 class LeftChecker(Checker):
     """In the end, if the run goes on for so long, templates have kept nothing."""
 
@@ -260,22 +203,6 @@ class LeftChecker(Checker):
                     self.find(now_us, name, f"{count} {what} left")
 
 
-def _hops(topology: Topology, source: str) -> dict[str, int]:
-    neighbours = topology.neighbours()
-    hops: dict[str, int] = {}
-    heap = [(0, 0, source)]
-    while heap:
-        delay_us, count, node = heappop(heap)
-        if node in hops:
-            continue
-        hops[node] = count
-        for each in neighbours[node]:
-            span = topology.span(node, each)
-            assert span is not None
-            heappush(heap, (delay_us + (span.delay_us or 0), count + 1, each))
-    return hops
-
-
-def _what(publication: Publication) -> str:
+def what(publication: Publication) -> str:
     at_s = publication.published_us / 1_000_000
     return f"{publication.publisher} {publication.sequence} of {at_s:.1f} s"

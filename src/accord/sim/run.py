@@ -173,6 +173,8 @@ class Simulation(Engine):
         self.note(f"{now_us} publish {publication.node} {publication.number}")
         self.tally.publish(publication, now_us)
         host.use().publish(publication, now_us)
+        for checker in self.checkers:
+            checker.published(publication, host.machine, now_us)
         self.settle(host, host.machine, now_us)
 
     def subscribe(self, wish: Wish, now_us: int) -> None:

@@ -30,6 +30,9 @@ WAITING: Final[tuple[Mapping[str, str], ...]] = (
     {"patience_ms": "30000"},
     {"patience_ms": "80000"},
 )
+# The same of long runs: half of it, for which members wait for a place, is longer than it takes to
+# notice that a node has failed, which is three pings of `slowness` seconds, and to do without it.
+PATIENT: Final[Mapping[str, str]] = {"patience_ms": "180000"}
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -58,7 +61,11 @@ class World(Struct, frozen=True, kw_only=True):
 
     @property
     def patience_us(self) -> int:
-        return 42 * S if not self.is_long else 120 * S
+        """In which a delivery may come: longer than sources and members wait for each other.
+
+        In a short run what fails is back before they have waited for so long.
+        """
+        return 42 * S if not self.is_long else 210 * S
 
     @property
     def published_us(self) -> int:
@@ -71,7 +78,8 @@ class World(Struct, frozen=True, kw_only=True):
 
     @property
     def end_us(self) -> int:
-        return self.leave_us + 145 * S * (2 if self.is_long else 1)
+        """When all is forgotten: what lacks something, a minute after its source waits no more."""
+        return self.leave_us + 145 * S * (3 if self.is_long else 1)
 
 
 def topology_of(random: Random, count: int) -> Topology:

@@ -19,11 +19,15 @@ from typing import Any, Final
 
 from accord.core.channels.channels import ROUTED, SHIPPED, Channels
 from accord.core.channels.members import Members
+from accord.core.channels.multicast import Multicast, SingleSource, Unreliable, factor_of
+from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.template import ALL, BEST_EFFORT, IN_ORDER, ONCE, SAME_ORDER, Template
+from accord.core.channels.trees.tree import Tree
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Said
+from accord.sim.best_effort import ShareChecker, WayChecker
 from accord.sim.checkers import Checker
 from accord.sim.faults import Timed
 from accord.sim.machine import Delivery, Machine, Make, Publication, Start, Wish
@@ -36,7 +40,6 @@ from accord.sim.promises import (
     LivesChecker,
     OnceChecker,
     SameOrderChecker,
-    ShareChecker,
 )
 from accord.sim.run import Options, Simulation
 from accord.sim.template_worlds import (
@@ -48,6 +51,8 @@ from accord.sim.template_worlds import (
     topology_of,
     workload_of,
 )
+from accord.sim.topology import Topology
+from accord.sim.workloads import Workload
 
 NAME: Final = "checked"
 
@@ -72,8 +77,7 @@ class TemplateNode:
         self._random = start.random
         self._loss = loss
         for channel in CHANNELS:
-            definition = ChannelDefinition(name=channel, template=NAME, options=dict(options))
-            self.node.overlay.registry.create(definition)
+            self.node.overlay.registry.create(_definition(channel, options))
 
     @property
     def template(self) -> Template:
@@ -82,7 +86,7 @@ class TemplateNode:
     @property
     def sends(self) -> list[tuple[str, Control]]:
         sends = self.node.sends
-        if self._loss:
+        if sends and self._loss:
             sends[:] = [each for each in sends if not self._is_lost(each[1])]
         return sends
 
@@ -161,16 +165,17 @@ def template_run(
     if faults is None:
         faults = faults_of(random, world).script(topology, seed) if fails else []
     script = list(faults)
+    workload = workload_of(random, topology, world)
     checkers = _checkers(template.promises, world)
     if BEST_EFFORT in template.promises and not (loses_all or script):
-        checkers.append(ShareChecker(world.loss, topology))
+        checkers += _best_effort(template, world, topology, workload)
     run = Simulation(
         topology,
         nodes_of(template, world, 0.0 if loses_all else world.loss),
         seed=seed,
         model=model,
         faults=script,
-        workload=workload_of(random, topology, world),
+        workload=workload,
         checkers=checkers,
         options=Options(
             is_checking=world.is_checking,
@@ -201,10 +206,42 @@ def nodes_of(template: type[Template], world: World, loss: float) -> Make:
     return make
 
 
+def _definition(channel: str, options: Mapping[str, str]) -> ChannelDefinition:
+    return ChannelDefinition(name=channel, template=NAME, options=dict(options))
+
+
 def _members_of(machine: Machine, channel: str) -> tuple[str, ...] | None:
     template = machine.template if isinstance(machine, TemplateNode) else None
     members = getattr(template, "members", None)
     return members.of(channel) if isinstance(members, Members) else None
+
+
+def _tree_of(machine: Machine, channel: str) -> Tree | None:
+    template = machine.template if isinstance(machine, TemplateNode) else None
+    return template.tree(channel) if isinstance(template, Multicast) else None
+
+
+def _best_effort(
+    template: type[Template], world: World, topology: Topology, workload: Workload
+) -> list[Checker]:
+    """Where nothing fails, and only what the template sends is lost."""
+
+    def root_of(publication: Publication) -> str | None:
+        if issubclass(template, SingleSource):
+            return publication.node
+        if issubclass(template, Unreliable):
+            return rendezvous(publication.channel, topology.nodes)
+        return None
+
+    since_us = {
+        each.name: each.begin_us + world.settle_us
+        for each in workload.subscribers
+        if not each.away_us
+    }
+    return [
+        WayChecker(_tree_of, root_of, factor_of(_definition(NAME, world.options))),
+        ShareChecker(world.loss, _tree_of, since_us),
+    ]
 
 
 def _checkers(promises: tuple[str, ...], world: World) -> list[Checker]:

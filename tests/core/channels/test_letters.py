@@ -26,7 +26,7 @@ class Mail(Template):
         if isinstance(message, Letter):
             self.letters.came(neighbour, channel, message, now_us)
         else:
-            self.letters.got(message)
+            self.letters.got(neighbour, message)
 
     def advance(self, now_us: int) -> None:
         self.letters.advance(now_us)
@@ -62,15 +62,49 @@ def test_a_letter_goes_over_many_hops_that_lose_half() -> None:
 
 
 def test_another_way_where_a_link_fails() -> None:
+    """Before anybody knows, and after."""
     net = Net(Mail, "ab bd ac cd")
     mail(net, "a").letters.post("d", CHANNEL, b"1", 0)
     way = net.sent[0][1]
     net.loses = lambda source, target, _: way in (source, target)
     net.run(S)
-    assert mail(net, "d").got == []
+    assert mail(net, "d").got == [("a", b"1")]
     net.break_link("a", way)
+    mail(net, "a").letters.post("d", CHANNEL, b"2", net.now_us)
+    net.run(100_000)
+    assert mail(net, "d").got == [("a", b"1"), ("a", b"2")]
+
+
+def test_another_way_where_all_links_seem_to_fail_and_one_does_not() -> None:
+    net = Net(Mail, "ad ab bd")
+    for other in "bd":
+        net.contexts["a"].map.set_link("a", other, 10_000, 0.0, False, 0.0)
+    net.loses = lambda source, target, _: {source, target} == {"a", "d"}
+    mail(net, "a").letters.post("d", CHANNEL, b"1", 0)
     net.run(S)
     assert mail(net, "d").got == [("a", b"1")]
+
+
+def test_who_gets_no_further_with_a_letter_does_not_end_it() -> None:
+    net = Net(Mail, "ab bd ac cb")
+    net.loses = lambda _, target, __: target in "bd"
+    mail(net, "a").letters.post("d", CHANNEL, b"1", 0)
+    net.run(S)
+    assert ("c", "a") in {each[:2] for each in net.sent}
+    net.loses = lambda source, *_: source == "c"
+    net.run(S)
+    assert mail(net, "d").got == [("a", b"1")]
+    assert len(mail(net, "a").letters) == 0
+
+
+def test_a_letter_does_not_go_back() -> None:
+    net = Net(Mail, "ab bc")
+    net.contexts["b"].map.set_link("b", "c", 10_000, 0.0, False, 0.0)
+    for source, target in ("ac", "ca"):
+        net.contexts["b"].map.set_link(source, target, 10_000, 0.0, True, 0.0)
+    mail(net, "a").letters.post("c", CHANNEL, b"1", 0)
+    net.run(S)
+    assert mail(net, "c").got == [("a", b"1")]
 
 
 def test_over_a_link_that_does_not_count_where_no_other_leads_there() -> None:

@@ -108,6 +108,23 @@ def test_sources_that_are_members_share_one_tree() -> None:
     assert [sorted(net.got(name)) for name in "ab"] == [["b", "c", "d"], ["a", "c", "d"]]
 
 
+def test_the_tree_of_what_was_published_can_be_asked_for() -> None:
+    net = Net(SingleSource, "ab bc")
+    net.join("c")
+    source = net.nodes["a"]
+    assert isinstance(source, SingleSource)
+    assert source.tree(CHANNEL) is None
+    assert source.left() == {"trees": 0, "grown": 0}  # asking makes none
+    net.publish("a", "1")
+    (_, _, carried), *_ = events(net)
+    told = source.tree(CHANNEL)
+    assert told is not None
+    assert told == msgspec.msgpack.decode(carried.note, type=Note).tree
+    assert told.links() == [("a", "b"), ("b", "c")]
+    net.leave("c")
+    assert source.tree(CHANNEL) is None
+
+
 def test_nothing_is_kept_of_what_is_not_used() -> None:
     net = Net(Unreliable, "ab bc")
     net.join("c")

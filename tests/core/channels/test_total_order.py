@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 from tests.channel_nets import CHANNEL, Net, event
 
 from accord.core.channels import total_order
+from accord.core.channels.letters import Letter
 from accord.core.channels.ordering.office import YOUNG_US
 from accord.core.channels.ordering.stamps import (
     NO_EPOCH,
@@ -32,7 +34,9 @@ from accord.core.channels.streams.messages import NOTHING, Note
 from accord.core.channels.streams.sender import MOST_BYTES
 from accord.core.channels.streams.stream import WINDOW, Kept
 from accord.core.channels.total_order import MOST_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
+from accord.core.model.decoding import decoded
 from accord.core.overlay.needs import Need
+from accord.core.overlay.signals import Carried
 
 S = 1_000_000
 
@@ -249,6 +253,148 @@ def test_after_parts_have_met_there_is_one_sequencer() -> None:
     net.run(10 * S)
     assert net.got("a")[before:] == net.got("d")[-20:]
     assert net.got("a")[-20:] == net.got("b")[-20:] == net.got("c")[-20:] == net.got("d")[-20:]
+
+
+def test_who_was_cut_off_learns_of_the_others_before_it_says_something() -> None:
+    """Else what it publishes has a place of an epoch that all others have behind them."""
+    net = a_net("ab bc cd da ac", "")
+    first = sequencer_of(net)
+    others = "".join(name for name in net.names if name != first)
+    net.join(*others)
+    talk(net, 3)
+    net.run(S)
+    ends = [each for each in net.links if first in each]
+    for each in ends:
+        net.break_link(*each)
+    talk(net, 5, 2 * S, others)
+    net.run(5 * S)
+    for each in ends:
+        net.make_link(*each)
+    net.run(10 * S)
+    assert len({*latest(net)}) == 1
+    for number in range(10):
+        net.publish(first, f"late {number}")
+    net.run(5 * S)
+    for name in others:
+        assert net.got(name)[-10:] == [f"late {number}" for number in range(10)]
+
+
+def test_one_that_others_are_in_touch_with_is_not_left_out() -> None:
+    """A node that hears nothing from the sequencer begins no epoch without it."""
+    net = a_net("ab bc cd da ac bd", "")
+    first = sequencer_of(net)
+    lonely = next(name for name in net.names if name != first)
+    members = [name for name in net.names if name != lonely]
+    net.join(*members)
+    talk(net, 3)
+    net.run(S)
+    for other in members:  # it takes all its links for failed
+        net.contexts[lonely].map.set_link(lonely, other, 10_000, 0.0, False, 0.0)
+    net.loses = lambda _, target, message: (
+        (target == first and isinstance(message, Carried) and message.source == lonely)
+        or letter_between(first, lonely, message)
+    )
+    talk(net, 10, S, first + lonely)
+    assert any(epoch[1] == lonely for epoch in latest(net))
+    net.loses = lambda *_: False
+    net.run(10 * S)
+    for name in members:
+        assert net.contexts[name].lost == []
+        assert len(net.got(name)) == 12 + 20
+        assert net.got(name) == net.got(first)
+
+
+def letter_between(one: str, other: str, message: Any) -> bool:
+    if not isinstance(message, tuple):
+        return False
+    letter = decoded(msgspec.msgpack.Decoder(Letter), message[1])
+    return letter is not None and {letter.origin, letter.to} == {one, other}
+
+
+def test_parts_that_never_knew_of_each_other_agree_when_they_do() -> None:
+    net = Net(TotalOrder, "ab cd")
+    for name in net.names:
+        context = net.contexts[name]
+        own, others = ("ab", "cd") if name in "ab" else ("cd", "ab")
+        context.map.drop_link(*others)
+        context.map.drop_link(*reversed(others))
+        for watcher in context.watchers:
+            for member in own:
+                watcher(member, "1", msgspec.msgpack.encode(Need(CHANNEL)))
+    grow_up(net)
+    talk(net, 3)
+    net.run(S)
+    assert len({*latest(net)}) == 2
+    for ends in ("ab", "cd", "bc"):
+        net.make_link(*ends)
+    net.run(10 * S)
+    assert len({*latest(net)}) == 1
+    net.join(*net.names)
+    talk(net, 2)
+    net.run(5 * S)
+    assert net.got("a")[-8:] == net.got("b")[-8:] == net.got("c")[-8:] == net.got("d")[-8:]
+
+
+def test_a_member_that_comes_back_does_not_go_back() -> None:
+    net = a_net()
+    member = next(name for name in net.names if name != sequencer_of(net))
+    talk(net, 3)
+    net.run(S)
+    position = node(net, member).ordered[CHANNEL].position
+    assert position is not None
+    net.leave(member)
+    net.run(20 * S)
+    net.join(member)
+    before = net.got(member).copy()
+    early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
+    stamp = (*position[:3], position[3] - 1)
+    node(net, member).arrived(Kept(early, Note(NOTHING, 0, stamp), net.now_us), net.now_us)
+    net.run(5 * S)
+    assert net.got(member) == before
+    assert net.contexts[member].lost == [TOO_LATE]
+    talk(net, 1)
+    net.run(5 * S)
+    assert len(net.got(member)) == len(before) + 4
+
+
+def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
+    net = a_net()
+    talk(net, 3)
+    net.run(2 * FORGET_US)
+    for name in net.names:
+        left = node(net, name).left()
+        assert {what for what, count in left.items() if count} == {"positions"}
+    talk(net, 3)
+    net.run(5 * S)
+    assert all(context.lost == [] for context in net.contexts.values())
+    assert len(net.got("a")) == 24
+    assert net.got("a") == net.got("b") == net.got("c") == net.got("d")
+    early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
+    stamp = (1, sequencer_of(net), 1, 99)
+    net.run(2 * FORGET_US)
+    node(net, "a").arrived(Kept(early, Note(NOTHING, 0, stamp), net.now_us), net.now_us)
+    assert net.contexts["a"].lost == [TOO_LATE]
+    net.leave(*net.names)
+    net.run(2 * FORGET_US)
+    assert not any(any(node(net, name).left().values()) for name in net.names)
+
+
+def test_an_epoch_is_never_begun_again() -> None:
+    """Not even where the sequencer has forgotten it, and a member has not."""
+    net = a_net()
+    first = sequencer_of(net)
+    source, other, _ = (name for name in net.names if name != first)
+    talk(net, 3)
+    net.run(S)
+    for name in (first, source):
+        node(net, name).office.forget(net.now_us, net.now_us)
+        node(net, name).desks.pop(CHANNEL)
+        node(net, name).ordered.pop(CHANNEL)
+    talk(net, 2, names=source)
+    net.run(5 * S)
+    assert net.got(other)[-2:] == net.got(source)[-2:]
+    assert len(net.got(other)) == len(net.got(source)) == 14
+    assert net.contexts[other].lost == []
 
 
 def test_a_source_that_is_started_again_goes_on_in_its_order() -> None:

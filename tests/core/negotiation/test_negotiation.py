@@ -273,6 +273,20 @@ def test_what_nobody_needs_any_more_is_given_back() -> None:
     assert node.state("O") is State.SATISFIED
     node.revoke("O")
     assert node.revoke("M") == [Advice("P", "c", "rate", 2.0, is_release=True)]
+
+
+def test_who_relies_on_what_is_being_given_back_keeps_it() -> None:
+    node = Node(strategy="freeing")
+    node.publish("P", rate(1, 60, 2))
+    node.expect("M", Requirement("rate", 20.0))
+    node.publish("P", rate(1, 60, 20))
+    assert node.revoke("M") == [Advice("P", "c", "rate", 2.0, is_release=True)]
+    assert node.expect("N", Requirement("rate", 8.0)) == [
+        told("N", State.SATISFIED),
+        Advice("P", "c", "rate", 8.0, is_release=True),
+    ]
+    assert node.publish("P", rate(1, 60, 8)) == []
+    assert node.revoke("N") == [Advice("P", "c", "rate", 2.0, is_release=True)], "as it was"
     assert len(node.quality.coordinator) == 0
 
 

@@ -82,6 +82,45 @@ def test_it_is_tried_until_it_helps_and_held_until_nobody_needs_it() -> None:
     assert len(driven.coordinator) == 0
 
 
+def test_who_has_not_done_less_yet_is_advised_to_stay_where_it_is_needed_again() -> None:
+    driven = Driven()
+    driven.start(9.0)
+    driven.observed(9.0)
+    assert driven.needed(4.0) == [advice(4.0, is_release=True)]
+    assert driven.needed(6.0) == [advice(6.0, is_release=True)]
+    assert driven.needed(5.0) == [advice(5.0, is_release=True)]
+    assert driven.needed(None) == [advice(2.0, is_release=True)]
+    assert len(driven.coordinator) == 0
+    assert driven.needed(9.0) == [advice(9.0, is_release=True)], "it is there still"
+    assert driven.needed(None) == [advice(2.0, is_release=True)], "where it was before all that"
+    assert driven.start(20.0) == [advice(20.0)]
+    assert driven.needed(None) == [advice(2.0, is_release=True)]
+
+
+def test_who_has_done_less_is_not_advised_where_more_comes_of_its_own_accord() -> None:
+    driven = Driven()
+    driven.start(9.0)
+    driven.observed(9.0)
+    driven.needed(4.0)
+    driven.observed(4.0)
+    driven.observed(9.0)
+    assert driven.needed(6.0) == []
+    driven.needed(None)
+    driven.observed(2.0)
+    driven.observed(9.0)
+    assert driven.needed(6.0) == []
+    assert len(driven.coordinator) == 0
+
+
+def test_what_was_released_goes_with_the_profile() -> None:
+    driven = Driven()
+    driven.start(9.0)
+    driven.observed(9.0)
+    driven.needed(None)
+    assert driven.coordinator.gone("n#1", ["rate"]) == []
+    assert driven.needed(9.0) == []
+
+
 def test_without_freeing_nobody_is_advised_to_do_less() -> None:
     driven = Driven()
     driven.start(5.0)

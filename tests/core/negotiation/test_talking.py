@@ -92,7 +92,7 @@ def test_messages_survive_the_wire() -> None:
         Answer("n", "m#1", ("m",), "trust", "low"),
     ]
     changes = tuple(Change(number, (str(number),), each) for number, each in enumerate(said))
-    messages: list[QualityMessage] = [News(1, 0, 9, changes), Heard(1, 9, (1, 1), is_waiting=True)]
+    messages: list[QualityMessage] = [News(1, 0, 9, changes), Heard(1, 9)]
     decoder = msgspec.msgpack.Decoder(QualityMessage)
     for message in messages:
         assert decoder.decode(msgspec.msgpack.encode(message)) == message
@@ -101,8 +101,8 @@ def test_messages_survive_the_wire() -> None:
 def test_strangers_are_not_answered() -> None:
     quality = node()
     assert quality.receive("x", News(1, 0, 1, ()), now_us=0) == []
-    answer = quality.receive("m", News(1, 0, 1, ()), now_us=0)
-    assert Tell("m", Heard(1, 1, (1, 1), is_waiting=True)) in answer
+    answer = quality.receive("m", News(1, 0, 1, (), (1, 1)), now_us=0)
+    assert Tell("m", Heard(1, 1, (1, 1))) in answer
 
 
 def test_a_link_has_finite_qualities() -> None:

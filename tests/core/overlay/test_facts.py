@@ -316,6 +316,9 @@ def test_lost_news_is_repaired_after_digests_differ() -> None:
     assert 16 <= len(wires.said) <= 24
 
 
+@pytest.mark.skipif(
+    replica_module.__file__.endswith(".so"), reason="compiled code calls its own functions directly"
+)
 def test_a_digest_costs_the_same_whatever_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FactStore("denver", 100)
     store.link_up("orlando", 0)

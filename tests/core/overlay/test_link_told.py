@@ -7,7 +7,8 @@ import msgspec
 from accord.core.overlay.liveness import answer
 from accord.core.overlay.messages import Ping
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import LINK, LinkValue, Overlay
+from accord.core.overlay.overlay import LINK, Overlay
+from accord.core.overlay.values import LinkValue
 
 S = 1_000_000
 

@@ -7,7 +7,7 @@ else is on its way and whichever trees other nodes choose, and can't go round in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
@@ -77,7 +77,7 @@ class Multicast(Template):
         now_us: int,
     ) -> None:
         own = self.context.name
-        wanted = tuple(sorted({*self.members.of(event.channel), *destinations, own}))
+        wanted = self._wanted(event.channel, destinations)
         grown = self.growing.tree(self.root(event.channel), wanted, factor_of(definition), now_us)
         reachable = self.context.map.distances(own).costs
         if not all(each in reachable for each in destinations):
@@ -93,6 +93,13 @@ class Multicast(Template):
         self._use(now_us)
         self.trees.learn(grown.tree, grown.digest, now_us)
         self._spread(event, grown.digest, "", now_us)
+
+    def tree(self, channel: str) -> Tree | None:
+        """By which the last event went that was published here; None where members have changed."""
+        definition = self.context.definition(channel)
+        if definition is None:
+            return None
+        return self.growing.known(self.root(channel), self._wanted(channel), factor_of(definition))
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
         note = decoded(_note, event.note)
@@ -138,6 +145,10 @@ class Multicast(Template):
         self.growing.check_invariants()
         self.trees.check_invariants()
         self._duplicates.check_invariants()
+
+    def _wanted(self, channel: str, destinations: Iterable[str] = ()) -> tuple[str, ...]:
+        """All nodes that a tree is to lead to, by name."""
+        return tuple(sorted({*self.members.of(channel), *destinations, self.context.name}))
 
     def _learn(self, neighbour: str, channel: str, note: Note, now_us: int) -> bool:
         """Take a tree that came with an event; False where it is none."""

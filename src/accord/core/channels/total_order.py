@@ -61,6 +61,7 @@ from accord.core.overlay.signals import Carried
 TOO_LATE: Final = "others were before it"
 TOO_MANY: Final = "too many channels in use"
 MOST_CHANNELS: Final = 4_096
+MOST_POSITIONS: Final = 16_384
 _UNDEFINED: Final = ChannelDefinition(name="#")
 _messages: Final[msgspec.msgpack.Decoder[Message | Letter | Got]] = msgspec.msgpack.Decoder(
     Message | Letter | Got
@@ -78,6 +79,8 @@ class TotalOrder(Reliable):
         )
         self.desks: dict[str, Desk] = {}  # the last used is the last
         self.ordered: dict[str, Member] = {}
+        # Of orders that were forgotten and this node is a member of: it must not go back in them.
+        self.positions: dict[str, Stamp] = {}
         self.office = Office(context, self.desks, self._post)
 
     # ---------------------------------------------------------------------------------- template
@@ -108,7 +111,7 @@ class TotalOrder(Reliable):
             case Letter():
                 self.letters.came(neighbour, channel, message, now_us)
             case Got():
-                self.letters.got(message)
+                self.letters.got(neighbour, message)
             case _:
                 self.heard(neighbour, channel, message, now_us)
 
@@ -126,17 +129,19 @@ class TotalOrder(Reliable):
         stamp = kept.note.stamp
         if stamp is None:
             return
-        self.office.contacts.hear(kept.event.source)
         if not self._is_member(channel):
-            desk = self.desks.get(channel)
-            if desk is not None:
-                desk.heard_of(epoch_of(stamp), now_us)
+            if channel in self.desks:
+                self._heard_from(kept.event.source, channel, stamp, now_us)
         elif self._open(channel, now_us):
-            self.desks[channel].heard_of(epoch_of(stamp), now_us)
+            self._heard_from(kept.event.source, channel, stamp, now_us)
             self._take_in(kept, now_us)
             self._hand_out(channel, now_us)
         else:
             self.context.lose(kept.event, TOO_MANY)
+
+    def _heard_from(self, source: str, channel: str, stamp: Stamp, now_us: int) -> None:
+        self.office.hear(source, now_us)
+        self.desks[channel].heard_of(epoch_of(stamp), now_us)
 
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
@@ -153,12 +158,16 @@ class TotalOrder(Reliable):
         due_us = super().next_due_us()
         if not self.desks and not len(self.letters):
             return due_us  # there is nothing else
-        dues = [due_us, self.letters.next_due_us(), self.office.next_due_us()]
-        found = [due for due in dues if due is not None]
-        found += [each.asks_us for each in self.desks.values()]
-        found += [each.next_due_us() for each in self.ordered.values()]
-        due_us = min(found)
-        return None if due_us == NEVER else due_us
+        soonest_us = self.office.next_due_us()
+        for own_us in (due_us, self.letters.next_due_us()):
+            if own_us is not None and own_us < soonest_us:
+                soonest_us = own_us
+        for desk in self.desks.values():
+            soonest_us = min(soonest_us, desk.asks_us)
+        for member in self.ordered.values():
+            member_us = member.next_due_us()
+            soonest_us = min(soonest_us, member_us)
+        return None if soonest_us == NEVER else soonest_us
 
     def has_room(self, channel: str) -> bool:
         desk = self.desks.get(channel)
@@ -175,6 +184,7 @@ class TotalOrder(Reliable):
             "letters": len(self.letters),
             "desks": len(self.desks),
             "ordered": len(self.ordered),
+            "positions": len(self.positions),
             "sequencers": len(self.office.sequencers),
             "contacts": len(self.office.contacts),
         }
@@ -194,6 +204,8 @@ class TotalOrder(Reliable):
             assert not sender.backlog
             assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
         assert len(self.desks) <= MOST_CHANNELS
+        assert len(self.positions) <= MOST_POSITIONS
+        assert not any(channel in self.ordered for channel in self.positions)
         assert all(channel in self.desks for channel in self.ordered)
         assert all(channel in self.desks for channel in self.office.sequencers)
 
@@ -205,7 +217,7 @@ class TotalOrder(Reliable):
             return
         if not self._open(channel, now_us):
             return
-        self.office.contacts.hear(origin)
+        self.office.hear(origin, now_us)
         match message:
             case Ask():
                 self.office.asked_for_places(origin, channel, message, now_us)
@@ -240,6 +252,8 @@ class TotalOrder(Reliable):
             if len(self.desks) >= MOST_CHANNELS and not self._forget_one():
                 return False
             desk = Desk(self.context.incarnation, now_us)
+            if channel in self.positions:
+                desk.heard_of(epoch_of(self.positions[channel]), now_us)
         self.desks[channel] = desk
         desk.used_us = now_us
         return True
@@ -301,7 +315,10 @@ class TotalOrder(Reliable):
         desk.heard_of(message.epoch, now_us)
         self.office.step_down(channel, message.epoch)
         held = merged(self._places(stamp) for stamp in self._sent_after(channel, 0))
-        self._post(origin, channel, Collected(message.epoch, latest, tuple(held)), now_us)
+        contacts = self.office.contacts
+        in_touch = tuple(each for each in message.lost if contacts.is_in_touch(each, now_us))
+        answer = Collected(message.epoch, latest, tuple(held), message.lost, in_touch)
+        self._post(origin, channel, answer, now_us)
 
     def _asked_whether(self, origin: str, channel: str, message: Yours, now_us: int) -> None:
         held = message.held
@@ -393,7 +410,8 @@ class TotalOrder(Reliable):
             return
         member = self.ordered.get(channel)
         if member is None:
-            member = self.ordered[channel] = Member(self._patience_us(channel))
+            position = self.positions.pop(channel, None)
+            member = self.ordered[channel] = Member(self._patience_us(channel), position)
         if member.put(stamp, kept, now_us):
             stream = self.streams.get((channel, event.source))
             if stream is not None and event.number >= stream.base:
@@ -454,17 +472,23 @@ class TotalOrder(Reliable):
             is_used = channel in self.office.sequencers or now_us - desk.used_us < FORGET_US
             if not is_used and self._is_settled(channel):
                 self._forget(channel)
+        for channel in [each for each in self.positions if not self._is_member(each)]:
+            del self.positions[channel]
         if not self.desks:
             self.office.contacts.clear()
         super()._sweep(now_us)
 
     def _leave_order(self, channel: str, now_us: int) -> None:
-        """Nobody here wants what waits."""
-        for kept in self.ordered.pop(channel).waiting():
+        """Nobody here wants what waits; who comes back goes on from there, and not back."""
+        for kept in self.ordered[channel].leave():
             self._let_go(kept, now_us)
 
     def _forget(self, channel: str) -> None:
-        """All that is known of an order in which nothing waits."""
+        """All that is known of an order in which nothing waits, but how far this node has come."""
         del self.desks[channel]
-        self.ordered.pop(channel, None)
-        self.office.sequencers.pop(channel, None)
+        member = self.ordered.pop(channel, None)
+        if member is not None and member.position is not None and self._is_member(channel):
+            while len(self.positions) >= MOST_POSITIONS:
+                del self.positions[next(iter(self.positions))]
+            self.positions[channel] = member.position
+        self.office.drop(channel)

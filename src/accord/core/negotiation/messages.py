@@ -92,14 +92,12 @@ class News(msgspec.Struct, frozen=True, array_like=True, tag="quality"):
 class Heard(msgspec.Struct, frozen=True, array_like=True, tag="heard"):
     """In this session of its own the sender is at this version of what the receiver says.
 
-    `incarnation` is the receiver's; 0 where nothing was heard of it yet. It `is_waiting` until it
-    is spoken to in that session.
+    `incarnation` is the receiver's; 0 where nothing was heard of it yet.
     """
 
     incarnation: int
     version: int
     session: Session = NO_SESSION
-    is_waiting: bool = False
 
 
 QualityMessage = News | Heard

@@ -265,6 +265,8 @@ class Negotiation:
                 if reaction is not None and reaction.due_us:
                     assert level is not None
                     assert level >= reaction.level
+                if level is not None:
+                    assert level <= self.coordinator.released((local.subject.source, name))
 
     # Inside
 

@@ -8,10 +8,15 @@ is held as long as somebody needs it.
 When nobody does, what the node does is withdrawn. A publisher is advised to do less only where the
 strategy frees resources: down to what is needed still, or to where it was before. Where that is
 cheaper, the node keeps back what is too much instead, until somebody needs it.
+
+A publisher takes its time to do less. Until it does, others may come to rely on what it still
+gives: then it is advised anew. So what was advised last is never less than what is needed: who
+relied on it before is counted in the advice, and who does so afterwards has it advised again.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import msgspec
@@ -45,6 +50,7 @@ class Reaction:
         "level",
         "mechanisms",
         "number",
+        "released",
         "subject",
         "target",
     )
@@ -58,6 +64,7 @@ class Reaction:
         self.number = 0  # of what the node does for it
         self.due_us = 0
         self.capped = 0  # the number of what keeps back what is too much
+        self.released = inf  # down to where it was advised to go, and did not yet
 
     @property
     def advises(self) -> bool:
@@ -70,6 +77,7 @@ class Coordinator:
         self._patience_us = patience_us
         self._reactions: dict[Place, Reaction] = {}
         self._trying: dict[Place, bool] = {}  # in the order in which they are due
+        self._ended: dict[Place, Reaction] = {}  # released, which was not followed yet
         self._last_number = 0
 
     def __len__(self) -> int:
@@ -77,6 +85,11 @@ class Coordinator:
 
     def get(self, place: Place) -> Reaction | None:
         return self._reactions.get(place)
+
+    def released(self, place: Place) -> float:
+        """Down to where a publisher was advised to go, and did not yet."""
+        reaction = self._reactions.get(place) or self._ended.get(place)
+        return inf if reaction is None else reaction.released
 
     def is_trying(self, place: Place, level: float) -> bool:
         """To reach so much, or more."""
@@ -92,7 +105,8 @@ class Coordinator:
         place = subject.source, move.property
         reaction = self._reactions.get(place)
         if reaction is None:
-            reaction = self._reactions[place] = Reaction(subject, offer.current)
+            reaction = self._ended.pop(place, None) or Reaction(subject, offer.current)
+            self._reactions[place] = reaction
         elif place in self._trying and move.level <= reaction.level:
             return []  # it was asked for already
         reaction.baseline = min(reaction.baseline, offer.current)
@@ -101,12 +115,13 @@ class Coordinator:
             notices += self._withdraw(reaction)
         reaction.level = max(reaction.level, move.level) if reaction.due_us else move.level
         reaction.target = move.target
+        reaction.released = inf
         reaction.mechanisms = move.mechanisms
         return notices + self._try(place, reaction, offer, now_us)
 
     def needed(self, place: Place, level: float | None, offer: Offer, frees: bool) -> list[Notice]:
         """So much is needed now by all together."""
-        reaction = self._reactions.get(place)
+        reaction = self._reactions.get(place) or self._resumed(place, level, offer)
         if reaction is None:
             return []
         goal = reaction.baseline if level is None else max(level, reaction.baseline)
@@ -114,6 +129,7 @@ class Coordinator:
             notices = self._uncap(reaction) if goal > reaction.level else []
             if offer.current >= goal:
                 reaction.level = goal
+                notices += self._stay(reaction, offer) if goal > reaction.released else []
             return notices
         reaction.level = goal
         self._hold(place, reaction, offer)
@@ -121,6 +137,8 @@ class Coordinator:
         if goal <= reaction.baseline and not reaction.capped:
             notices += self._withdraw(reaction)
             self._end(place)
+            if reaction.released < inf:
+                self._ended[place] = reaction
         return notices
 
     def observed(self, source: str, offers: Offers) -> list[Notice]:
@@ -128,9 +146,13 @@ class Coordinator:
         notices: list[Notice] = []
         for name, offer in offers.items():
             place = source, name
+            if place in self._ended and offer.current <= self._ended[place].released:
+                del self._ended[place]
             reaction = self._reactions.get(place)
             if reaction is None:
                 continue
+            if offer.current <= reaction.released:
+                reaction.released = inf
             # Who does less of its own accord is not told to do more when less is needed.
             reaction.baseline = min(reaction.baseline, offer.current)
             self._hold(place, reaction, offer)
@@ -144,6 +166,7 @@ class Coordinator:
         """The profile, or these of its capabilities: nobody is left to advise."""
         notices: list[Notice] = []
         for name in names:
+            self._ended.pop((source, name), None)
             reaction = self._reactions.get((source, name))
             if reaction is not None:
                 notices += self._uncap(reaction) + self._withdraw(reaction)
@@ -185,6 +208,12 @@ class Coordinator:
             assert reaction.mechanisms
             assert reaction.level > reaction.baseline or reaction.capped
             assert place[0] == reaction.subject.source
+            assert place not in self._ended
+            assert reaction.level <= reaction.released
+        for reaction in self._ended.values():
+            assert reaction.level <= reaction.released < inf
+            assert not reaction.number
+            assert not reaction.capped
         due = [self._reactions[place].due_us for place in self._trying]
         assert due == sorted(due)
 
@@ -202,9 +231,25 @@ class Coordinator:
         for mechanism in self.repository.of(offer.property, worse_way(offer.property))[:1]:
             if not advises(mechanism):
                 reaction.capped = reaction.capped or self._next_number()
+            else:
+                reaction.released = reaction.level
             subject, level = reaction.subject, min(reaction.level, offer.best)
             return _orders(mechanism, subject, reaction.capped, offer, level, is_release=True)
         return []
+
+    def _stay(self, reaction: Reaction, offer: Offer) -> list[Notice]:
+        """Do less, but not as much less as was advised."""
+        reaction.released = reaction.level
+        who, target = reaction.subject, offer.property.from_score(reaction.level)
+        return [Advice(who.publisher, who.channel, offer.property.name, target, is_release=True)]
+
+    def _resumed(self, place: Place, level: float | None, offer: Offer) -> Reaction | None:
+        """One that was released, where what it brought is there still and relied on again."""
+        reaction = self._ended.get(place)
+        if reaction is None or level is None or not reaction.level < level <= offer.current:
+            return None
+        self._reactions[place] = self._ended.pop(place)
+        return reaction
 
     def _hold(self, place: Place, reaction: Reaction, offer: Offer) -> None:
         if offer.current >= reaction.level:
@@ -220,7 +265,7 @@ class Coordinator:
         return [Withdraw(number)] if number else []
 
     def _end(self, place: Place) -> None:
-        del self._reactions[place]
+        self._reactions.pop(place).due_us = 0
         self._trying.pop(place, None)
 
     def _next_number(self) -> int:

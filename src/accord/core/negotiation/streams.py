@@ -9,6 +9,9 @@ Who begins to listen, because a link came up or its node started, does so in a n
 says so until it is spoken to in that session: the other end may have noticed nothing, and think
 that it knows everything. In the same way who begins to speak does so until it is heard.
 
+Both come to rest once messages get through: who says in a session that it heard something was
+spoken to in that session, so a speaker that has nothing left to say has no listener that waits.
+
 What was taken back leaves a tombstone until all neighbours have heard of it. Who is behind a
 tombstone that is gone gets everything, and drops what is not among it.
 """
@@ -111,10 +114,8 @@ class Saying:
             return
         if message.session > listener.session:
             listener.begin(message.session, now_us)
-        is_same = message.incarnation == self.incarnation
-        # Who is up to date, but waits to be spoken to in its session, is spoken to all the same.
-        was_known, listener.is_known = listener.is_known, is_same and not message.is_waiting
-        version = message.version if is_same else 0
+        was_known, listener.is_known = listener.is_known, message.incarnation == self.incarnation
+        version = message.version if listener.is_known else 0
         if not 0 <= version <= self.version:
             version = 0
         if version < listener.heard or (was_known and not listener.is_known):
@@ -239,7 +240,10 @@ class Hearing:
         return found
 
     def answer(self) -> Heard:
-        return Heard(self.incarnation, self.version, self.session, not self.is_spoken_to)
+        # What came before the speaker knew of the session must not seem to be all that is missing.
+        if not self.is_spoken_to:
+            return Heard(0, 0, self.session)
+        return Heard(self.incarnation, self.version, self.session)
 
     def next_due_us(self) -> int:
         return _NEVER if self.is_spoken_to else self.due_us

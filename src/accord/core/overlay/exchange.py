@@ -206,4 +206,4 @@ class Exchange:
 def earlier(one_us: int | None, other_us: int | None) -> int | None:
     if one_us is None or other_us is None:
         return other_us if one_us is None else one_us
-    return min(one_us, other_us)
+    return one_us if one_us <= other_us else other_us  # quicker than min()

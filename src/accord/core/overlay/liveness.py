@@ -64,6 +64,8 @@ class Availability:
         self._since_us = now_us
         self._up_us = [0] * _HOURS
         self._known_us = [0] * _HOURS
+        self._all_up_us = 0  # sums of both: they are asked for far more often than hours end
+        self._all_known_us = 0
         self._hour = now_us // _HOUR_US
 
     def turn(self, is_up: bool, now_us: int) -> None:
@@ -73,12 +75,14 @@ class Availability:
 
     def share(self, now_us: int) -> float:
         self._advance(now_us)
-        up_us = sum(self._up_us) + self._prior * _HOUR_US
-        return up_us / (sum(self._known_us) + _HOUR_US)
+        up_us = self._all_up_us + self._prior * _HOUR_US
+        return up_us / (self._all_known_us + _HOUR_US)
 
     def check_invariants(self) -> None:
         for up_us, known_us in zip(self._up_us, self._known_us, strict=True):
             assert 0 <= up_us <= known_us <= _HOUR_US
+        assert self._all_up_us == sum(self._up_us)
+        assert self._all_known_us == sum(self._known_us)
 
     def _advance(self, now_us: int) -> None:
         # What is older than a day fills no hour that is still kept.
@@ -89,10 +93,14 @@ class Availability:
             place = hour % _HOURS
             if hour != self._hour:
                 self._hour = hour
+                self._all_up_us -= self._up_us[place]
+                self._all_known_us -= self._known_us[place]
                 self._up_us[place] = self._known_us[place] = 0
             self._known_us[place] += until_us - since_us
+            self._all_known_us += until_us - since_us
             if self._is_up:
                 self._up_us[place] += until_us - since_us
+                self._all_up_us += until_us - since_us
             since_us = until_us
         self._since_us = max(self._since_us, now_us)
 
@@ -203,11 +211,13 @@ class Pulse:
         if not self._is_connected:
             return False
         has_died = False
-        for number in _sent_until(self._awaited, now_us - self.usual_us()):
-            sent_us = self._late[number] = self._awaited.pop(number)
-            has_died = self._miss(sent_us, now_us) or has_died
-        for number in _sent_until(self._late, now_us - _FORGET_US):
-            del self._late[number]
+        if self._awaited:
+            for number in _sent_until(self._awaited, now_us - self.usual_us()):
+                sent_us = self._late[number] = self._awaited.pop(number)
+                has_died = self._miss(sent_us, now_us) or has_died
+        if self._late:
+            for number in _sent_until(self._late, now_us - _FORGET_US):
+                del self._late[number]
         if now_us >= self._ping_due_us:
             self._ping(now_us)
         return has_died

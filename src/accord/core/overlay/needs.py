@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from accord.core.model.channels import ChannelMap, filter_covers
+from accord.core.overlay.values import Need
 from accord.core.overlay.widening import Told, widen
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.relations import covers
+
+__all__ = ["BUDGET", "MANY", "NARROW_US", "SETTLE_US", "Condition", "Need", "Needs"]
 
 MANY: Final = 32  # predicates of a filter
 BUDGET: Final = 512 << 10  # bytes of all that is announced
@@ -33,14 +34,6 @@ _SOON: Final = -1
 
 Condition = tuple[str, str]  # a selector and an XPath, of which one at most is given
 _NONE: Final[Condition] = ("", "")
-
-
-class Need(msgspec.Struct, frozen=True, array_like=True):
-    """As nodes tell it to each other."""
-
-    filter: str
-    where: str = ""
-    xpath: str = ""
 
 
 class _Wishes:
@@ -153,6 +146,8 @@ class Needs:
 
     def changes(self, now_us: int) -> list[tuple[str, Need | None]]:
         """Since the last time; what is new comes before what is taken back."""
+        if not (self._dirty or self._settling or self._widened or self.size > self._budget):
+            return []
         for wide, due_us in list(self._settling.items()):
             if due_us == _SOON:
                 self._settling[wide] = now_us + SETTLE_US

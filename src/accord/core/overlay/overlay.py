@@ -20,12 +20,13 @@ from accord.core.model.decoding import decoded
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.delivery import Incoming
 from accord.core.overlay.duplicates import Duplicates
+from accord.core.overlay.exchange import earlier
 from accord.core.overlay.facts import Digest, Facts, FactStore, Stamps, Wanted
 from accord.core.overlay.hello import Hello
 from accord.core.overlay.liveness import Pulse, PulseOptions, answer
 from accord.core.overlay.map import Map
 from accord.core.overlay.messages import Ping, Pong
-from accord.core.overlay.needs import BUDGET, Condition, Need, Needs
+from accord.core.overlay.needs import BUDGET, Condition, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
@@ -45,6 +46,7 @@ from accord.core.overlay.signals import (
 from accord.core.overlay.switching import Switching
 from accord.core.overlay.telling import Telling
 from accord.core.overlay.transit import EXPIRED, LINK_DOWN, Transits
+from accord.core.overlay.values import LinkValue, Need, NodeValue
 from accord.core.predicates.predicate import Predicate
 
 Control = (
@@ -67,22 +69,6 @@ _MUCH: Final = 0.3
 _NEWS: Final = 8  # of one link, in a row
 _LOSSES: Final = 2_048  # remembered at a time: the window of a stream may be among them
 _SOURCES: Final = 10_000  # of acknowledged events, remembered at a time
-
-
-class NodeValue(msgspec.Struct, frozen=True, array_like=True):
-    """What a node tells of itself: how long it takes until an event is with its clients."""
-
-    processing_us: int
-
-
-class LinkValue(msgspec.Struct, frozen=True, array_like=True):
-    """What a node tells of its link to a neighbour; latency includes waiting for the link."""
-
-    is_up: bool
-    latency_us: int
-    deviation_us: int = 0
-    loss: float = 0.0
-    failure: float = 0.0
 
 
 _node: Final = msgspec.msgpack.Decoder(NodeValue)
@@ -289,8 +275,10 @@ class Overlay:
                 assert is_said  # there is room reserved for them
 
     def _next_pulse_us(self) -> int:
-        dues = (each.pulse.next_due_us() for each in self.neighbours.values())
-        return min((due for due in dues if due is not None), default=self._sweep_us)
+        due_us: int | None = None
+        for known in self.neighbours.values():
+            due_us = earlier(due_us, known.pulse.next_due_us())
+        return self._sweep_us if due_us is None else due_us
 
     def take_loose(
         self, neighbour: str, bytes_wanted: int, message_bytes: int, now_us: int
@@ -303,9 +291,15 @@ class Overlay:
     def sends(self) -> list[tuple[str, Control]]:
         """What is to be said to neighbours, at once and before any events; to be taken out."""
         sends = self._sends
-        for part in (self.store.sends, self.switching.sends, self.routes.sends):
-            sends += part
-            part.clear()
+        if self.store.sends:
+            sends += self.store.sends
+            self.store.sends.clear()
+        if self.switching.sends:
+            sends += self.switching.sends
+            self.switching.sends.clear()
+        if self.routes.sends:
+            sends += self.routes.sends
+            self.routes.sends.clear()
         return sends
 
     def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
@@ -571,22 +565,20 @@ class Overlay:
         pulse, told = known.pulse, known.told
         if told is None and not pulse.is_up:
             return  # nobody knows of it, and nobody need know
+        slowly_us = self.options.advertise_slowly_us
+        is_restless = known.news_us > self.now_us + _NEWS * slowly_us
+        is_same = told is not None and told.is_up == pulse.is_up
+        if is_same and (is_restless or not pulse.is_up):
+            return  # what keeps changing is told no more often: all nodes hear of it
         # No finer: else it would decide between paths that are alike which link came up first.
         failure = round(1 - pulse.availability(self.now_us), 3)
         transit = self.transits.all.get(neighbour)
         latency_us = pulse.latency_us + (0 if transit is None else transit.usual_us(self.now_us))
         value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
-        # What changes a little is told seldom, and what keeps changing no more often: all nodes
-        # hear of it.
-        slowly_us = self.options.advertise_slowly_us
+        # What changes a little is told seldom.
         has_time = self.now_us - known.told_us < slowly_us
-        is_restless = known.news_us > self.now_us + _NEWS * slowly_us
         part = _MUCH if has_time else _LITTLE
-        if (
-            told is None
-            or told.is_up != value.is_up
-            or (value.is_up and not is_restless and _differ(told, value, part))
-        ):
+        if told is None or not is_same or _differ(told, value, part):
             known.told, known.told_us = value, self.now_us
             known.news_us = max(known.news_us, self.now_us) + slowly_us
             self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))

@@ -18,15 +18,16 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-import msgspec
-
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.detours import detours, is_apart
 from accord.core.overlay.map import Map
 from accord.core.overlay.paths import Path, shortest_paths
+from accord.core.overlay.requirement import Requirement
 from accord.core.overlay.resiliency import choose, resiliency
 from accord.core.overlay.signals import Establish, Established, NotEstablished, TearDown
 from accord.core.overlay.switching import Sent, share_of
+
+__all__ = ["ASKED", "LEAVING", "READY", "Flow", "Requirement", "Route", "Routes"]
 
 ASKED: Final = 0  # not yet answered
 READY: Final = 1
@@ -39,18 +40,6 @@ _WORTH: Final = 0.5  # routes are exchanged for better ones if these fail half a
 _AT_ONCE_US: Final = 50_000  # the same where there is no route at all, or a link came back
 _LINGER_US: Final = 2_000_000  # for what is on its way by a route that is left
 _AVOIDED_US: Final = 3_000_000  # before a path that could not be established is tried again
-
-
-class Requirement(msgspec.Struct, frozen=True):
-    """What a channel needs of its routes; 0 and 1 path mean: whatever is shortest.
-
-    With `resiliency` above 0 as many paths as that takes, at most `paths`; else just `paths`.
-    """
-
-    max_delay_us: int = 0
-    paths: int = 1
-    resiliency: float = 0.0
-    depth: int = 16
 
 
 class Route:

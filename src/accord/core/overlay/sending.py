@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.delivery import NO_ROOM, NOT_ACKNOWLEDGED, Outgoing, Unacknowledged
+from accord.core.overlay.exchange import earlier
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.routes import Flow, Requirement, Routes
 from accord.core.overlay.signals import Acknowledge, Carried, Receipt
@@ -122,14 +123,13 @@ class Sending:
                 del self._held[flow]
 
     def next_due_us(self) -> int | None:
-        dues = [each.next_due_us() for each in self.outgoing.values()]
-        known = [due for due in dues if due is not None]
-        known += [
-            held.events[0][1] + self.options.give_up_us
-            for held in self._held.values()
-            if held.events
-        ]
-        return min(known, default=None)
+        due_us: int | None = None
+        for outgoing in self.outgoing.values():
+            due_us = earlier(due_us, outgoing.next_due_us())
+        for held in self._held.values():
+            if held.events:
+                due_us = earlier(due_us, held.events[0][1] + self.options.give_up_us)
+        return due_us
 
     def check_invariants(self) -> None:
         for outgoing in self.outgoing.values():

@@ -29,6 +29,7 @@ from accord.core.tiers.messages import (
     Down,
     FromChild,
     Had,
+    Key,
     Offer,
     Serve,
     Told,
@@ -68,6 +69,7 @@ class Child:
         self._again = 0  # events that came once more
         self._lost: dict[str, int] = {}
         self._incarnation = incarnation
+        self._names = 0  # given to events of local clients
         self._options = options
         self._log = NeedsLog(incarnation)
         self._inflow: Inflow[Carried] = Inflow()
@@ -95,9 +97,11 @@ class Child:
         """How many filters of its clients the parents are told wider, for want of room."""
         return self._log.needs.widened()
 
-    def publish(self, event: Carried, now_us: int) -> None:
-        """What local clients have already, if they want it."""
-        self._send_up(event, now_us, is_echoed=False)
+    def publish(self, event: Carried, now_us: int) -> Key:
+        """What local clients have already, if they want it; gives what others will call it."""
+        named = self._named(event)
+        self._send_up(named, now_us, is_echoed=False)
+        return key_of(named)
 
     def submit(self, event: Carried, now_us: int) -> None:
         """What local clients are to get when its turn has come, as its template decides."""
@@ -116,7 +120,7 @@ class Child:
         """For the source of an event, wherever that is; False where there is no room for it."""
         if not self._fits(1):
             return False
-        self._put_up(event, now_us)
+        self._put_up(self._named(event), now_us)
         return True
 
     def has_room(self, channel: str) -> bool:
@@ -386,9 +390,16 @@ class Child:
             self._decided(aged, now_us, is_ordered=bound is not None and bound.is_ordered)
 
     def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> None:
+        named = self._named(event)
         if not is_ordered:
-            self.deliveries.append(event)
-        self._send_up(event, now_us, is_echoed=is_ordered)
+            self.deliveries.append(named)
+        self._send_up(named, now_us, is_echoed=is_ordered)
+
+    def _named(self, event: Carried) -> Carried:
+        """No other has its number, of no other life of this node either; later ones are larger."""
+        self._names += 1
+        original = self._incarnation * NUMBERS + self._names
+        return msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
 
     def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
         if self.lookups.is_local(event.channel):
@@ -406,13 +417,9 @@ class Child:
     def _put_up(
         self, event: Carried, now_us: int, *, is_echoed: bool = False, is_loose: bool = False
     ) -> None:
-        # No other event has this number, of no other life of this node either, and later ones have
-        # larger ones.
-        original = self._incarnation * NUMBERS + self._up.top + 1
         if not is_echoed:
-            self._seen.is_new((self.name, original))
-        own = msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
-        up = (own, is_echoed, now_us)
+            self._seen.is_new(key_of(event))
+        up = (event, is_echoed, now_us)
         self._up.put(up, _size(event), event.channel, event.importance, is_loose=is_loose)
         active = self.roles.met()
         if active is not None and self._up.has_more(active.through):

@@ -25,6 +25,7 @@ from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.qos.policies import Entity
 from accord.core.tiers.answering import Answering
+from accord.core.tiers.messages import key_of
 from accord.edges.mqtt.feedback import UNKNOWN_NODE
 from accord.edges.mqtt.foreign import properties_of
 from accord.edges.mqtt.message import MqttMessage
@@ -250,6 +251,7 @@ class Abroad:
         way = broker.way(publisher, event.channel)
         message.counts = way.route.counts
         message.number = event.event
+        message.home, message.home_number = key_of(event)
         self.is_arriving = True
         self.source, self.incarnation = event.source, event.incarnation
         self.event = event

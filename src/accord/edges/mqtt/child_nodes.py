@@ -117,6 +117,7 @@ class ChildNodes:
         if is_ordered and has_come:
             return 0  # it has its place in the order
         hub.enter(message, way.route.counts)
+        message.home, message.home_number = event.origin, event.original
         self._abroad.origin, self._abroad.original = event.origin, event.original
         self._is_echoed = is_echoed
         kept = hub.appended

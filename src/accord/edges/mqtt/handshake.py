@@ -16,7 +16,7 @@ from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
 from accord.edges.mqtt.exchange import Exchange
 from accord.edges.mqtt.hub import HeldAnswer
-from accord.edges.mqtt.mapping import EVENT_IDS
+from accord.edges.mqtt.mapping import EVENT_IDS, EVENT_NAMES
 from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import Publishing
@@ -219,6 +219,7 @@ class Handshake(Publishing):
                 ),
                 authentication_method=authenticated.authentication_method,
                 authentication_data=authenticated.authentication_data,
+                user=(EVENT_NAMES,) if EVENT_NAMES in asked.user else (),
             )
         frame = encode(Connack(is_present, Reason.SUCCESS, properties), self.version)
         if 0 < self.packet_limit < len(frame):
@@ -253,6 +254,7 @@ class Handshake(Publishing):
             asked.receive_maximum or 65_535,
             self.packet_limit,
             asked.topic_alias_maximum or 0,
+            self.version == V5 and EVENT_NAMES in asked.user,
         )
         self.connect = None
         if self.broker.quality is not None:

@@ -124,4 +124,5 @@ def _message(
     )
     message.expiry_s = -1
     message.number = found.number
+    message.home_number = -1  # `told` has its name
     return message

@@ -28,6 +28,8 @@ RESERVED: Final = frozenset({METADATA, KEY, DEADLINE})
 # A user property of CONNECT that asks for the other in acknowledgements: an event's name here.
 EVENT_IDS: Final = ("event-ids", "yes")
 EVENT: Final = "event"
+# And one that asks for the names of events that are received; CONNACK repeats it where they come.
+EVENT_NAMES: Final = ("event-names", "yes")
 
 MAX_EXPIRY_S: Final = 2**32 - 1
 

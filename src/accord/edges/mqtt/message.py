@@ -14,14 +14,16 @@ from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.core.monitoring.channels import ChannelCounts
+from accord.core.monitoring.ledger import event_id
 from accord.core.node.message import Message
 from accord.core.qos.policies import Grant
 from accord.core.scheduling.parcels import Run, cost_in_parts
 from accord.core.scheduling.shaping import Shape
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
+from accord.edges.mqtt.names import EVENT, NODE
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.wire import read_varint, varint_bytes
+from accord.edges.mqtt.wire import read_varint, string_bytes, varint_bytes
 
 PUBLISH: Final = 0x30
 DUPLICATE: Final = 0x08
@@ -30,6 +32,7 @@ RETAINED: Final = 0x01
 _EXPIRY: Final = b"\x02"
 _IDENTIFIER: Final = b"\x0b"
 _ALIAS: Final = b"\x23"
+_USER: Final = b"\x26"
 _NO_TOPIC: Final = b"\0\0"
 _NO_EXTRA: Final[tuple[int, ...]] = ()
 
@@ -38,7 +41,9 @@ class MqttMessage(Message):
     """`topic` has its length in front; `block` holds the encoded properties that are passed on.
 
     `expiry_s` is what the publisher asked for, -1 where it did not: it is told to MQTT 5 receivers,
-    while a finer deadline only lives in `expires_ms`.
+    while a finer deadline only lives in `expires_ms`. `home` is the node where it was published,
+    empty where that is this one, and `home_number` what it is called there, 0 where that is
+    `number`, negative where it is not known or said in `block`.
     """
 
     __slots__ = (
@@ -52,6 +57,8 @@ class MqttMessage(Message):
         "block",
         "counts",
         "expiry_s",
+        "home",
+        "home_number",
         "packet_id",
         "properties",
         "shaped",
@@ -94,6 +101,8 @@ class MqttMessage(Message):
         self.stored_as = 0  # its number in the state log, 0 while it has none
         self.shaped_from = 0  # the size of its payload before it was shaped, 0 where it was not
         self.shaped: dict[Shape, MqttMessage] | None = None  # as some receivers get it
+        self.home = ""
+        self.home_number = 0
         self._values: Mapping[str, Value] | None = None
         self._document: Document | None = None
         self._head_kind = -1
@@ -148,6 +157,14 @@ class MqttMessage(Message):
         self._head = head
         self._tail = tail
 
+    def name_block(self, here: str) -> bytes:
+        """User properties that name it: the same wherever it is received."""
+        number = self.home_number or self.number
+        if number <= 0 or self.channel.startswith("$"):
+            return b""
+        event = string_bytes(EVENT) + string_bytes(event_id(number))
+        return _USER + event + _USER + string_bytes(NODE) + string_bytes(self.home or here)
+
     def encode(
         self,
         version: int,
@@ -157,19 +174,22 @@ class MqttMessage(Message):
         alias: int,
         is_alias_known: bool,
         now_ms: int,
+        names: bytes = b"",
     ) -> bytes:
         """Any frame of this message. `packet_id` and `alias` are 0 where there is none."""
         parts = [_NO_TOPIC if is_alias_known else self.topic]
         if packet_id:
             parts.append(packet_id.to_bytes(2, "big"))
         if version == V5:
-            parts.append(self._properties(identifiers, alias, now_ms))
+            parts.append(self._properties(identifiers, alias, now_ms, names))
         parts.append(self.payload)
         body = b"".join(parts)
         return bytes((first,)) + varint_bytes(len(body)) + body
 
-    def _properties(self, identifiers: tuple[int, ...], alias: int, now_ms: int) -> bytes:
-        block = self.block
+    def _properties(
+        self, identifiers: tuple[int, ...], alias: int, now_ms: int, names: bytes = b""
+    ) -> bytes:
+        block = self.block + names
         if self.expiry_s >= 0:
             waited_s = max(0, now_ms - self.received_ms) // 1000
             left_s = max(self.expiry_s - waited_s, 0)

@@ -106,9 +106,16 @@ class Session(Receiver):
         self.packet_limit = 0
         self.alias_limit = 0
         self.aliases: dict[bytes, int] = {}
+        self.wants_names = False
 
     def attach(
-        self, line: Line, version: int, window: int, packet_limit: int, alias_limit: int
+        self,
+        line: Line,
+        version: int,
+        window: int,
+        packet_limit: int,
+        alias_limit: int,
+        wants_names: bool = False,
     ) -> None:
         """A connection for this session: what was under way is sent again."""
         self.line = line
@@ -119,7 +126,8 @@ class Session(Receiver):
         self.packet_limit = packet_limit
         self.alias_limit = alias_limit
         self.aliases = {}
-        self.dialect = 0 if packet_limit or alias_limit else version
+        self.wants_names = wants_names
+        self.dialect = 0 if packet_limit or alias_limit or wants_names else version
         self.forget_routes()
         for delivery in self.unacknowledged.values():
             if delivery.stage == RELEASED:
@@ -573,7 +581,7 @@ class Session(Receiver):
             first |= RETAINED
         if delivery.was_sent:
             first |= DUPLICATE
-        is_special = delivery.identifiers or self.alias_limit
+        is_special = delivery.identifiers or self.alias_limit or self.wants_names
         if delivery.qos and not is_special and (self.version != V5 or message.expiry_s < 0):
             return message.tracked_frame(self.version, first, delivery.packet_id)
         alias = 0
@@ -592,11 +600,14 @@ class Session(Receiver):
             alias,
             is_alias_known,
             self.hub.now_ms,
+            message.name_block(self.hub.node) if self.wants_names else b"",
         )
 
     def _surely_fits(self, delivery: Delivery) -> bool:
         """An alias must not be set up by a packet that is then too large to be sent."""
         size = delivery.size + 32 + 5 * len(delivery.identifiers)
+        if self.wants_names:
+            size += len(delivery.message.name_block(self.hub.node))
         return self.packet_limit == 0 or size <= self.packet_limit
 
     def _finish(self, delivery: Delivery) -> None:

@@ -91,6 +91,8 @@ def shaped_message(
     )
     shaped.key = message.key
     shaped.number = message.number
+    shaped.home = message.home
+    shaped.home_number = message.home_number
     shaped.counts = message.counts
     shaped.shaped_from = len(message.payload)
     return shaped

@@ -59,7 +59,8 @@ class Upwards(Abroad):
         if message.is_retained:
             self._foreign.pop(message.channel, None)
         if not was_sent:
-            self._child.publish(self.carried(message, importance), self._clock_us())
+            event = self.carried(message, importance)
+            message.home, message.home_number = self._child.publish(event, self._clock_us())
 
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
         self._is_sent = True

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.channels.ordering.contacts import LOST_US, Contacts
+from accord.core.channels.ordering.contacts import LATELY_US, LOST_US, VOUCHED_US, Contacts
 from accord.core.overlay.map import Map
 
 
@@ -25,8 +25,32 @@ def test_who_is_silent_and_can_not_be_reached_is_lost() -> None:
     assert contacts.is_lost("b", LOST_US)
     contacts.ask("b", 10 * LOST_US)
     assert contacts.is_lost("b", 10 * LOST_US)  # and stays so
-    contacts.hear("b")
+    assert contacts.hear("b", 10 * LOST_US)
     assert not contacts.is_lost("b", 10 * LOST_US)
+    assert not contacts.hear("b", 10 * LOST_US)  # it is known to be there
+    contacts.check_invariants()
+
+
+def test_who_is_in_touch_with_whom() -> None:
+    near, far = Contacts("a", a_map(is_up=True)), Contacts("a", a_map(is_up=False))
+    assert near.is_in_touch("b", 0)
+    assert not far.is_in_touch("b", 0)
+    far.hear("b", 0)
+    assert far.is_in_touch("b", LATELY_US - 1)
+    assert not far.is_in_touch("b", LATELY_US)
+    assert far.is_in_touch("a", 0)
+
+
+def test_whom_another_is_in_touch_with_has_some_more_time() -> None:
+    contacts = Contacts("a", a_map(is_up=False))
+    ask(contacts, LOST_US)
+    assert contacts.is_lost("b", LOST_US)
+    contacts.vouched("b", LOST_US)
+    contacts.vouched("a", LOST_US)
+    contacts.check_invariants()
+    assert not contacts.is_lost("b", LOST_US + VOUCHED_US - 1)
+    contacts.ask("b", LOST_US + VOUCHED_US)
+    assert contacts.is_lost("b", LOST_US + VOUCHED_US)
 
 
 def test_who_can_be_reached_is_not_lost() -> None:
@@ -66,5 +90,11 @@ def test_forgetting() -> None:
     assert contacts.is_lost("b", LOST_US)
     contacts.forget(20 * LOST_US)
     assert len(contacts) == 1
+    contacts.hear("c", 20 * LOST_US)
+    contacts.forget(20 * LOST_US + 1)
+    assert len(contacts) == 2
+    contacts.forget(21 * LOST_US)
+    assert len(contacts) == 1
+    contacts.hear("c", 21 * LOST_US)
     contacts.clear()
     assert len(contacts) == 0

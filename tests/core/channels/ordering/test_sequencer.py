@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgspec
+
 from accord.core.channels.ordering.sequencer import Sequencer
 from accord.core.channels.ordering.stamps import (
     MOST_PLACES,
@@ -49,10 +51,67 @@ def test_an_epoch_begins_after_all_earlier_ones_and_when_all_have_answered() -> 
     assert list(sequencer.waiting) == ["b", "c"]
     assert sequencer.collected("b", Collected(sequencer.epoch, OLD, ()))
     assert list(sequencer.waiting) == ["c"]
-    sequencer.wait_for_all_but(lambda node: node == "c")
+    sequencer.leave_out(lambda node: node == "c")
+    assert sequencer.lost == ("c",)
+    for name in "ab":  # they are asked whether they think so, too
+        assert not sequencer.is_ready
+        assert name in sequencer.to_ask()
+        answer = Collected(sequencer.epoch, OLD, (held,), sequencer.lost)
+        assert sequencer.collected(name, answer)
+        sequencer.check_invariants()
     assert sequencer.is_ready
     between = Between(stamp_of(OLD, 4), stamp_of(sequencer.epoch, 1))
     assert sequencer.holders(between).held == (held,)
+
+
+def test_nobody_is_left_out_whom_another_is_in_touch_with() -> None:
+    sequencer = Sequencer("q", 7, 0)
+    sequencer.begin(OLD, ["a", "b", "c"])
+    sequencer.leave_out(lambda node: node == "c")
+    assert sequencer.to_ask() == ["a", "b"]
+    answer = Collected(sequencer.epoch, OLD, (), lost=("c",))
+    assert sequencer.collected("a", answer)
+    assert sequencer.collected("b", msgspec.structs.replace(answer, in_touch=("c",)))
+    assert sequencer.to_ask() == ["c"]
+    assert not sequencer.is_ready
+    sequencer.check_invariants()
+    assert sequencer.collected("c", Collected(sequencer.epoch, OLD, ()))
+    assert sequencer.is_ready
+
+
+def test_who_was_left_out_is_told_when_it_is_back() -> None:
+    sequencer = Sequencer("q", 7, 0)
+    sequencer.begin(OLD, ["a", "b", "c"])
+    sequencer.leave_out(lambda node: node in "bc")
+    sequencer.found("b")  # in time
+    assert sequencer.to_ask() == ["a", "b"]
+    for name in "ab":
+        assert sequencer.collected(name, Collected(sequencer.epoch, OLD, (), lost=("c",)))
+    assert sequencer.is_ready
+    assert sequencer.to_ask() == []
+    sequencer.found("abc")
+    assert sequencer.to_ask() == ["c"]
+    sequencer.leave_out(lambda node: node == "c")  # it is gone again
+    assert sequencer.to_ask() == []
+    sequencer.found("c")
+    assert sequencer.is_ready
+    held = Held(OLD, 5, 6, "c", 1)
+    assert sequencer.collected("c", Collected(sequencer.epoch, OLD, (held,)))
+    assert not sequencer.is_asking
+    assert sequencer.lost == ()
+    sequencer.check_invariants()
+    assert sequencer.holders(Between(None, stamp_of(sequencer.epoch, 1))).held == (held,)
+
+
+def test_who_was_not_known_yet_is_told_too() -> None:
+    sequencer = ready("a")
+    sequencer.join("ab")
+    assert sequencer.is_ready
+    assert sequencer.to_ask() == ["b"]
+    sequencer.begin(OLD, ["a"])
+    sequencer.join("ab")
+    assert sequencer.to_ask() == ["a", "b"]
+    sequencer.check_invariants()
 
 
 def test_others_may_be_further_on() -> None:

@@ -3,7 +3,7 @@
 Where links lose much, pings are lost too, and the map takes nodes for cut off that are not. Whoever
 went on without them at once would miss what they have. Letters get through all the same, within a
 fraction of `LOST_US` over any number of such links; so only who is silent for all of it is lost. It
-stays so until it can be reached, or is heard of.
+stays so until it can be reached, or is heard of, or another node says that it is in touch with it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final
 from accord.core.overlay.map import Map
 
 LOST_US: Final = 4_000_000
+VOUCHED_US: Final = 1_000_000  # to answer for one that another is in touch with
+LATELY_US: Final = LOST_US // 2
 _MOST: Final = 4_096
 
 
@@ -32,6 +34,7 @@ class Contacts:
         self._name = name
         self._map = net
         self._asked: dict[str, _Asked] = {}  # who has not answered since
+        self._heard: dict[str, int] = {}  # when each was heard of
 
     def ask(self, node: str, now_us: int) -> None:
         """It is being asked something that it would answer at once."""
@@ -42,9 +45,25 @@ class Contacts:
             asked = self._note(node, now_us)
         asked.last_us = now_us
 
-    def hear(self, node: str) -> None:
-        """Something came from it."""
-        self._asked.pop(node, None)
+    def hear(self, node: str, now_us: int) -> bool:
+        """Something came from it; True where it was lost."""
+        self._heard.pop(node, None)
+        while len(self._heard) >= _MOST:
+            del self._heard[next(iter(self._heard))]
+        self._heard[node] = now_us
+        asked = self._asked.pop(node, None)
+        return asked is not None and asked.is_lost
+
+    def is_in_touch(self, node: str, now_us: int) -> bool:
+        """Whether it can be reached, or was heard of lately."""
+        heard_us = self._heard.get(node)
+        is_heard = heard_us is not None and now_us - heard_us < LATELY_US
+        return node == self._name or is_heard or self._is_reachable(node)
+
+    def vouched(self, node: str, now_us: int) -> None:
+        """Another is in touch with it: so it should answer soon."""
+        if node != self._name:
+            self._note(node, now_us).first_us = now_us - LOST_US + VOUCHED_US
 
     def told_lost(self, node: str, now_us: int) -> None:
         """Another has found that it is lost: here, too, if it can't be reached from here."""
@@ -67,15 +86,19 @@ class Contacts:
             is_old = now_us - asked.last_us >= 10 * LOST_US
             if is_old and (not asked.is_lost or self._is_reachable(node)):
                 del self._asked[node]
+        heard = self._heard.items()
+        self._heard = {each: at_us for each, at_us in heard if now_us - at_us < LATELY_US}
 
     def clear(self) -> None:
         self._asked.clear()
+        self._heard.clear()
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._asked) + len(self._heard)
 
     def check_invariants(self) -> None:
         assert len(self._asked) <= _MOST
+        assert len(self._heard) <= _MOST
         assert self._name not in self._asked
 
     def _note(self, node: str, now_us: int) -> _Asked:

@@ -55,8 +55,8 @@ class Gap:
 class Member:
     """Nothing waits for longer than `patience_us`."""
 
-    def __init__(self, patience_us: int) -> None:
-        self.position: Stamp | None = None
+    def __init__(self, patience_us: int, position: Stamp | None = None) -> None:
+        self.position = position
         self.patience_us = patience_us
         self.held_us = NEVER  # when to ask again whether this node has room
         self.gap: Gap | None = None
@@ -157,9 +157,15 @@ class Member:
     def next_due_us(self) -> int:
         return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
 
-    def waiting(self) -> list[Kept]:
-        """In no order."""
-        return [kept for kept, _ in self._waiting.values()]
+    def leave(self) -> list[Kept]:
+        """Wait for nothing; gives what has waited, in no order."""
+        waiting = [kept for kept, _ in self._waiting.values()]
+        self._waiting.clear()
+        self._heap.clear()
+        self.gap = None
+        self._hurry = None
+        self.held_us = NEVER
+        return waiting
 
     def __contains__(self, stamp: Stamp) -> bool:
         return stamp in self._waiting

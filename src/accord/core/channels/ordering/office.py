@@ -44,6 +44,9 @@ class Office:
         self._desks = desks
         self._post = post
         self._began_us = -1
+        self._count = 0  # of the latest epoch that was forgotten
+        self._map_version = -1
+        self._nodes: dict[str, bool] = {}  # that could ever be reached
 
     def head(self, channel: str, now_us: int) -> str:
         """Whom to ask; it is expected to answer."""
@@ -69,6 +72,9 @@ class Office:
         sequencer = self.sequencers.get(channel)
         if sequencer is None:
             return
+        for node in message.in_touch:
+            if node in sequencer.left_out:
+                self.contacts.vouched(node, now_us)
         if sequencer.collected(origin, message):
             self._grant_wishes(channel, sequencer, now_us)
             return
@@ -76,29 +82,47 @@ class Office:
         if self._is_gone(message.latest, now_us):
             self._begin(channel, sequencer, message.latest, now_us)
         else:
-            del self.sequencers[channel]
+            self.drop(channel)
+
+    def hear(self, node: str, now_us: int) -> None:
+        """Something came from it."""
+        if self.contacts.hear(node, now_us):
+            for sequencer in self.sequencers.values():
+                sequencer.found([node])
 
     def step_down(self, channel: str, epoch: Epoch) -> None:
         """Another begins an epoch."""
         sequencer = self.sequencers.get(channel)
         if sequencer is not None and sequencer.epoch < epoch:
-            del self.sequencers[channel]
+            self.drop(channel)
+
+    def drop(self, channel: str) -> None:
+        """Be its sequencer no more; if it is again, then with a later epoch."""
+        sequencer = self.sequencers.pop(channel, None)
+        if sequencer is not None:
+            self._count = max(self._count, sequencer.epoch[0])
 
     def advance(self, now_us: int) -> None:
         self._is_young(now_us)
+        if self._map_version != self._context.map.version:
+            self._map_version = self._context.map.version
+            self._look_round()
         for channel, sequencer in list(self.sequencers.items()):
-            if sequencer.waiting and sequencer.asked_us + COLLECT_US <= now_us:
+            if sequencer.is_asking and sequencer.asked_us + COLLECT_US <= now_us:
                 self._collect(channel, sequencer, now_us)
 
     def next_due_us(self) -> int:
-        waiting = (each for each in self.sequencers.values() if each.waiting)
-        return min((each.asked_us + COLLECT_US for each in waiting), default=NEVER)
+        due_us = NEVER
+        for each in self.sequencers.values():
+            if each.is_asking and each.asked_us + COLLECT_US < due_us:
+                due_us = each.asked_us + COLLECT_US
+        return due_us
 
     def forget(self, before_us: int, now_us: int) -> None:
         """What was not used since."""
         for channel, sequencer in list(self.sequencers.items()):
             if sequencer.used_us <= before_us:
-                del self.sequencers[channel]
+                self.drop(channel)
         self.contacts.forget(now_us)
 
     def check_invariants(self) -> None:
@@ -137,23 +161,35 @@ class Office:
 
     def _begin(self, channel: str, sequencer: Sequencer, latest: Epoch, now_us: int) -> None:
         nodes = dict.fromkeys([*self._context.map.nodes(), self._context.name], True)
-        sequencer.begin(latest, list(nodes))
+        sequencer.begin(max(latest, (self._count, "", 0)), list(nodes))
         self._desks[channel].heard_of(sequencer.epoch, now_us)
         self._collect(channel, sequencer, now_us)
 
     def _collect(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
-        sequencer.wait_for_all_but(lambda node: self.contacts.is_lost(node, now_us))
+        sequencer.leave_out(lambda node: self.contacts.is_lost(node, now_us))
         sequencer.asked_us = now_us
-        for node in list(sequencer.waiting):
+        collect = Collect(sequencer.epoch, sequencer.lost)
+        for node in sequencer.to_ask():
             self.contacts.ask(node, now_us)
-            self._post(node, channel, Collect(sequencer.epoch), now_us)
-
+            self._post(node, channel, collect, now_us)
         self._grant_wishes(channel, sequencer, now_us)
 
     def _grant_wishes(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
         """What was asked for before it was ready."""
         for origin, wish in sequencer.take_wishes():
             self._post(origin, channel, sequencer.grant(origin, wish, now_us), now_us)
+
+    def _look_round(self) -> None:
+        """Who can be reached, of those that sequencers here have left out or never knew?"""
+        nodes = self.rendezvous.nodes()
+        others = [each for each in nodes if each not in self._nodes]
+        if others:
+            known = dict.fromkeys(self._context.map.nodes(), True)
+            self._nodes = {each: True for each in (*self._nodes, *others) if each in known}
+        for sequencer in self.sequencers.values():
+            sequencer.join(others)
+            if sequencer.left_out:
+                sequencer.found(nodes)
 
     def _is_gone(self, epoch: Epoch, now_us: int) -> bool:
         """Whether its sequencer is lost, or was this node before it was started again."""

@@ -5,17 +5,20 @@ of the last grants exactly, of all earlier ones it knows from which place to whi
 some. The source itself knows better. One that takes over asks all nodes what they have of earlier
 epochs, and gives nothing before all of them have answered: from then on nobody takes a place of an
 earlier epoch, and all that were taken and that somebody may still lack are known. Only nodes that
-are lost (`contacts`) are not waited for.
+are lost (`contacts`) are left out, if all that answer say so too: who is merely cut off itself must
+not go on without those that the others still take places from. Who was left out is told of the
+epoch as soon as it can be reached, so that it does not take any more places of an earlier one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
+    MOST_LOST,
     MOST_PLACES,
     MOST_SHOWN,
     Ask,
@@ -39,6 +42,8 @@ class Sequencer:
     def __init__(self, name: str, incarnation: int, now_us: int) -> None:
         self.epoch: Epoch = (0, name, incarnation)
         self.waiting: dict[str, bool] = {}  # nodes that have not answered
+        self.left_out: dict[str, bool] = {}  # the value is whether it is time to tell them
+        self._answered: dict[str, bool] = {}
         self.asked_us = 0
         self.used_us = now_us
         self._next = 1
@@ -60,6 +65,8 @@ class Sequencer:
         """Start an epoch after `latest`; all `nodes` must say what they have of earlier ones."""
         self.epoch = (max(latest[0], self.epoch[0]) + 1, *self.epoch[1:])
         self.waiting = dict.fromkeys(nodes, True)
+        self.left_out = {}
+        self._answered = {}
         self.asked_us = 0
         while self._held:
             self._blur()
@@ -72,12 +79,58 @@ class Sequencer:
             return True
         if message.latest > self.epoch:
             return False
-        self.waiting.pop(node, None)
+        was_ready = self.is_ready
+        if node in self.left_out:
+            del self.left_out[node]
+            self.waiting[node] = True
+        if node not in self.waiting:
+            return True
         self._remember(node, [held for held in message.held if held.source == node])
+        if not was_ready:
+            self.found(message.in_touch)
+        if was_ready or {*self.lost} <= {*message.lost}:
+            del self.waiting[node]
+            self._answered[node] = True
         return True
 
-    def wait_for_all_but(self, is_lost: Callable[[str], bool]) -> None:
-        self.waiting = {each: True for each in self.waiting if not is_lost(each)}
+    def leave_out(self, is_lost: Callable[[str], bool]) -> None:
+        """Wait no more for those that are lost, as soon as all others have said so, too."""
+        lost = [each for each in self.waiting if is_lost(each)]
+        if lost:
+            others = self._answered | self.waiting
+            self.left_out |= dict.fromkeys(lost, False)
+            self.waiting = {each: True for each in others if each not in self.left_out}
+            self._answered = {}
+        for each, is_found in self.left_out.items():
+            self.left_out[each] = is_found and not is_lost(each)
+
+    def found(self, nodes: Iterable[str]) -> None:
+        """They can be reached: who was left out is waited for, or told when it is too late."""
+        for each in [each for each in nodes if each in self.left_out]:
+            if self.is_ready:
+                self.left_out[each] = True
+            else:
+                del self.left_out[each]
+                self.waiting[each] = True
+
+    def join(self, nodes: Iterable[str]) -> None:
+        """They were not known when the epoch began."""
+        others = [each for each in nodes if each not in self._answered | self.waiting]
+        self.left_out |= dict.fromkeys(others, False)
+        self.found(others)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Who is left out if nobody objects."""
+        return tuple(islice(self.left_out, MOST_LOST))
+
+    @property
+    def is_asking(self) -> bool:
+        return bool(self.waiting) or any(self.left_out.values())
+
+    def to_ask(self) -> list[str]:
+        """Whose answer is wanted."""
+        return [*self.waiting, *[each for each, is_found in self.left_out.items() if is_found]]
 
     def wish(self, source: str, ask: Ask) -> None:
         """To be granted when it is ready."""
@@ -122,6 +175,8 @@ class Sequencer:
         return Holders(ask.low, ask.high, ask.after, tuple(held), is_all)
 
     def check_invariants(self) -> None:
+        assert not self.waiting.keys() & self.left_out.keys()
+        assert not self._answered.keys() & (self.waiting.keys() | self.left_out.keys())
         assert len(self._held) <= _HELD
         assert len(self._older) <= _SOURCES
         for source, older in self._older.items():

@@ -19,10 +19,11 @@ Stamp = tuple[int, str, int, int]  # an epoch, and the place in it
 NO_EPOCH: Final[Epoch] = (0, "", 0)
 MOST_PLACES: Final = 64  # given at once
 MAX_EPOCH: Final = 1 << 61  # the latest that a node believes which knows of none
-FAR: Final = 1 << 20  # later than the latest that is known: epochs are counted one by one
+FAR: Final = 1 << 32  # later than the latest that is known: epochs are counted one by one
 MAX_PLACE: Final = (1 << 63) - 1  # also of incarnations and requests
 MOST_HELD: Final = 2_048  # of earlier epochs: a stream's window has no more events
 MOST_SHOWN: Final = 64  # sources at once
+MOST_LOST: Final = 4_096  # nodes
 
 
 def epoch_of(stamp: Stamp) -> Epoch:
@@ -68,17 +69,26 @@ class Grant(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
 
 
 class Collect(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
-    """A new epoch begins: who answers takes no more places of earlier ones."""
+    """A new epoch begins: who answers takes no more places of earlier ones.
+
+    It is to begin without those that are lost, if nobody else is in touch with them.
+    """
 
     epoch: Epoch
+    lost: tuple[str, ...] = ()
 
 
 class Collected(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
-    """What a node has of earlier epochs, and the latest it has seen."""
+    """What a node has of earlier epochs, and the latest it has seen.
+
+    Of those that were said to be `lost` it is in touch with the ones `in_touch`.
+    """
 
     epoch: Epoch
     latest: Epoch
     held: tuple[Held, ...]
+    lost: tuple[str, ...] = ()
+    in_touch: tuple[str, ...] = ()
 
 
 class Reign(msgspec.Struct, frozen=True, array_like=True, tag="reign"):
@@ -187,11 +197,19 @@ def _is_sound(body: Body) -> bool:
             return all(0 <= each <= MAX_PLACE for each in (body.incarnation, body.request))
         case Grant() | Yours() | Coming() | Void():
             return _is_held(body.held)
-        case Collected() | Holders():
-            return len(body.held) <= MOST_HELD and all(map(_is_held, body.held))
+        case Collect():
+            return len(body.lost) <= MOST_LOST
+        case Collected():
+            return len(body.lost) <= MOST_LOST and _are_held(body.held)
+        case Holders():
+            return _are_held(body.held)
         case Between():
             return all(each is None or 0 <= each[3] <= MAX_PLACE for each in (body.low, body.high))
     return True
+
+
+def _are_held(places: tuple[Held, ...]) -> bool:
+    return len(places) <= MOST_HELD and all(map(_is_held, places))
 
 
 def _is_held(held: Held) -> bool:

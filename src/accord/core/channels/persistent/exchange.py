@@ -202,7 +202,7 @@ class PastExchange(Template):
         elif isinstance(message, Letter):
             self.letters.came(neighbour, channel, message, now_us)
         else:
-            self.letters.got(message)
+            self.letters.got(neighbour, message)
 
     def advance(self, now_us: int) -> None:
         if self.recalls and (

@@ -56,6 +56,11 @@ class Growing:
         grown = self._trees[key] = Grown(tree, members, self._map.version, now_us)
         return grown
 
+    def known(self, root: str, members: tuple[str, ...], factor: float) -> Tree | None:
+        """The one that was asked for last, if it is still kept; asking for it changes nothing."""
+        grown = self._trees.get((root, members, factor))
+        return None if grown is None else grown.tree
+
     def forget(self, now_us: int) -> None:
         """Those that nobody asked for since they ought to have been computed anew."""
         for key, grown in list(self._trees.items()):

@@ -1,0 +1,223 @@
+"""What `BEST_EFFORT` promises: only links lose events, on ways as short as they must be.
+
+Who loses more than its way does, and who takes a way on which much is lost, are two mistakes, and
+neither may hide behind the other. So the template tells by which tree an event goes. `ShareChecker`
+compares what arrives with what links let through on that tree: who loses more, or takes another
+way, has less. `WayChecker` compares the tree with the shortest ways that there are: no node may be
+farther from where the tree is to begin than `factor` times its distance. On a tree that sources
+share, a member may be as far from a source as both are from its root.
+
+Of a template without trees nothing is known but what arrives. It may lose as much as the shortest
+ways would if they had half as many links again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import log, sqrt
+from typing import Final
+
+from msgspec import Struct
+
+from accord.core.channels.trees.spanner import Graph, distances
+from accord.core.channels.trees.tree import Tree
+from accord.sim.checkers import Checker, World
+from accord.sim.delays import Constant
+from accord.sim.machine import Machine, Publication
+from accord.sim.network import Network
+from accord.sim.promises import what
+
+_DETOUR: Final = 1.5
+_SURPRISE: Final = -log(1e-6)
+_ROUNDED: Final = 1.01  # nodes measure links in whole microseconds
+_VARIED: Final = 1.25  # ... and roughly, where delays vary
+
+# The tree by which a node sends what is published there, if it tells.
+TreeOf = Callable[[Machine, str], Tree | None]
+
+Ways = dict[str, tuple[str, ...]]  # by node: all from the source to it, both among them
+
+
+class Shares(Struct):
+    """What came of many throws of which the chances are known; those of several runs add up."""
+
+    got: int = 0
+    expected: float = 0.0
+    variance: float = 0.0
+    most: int = 1  # that one throw can give
+
+    @property
+    def least(self) -> float:
+        """Chance alone gives less once in a million times (Freedman's inequality)."""
+        third = _SURPRISE * self.most / 3
+        return self.expected - third - sqrt(third**2 + 2 * _SURPRISE * self.variance)
+
+    @property
+    def problem(self) -> str:
+        if self.got >= self.least:
+            return ""
+        return f"{self.got} delivered, expected {self.expected:.0f}, at least {self.least:.0f}"
+
+    def throw(self, chances: list[float], got: int) -> None:
+        """One for several things, which may be lost together."""
+        self.got += got
+        self.expected += sum(chances)
+        self.variance += sum(sqrt(chance * (1 - chance)) for chance in chances) ** 2
+        self.most = max(self.most, len(chances))
+
+
+class WayChecker(Checker):
+    """Trees begin where they are to begin, and lead nowhere by a detour that is not allowed."""
+
+    name = "ways"
+
+    def __init__(
+        self, tree_of: TreeOf, root_of: Callable[[Publication], str | None], factor: float
+    ) -> None:
+        super().__init__()
+        self.longest = 0.0  # the worst way, as a multiple of the distance
+        self._tree_of = tree_of
+        self._root_of = root_of
+        self._factor = factor
+        self._lengths: Graph = {}
+        self._seen: dict[tuple[Tree, str], bool] = {}
+
+    def sampled(self, world: World, now_us: int) -> None:  # noqa: ARG002
+        if not self._lengths:
+            self._lengths = _lengths(world.network)
+            is_varied = not all(
+                isinstance(each.model.delay, Constant) for each in world.network.links.values()
+            )
+            self._factor *= _VARIED if is_varied else _ROUNDED
+
+    def published(self, publication: Publication, machine: Machine, now_us: int) -> None:
+        tree = self._tree_of(machine, publication.channel)
+        root = self._root_of(publication)
+        if tree is None or root is None or (tree, root) in self._seen:
+            return
+        self._seen[tree, root] = True
+        for problem in self._problems_with(tree, root):
+            self.find(now_us, publication.node, f"{publication.channel}: {problem}")
+
+    def _problems_with(self, tree: Tree, root: str) -> Iterable[str]:
+        if tree.nodes[0] != root:
+            yield f"the tree begins at {tree.nodes[0]}, expected {root}"
+            return
+        far, _ = distances(self._lengths, root)
+        depths = {root: 0}
+        for parent, child in tree.links():
+            length = self._lengths[parent].get(child)
+            if length is None:
+                yield f"no link leads from {parent} to {child}"
+                return
+            depths[child] = depths[parent] + length
+            self.longest = max(self.longest, depths[child] / far[child])
+            if depths[child] > self._factor * far[child]:
+                yield f"{depths[child]} µs from {root} to {child} and back, of {far[child]}"
+
+
+class ShareChecker(Checker):
+    """No more is lost than links lose on the ways that events take.
+
+    On a tree who gets an event can only lose it to the next: so what each member gets is compared
+    with what those before it on the way got, and its loss counts once, however many are behind it.
+    `since_us` says from when on which subscribers are to get everything, to the end; others are not
+    told of where they miss something, so what they get says nothing. Each member's node is also
+    judged by itself: what one gets more does not make up for what another loses.
+    """
+
+    name = "best effort"
+
+    def __init__(self, loss: float, tree_of: TreeOf, since_us: Mapping[str, int]) -> None:
+        super().__init__()
+        self.shares = Shares()
+        self.by_node: dict[str, Shares] = {}
+        self._loss = loss
+        self._tree_of = tree_of
+        self._since_us = since_us
+        self._lengths: Graph = {}
+        self._ways: dict[tuple[Tree | None, str], Ways] = {}
+        self._on: dict[int, tuple[Tree | None, str]] = {}
+        self._has: dict[int, dict[str, bool]] = {}  # publication: members' nodes
+
+    def sampled(self, world: World, now_us: int) -> None:  # noqa: ARG002
+        self._lengths = self._lengths or _lengths(world.network)
+
+    def published(self, publication: Publication, machine: Machine, now_us: int) -> None:  # noqa: ARG002
+        tree = self._tree_of(machine, publication.channel)
+        key = self._on[publication.number] = (tree, publication.node)
+        if key not in self._ways:
+            graph = self._lengths if tree is None else _graph(tree)
+            self._ways[key] = _ways(graph, publication.node)
+
+    def delivered(
+        self,
+        publication: Publication,
+        subscriber: str,
+        node: str,
+        now_us: int,  # noqa: ARG002
+        *,
+        is_first: bool,
+    ) -> None:
+        if is_first:
+            self._note(publication, subscriber, node, has_it=True)
+
+    def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
+        self._note(publication, subscriber, node, has_it=False)
+        is_on_way = node in self._ways[self._on[publication.number]]
+        if not self._loss or not is_on_way:
+            where = "" if is_on_way else f", no way led to {node}"
+            self.find(now_us, node, f"{subscriber} did not get {what(publication)}{where}")
+
+    def ended(self, world: World, now_us: int) -> None:  # noqa: ARG002
+        for number, has in self._has.items():
+            key = self._on[number]
+            if key[0] is None:
+                self._compare_all(self._ways[key], has)
+            else:
+                self._compare_steps(self._ways[key], has)
+        for node, shares in (("", self.shares), *self.by_node.items()):
+            if shares.problem:
+                self.find(now_us, node, shares.problem)
+
+    def _note(self, publication: Publication, subscriber: str, node: str, *, has_it: bool) -> None:
+        since_us = self._since_us.get(subscriber)
+        if since_us is None or publication.published_us < since_us or node == publication.node:
+            return
+        self._has.setdefault(publication.number, {})[node] = has_it
+
+    def _compare_steps(self, ways: Ways, has: Mapping[str, bool]) -> None:
+        for node, has_it in has.items():
+            way = ways.get(node, ())
+            # The member next to it, by whose getting it one knows what became of the rest.
+            place = max((at for at, each in enumerate(way[:-1]) if each in has), default=0)
+            if len(way) > 1 and (place == 0 or has[way[place]]):
+                chance = (1 - self._loss) ** (len(way) - 1 - place)
+                self.shares.throw([chance], int(has_it))
+                self.by_node.setdefault(node, Shares()).throw([chance], int(has_it))
+
+    def _compare_all(self, ways: Ways, has: Mapping[str, bool]) -> None:
+        """Copies of one event may be lost together: it is one throw for all its members."""
+        far = {node: _DETOUR * (len(ways[node]) - 1) for node in has}
+        self.shares.throw([(1 - self._loss) ** each for each in far.values()], sum(has.values()))
+
+
+def _lengths(network: Network) -> Graph:
+    """The round trip over each link."""
+    graph: Graph = {}
+    for (source, target), link in network.links.items():
+        length = link.typical_us + network.links[target, source].typical_us
+        graph.setdefault(source, {})[target] = max(1, length)
+    return graph
+
+
+def _graph(tree: Tree) -> Graph:
+    return {node: dict.fromkeys(ends, 1) for node, ends in tree.around().items()}
+
+
+def _ways(graph: Graph, source: str) -> Ways:
+    far, before = distances(graph, source)
+    ways: Ways = {source: (source,)}
+    for node in sorted(before, key=lambda each: far[each]):
+        ways[node] = (*ways[before[node]], node)
+    return ways
