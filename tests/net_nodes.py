@@ -51,10 +51,12 @@ def start_nodes(
     *,
     killed: Sequence[str] = (),
     secondary: Sequence[str] = (),
+    everywhere: str = "",
 ) -> Iterator[dict[str, RunningNode]]:
     """Each links with those of its `neighbours` that are started before it.
 
-    For those that are `secondary` they are the parents.
+    For those that are `secondary` they are the parents; `channels` are not for them, but what is
+    to be configured `everywhere`.
     """
     nodes: dict[str, RunningNode] = {}
     with ExitStack() as stack:
@@ -71,6 +73,7 @@ name = "{name}"
 neighbours = [{dialled}]
 ping_ms = {PING_MS}
 {channels if is_backbone else ""}
+{everywhere}
 """
             broker = stack.enter_context(
                 start_accord(config=config, extra=["--http", http], is_killed=name in killed)

@@ -23,11 +23,14 @@ from accord.core.negotiation.mechanisms import Direction
 from accord.core.negotiation.notices import Act, Step, Withdraw
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.tiers.lookups import Lookups
+from accord.core.tiers.messages import Told, Trait
+from accord.core.tiers.options import TierOptions
 from accord.edges.mqtt.codes import Reason
 from accord.live.addresses import Address
 from accord.live.net import Net, NetOptions
 from accord.live.node import Listener, Node, Settings
-from accord.live.quality import QualityOptions
+from accord.live.quality import QualityOptions, order_by
 from accord.live.users import Users
 
 V5 = MQTTProtocolVersion.MQTTv5
@@ -351,3 +354,30 @@ def test_a_node_offers_only_what_it_can_do() -> None:
     assert asyncio.run(test(None)) == []
     alone = NetOptions(listen=(Address("127.0.0.1", 0),))
     assert asyncio.run(test(alone)) == ["second-path"]
+
+
+@pytest.mark.parametrize(
+    ("template", "paths", "order"),
+    [
+        ("routed", 1, "publisher"),
+        ("routed", 2, "none"),
+        ("reliable", 1, "publisher"),
+        ("unreliable", 1, "none"),
+        ("total_order", 1, "total"),
+    ],
+)
+def test_a_secondary_node_knows_the_order_of_a_channel(
+    template: str, paths: int, order: str
+) -> None:
+    lookups = Lookups(TierOptions())
+    assert order_by(lookups, "room") == "publisher"  # as long as nothing is known
+    lookups.hear("a", 1, 1, 0)
+    traits = {
+        "routed": Trait(),
+        "unreliable": Trait(),
+        "reliable": Trait(keeps_order=True),
+        "total_order": Trait(is_ordered=True, keeps_order=True),
+    }
+    defined = ChannelDefinition(name="room", template=template, paths=paths)
+    lookups.told(Told(1, traits, (), ((defined, "a"),), "", is_last=True), 0)
+    assert order_by(lookups, "room") == order

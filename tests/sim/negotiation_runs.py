@@ -66,9 +66,11 @@ class ContradictionChecker(Checker):
 
 
 class QualityRun:
+    script = "negotiation_runs"
+
     def __init__(self, seed: int, *, is_checking: bool = False) -> None:
         self.random = Random(f"negotiation {seed}")  # noqa: S311
-        self.topology = topology_of(self.random)
+        self.topology = self._topology()
         self.homes = {name: Home() for name in self.topology.nodes}
         self.changes = 0
         self._count = 0
@@ -98,11 +100,14 @@ class QualityRun:
             faults=[*self._faults(seed), *self._calm(loss)],
             checkers=[self.checker],
             options=Options(is_checking=is_checking, is_tracing=False, sample_us=SAMPLE),
-            replay=f"python scripts/negotiation_runs.py --seed {seed}",
+            replay=f"python scripts/{self.script}.py --seed {seed}",
         )
         for _ in range(self.random.randint(20, 50)):
             at_us = self.random.randrange(S, CHANGES_END)
             self.simulation.clock.at(at_us, self._change)
+
+    def _topology(self) -> Topology:
+        return topology_of(self.random)
 
     def run(self) -> Outcome:
         simulation = self.simulation
@@ -297,8 +302,8 @@ def _apply(now_us: int, what: Any) -> None:
     fault.apply(simulation, now_us)
 
 
-def topology_of(random: Random) -> Topology:
-    count = random.randint(3, 6)
+def topology_of(random: Random, most: int = 6) -> Topology:
+    count = random.randint(3, most)
     seed = random.randrange(1 << 30)
     return random.choice(
         (

@@ -84,6 +84,8 @@ def _over_all_paths(
             continue
         seen.add((path[-1], here))
         yield path[-1], here
+        if len(path) > 1 and nodes[path[-1]].is_leaf:
+            continue  # nothing goes over it
         for name, node in nodes.items():
             link = node.quality.supersets.qualities(path[-1])
             if link and name not in path:

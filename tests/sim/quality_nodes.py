@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from accord.core.channels.channels import Channels
-from accord.core.negotiation.exchange import SERVICE, QualityExchange
+from accord.core.negotiation.exchange import SERVICE, QualityExchange, TierExchange
 from accord.core.negotiation.expectations import Expectation, Life
 from accord.core.negotiation.measured import Measurement
 from accord.core.negotiation.negotiation import Negotiation, Options
@@ -22,7 +22,8 @@ from accord.core.negotiation.notices import Act, Advice, Notice, StateChanged, W
 from accord.core.negotiation.profiles import Capability, Profile
 from accord.core.negotiation.properties import SHIPPED, Property, Registry
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import Control, Overlay
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.tier_links import TierLinks
 from accord.sim.machine import Start
 
 MS: Final = 1_000
@@ -51,6 +52,8 @@ class Home:
 
 
 class QualityNode:
+    is_leaf = False
+
     def __init__(
         self,
         start: Start,
@@ -69,25 +72,31 @@ class QualityNode:
         self.counts = counts
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
-        self.overlay = Overlay(
-            start.name, start.incarnation, options, start.random.random, lambda *_: None
-        )
-        self.channels = Channels(self.overlay)
         self.quality = Negotiation(
             start.name,
             incarnation=start.incarnation,
             registry=Registry((*SHIPPED, *home.properties.values())),
             options=quality_options,
+            is_leaf=self.is_leaf,
         )
-        self.exchange = self.channels.serve(
-            SERVICE, lambda context: QualityExchange(context, self.quality)
-        )
+        self.exchange = self._join(start, options)
         for key in home.publishers:
             self.publish(key)
         for id_, expectation in home.expectations.items():
             self.tell(self.quality.register(expectation, now_us=self.now_us))
             if id_ in home.suspended:
                 self.suspend(id_)
+
+    def _join(self, start: Start, options: OverlayOptions) -> TierExchange:
+        """Become one of many."""
+        self.overlay = Overlay(
+            start.name, start.incarnation, options, start.random.random, lambda *_: None
+        )
+        self.channels = Channels(self.overlay)
+        self.tiers = TierLinks()
+        return self.channels.serve(
+            SERVICE, lambda context: QualityExchange(context, self.quality, self.tiers)
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -97,7 +106,7 @@ class QualityNode:
     # As a machine of the simulator
 
     @property
-    def sends(self) -> list[tuple[str, Control]]:
+    def sends(self) -> list[tuple[str, Any]]:
         return self.overlay.sends
 
     @property
@@ -109,19 +118,28 @@ class QualityNode:
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
         self.now_us = now_us
-        self.overlay.receive(neighbour, message, now_us)
+        self._receive(neighbour, message)
         self._hand_out()
 
     def advance(self, now_us: int) -> None:
         self.now_us = now_us
         while self._later and self._later[0][0] <= now_us:
             heappop(self._later)[2]()
-        self.channels.advance(now_us)
+        self._advance()
         self._hand_out()
 
     def next_due_us(self) -> int:
-        due_us = self.channels.next_due_us()
+        due_us = self._next_due_us()
         return min(due_us, self._later[0][0]) if self._later else due_us
+
+    def _receive(self, neighbour: str, message: Any) -> None:
+        self.overlay.receive(neighbour, message, self.now_us)
+
+    def _advance(self) -> None:
+        self.channels.advance(self.now_us)
+
+    def _next_due_us(self) -> int:
+        return self.channels.next_due_us()
 
     def link_up(self, neighbour: str, now_us: int) -> None:
         self.now_us = now_us
@@ -132,7 +150,7 @@ class QualityNode:
         self.overlay.link_down(neighbour, now_us)
 
     def check_invariants(self) -> None:
-        self.channels.check_invariants()
+        self._check_net()
         assert sorted(self.acts) == sorted(self.quality.coordinator.in_effect())
         for id_ in self.told:
             assert id_ in self.quality.book, "told of what there is not"
@@ -144,6 +162,9 @@ class QualityNode:
                 assert told.expectation == id_
         for advice in self.released.values():
             self._check_advice(advice)
+
+    def _check_net(self) -> None:
+        self.channels.check_invariants()
 
     # What clients do
 

@@ -31,6 +31,7 @@ from accord.core.admission.status import (
     range_of,
 )
 from accord.core.admission.subscriptions import Outcome
+from accord.core.admission.tier_exchange import TierAdmission
 from accord.core.model.decoding import decoded
 from accord.core.monitoring.meter import Meter
 from accord.core.monitoring.registry import LocalRegistry
@@ -48,6 +49,7 @@ from accord.live.logs import get_log
 from accord.live.monitor import Monitor
 from accord.live.net import Net
 from accord.live.sending import clock_us
+from accord.live.tiers import Secondary
 
 log = get_log(__name__)
 
@@ -84,10 +86,14 @@ class AdmissionService:
         incarnation: int,
         registry: LocalRegistry,
         due: Callable[[], None],
+        is_secondary: bool = False,
     ) -> None:
         self.settings = settings
         self.mode = settings.options.mode
-        self.admission = Admission(node, incarnation, settings.options)
+        options = settings.options
+        if is_secondary:
+            options = msgspec.structs.replace(options, timing=options.timing.of_child())
+        self.admission = Admission(node, incarnation, options)
         self.admission.set_capacity(MEMORY, settings.memory_bytes)
         self.admitting = Admitting(broker, self.admission, clock_us, self._estimate)
         self._node = node
@@ -96,6 +102,8 @@ class AdmissionService:
         self._registry = registry
         self._due = due
         self._net: Net | None = None
+        self._parents: Secondary | None = None  # what it is linked with, at a secondary node
+        self._incarnation = incarnation
         self._meters: dict[str, Meter] = {}  # of clients
         self._fresh: dict[str, Meter] = {}  # of those that were looked at in this round
         self._round: Iterator[Session] = iter(())
@@ -116,13 +124,30 @@ class AdmissionService:
         if net is not None:
             exchange = net.channels.serve(
                 SERVICE,
-                lambda context: AdmissionExchange(context, net.overlay.store, self.admission),
+                lambda context: AdmissionExchange(
+                    context, net.overlay.store, self.admission, net.tiers
+                ),
             )
             self.admitting.door = exchange
             self.admitting.advertising.board = exchange
             net.after.append(self._heard)
             for neighbour, bps in self.settings.links.items():
                 self.admission.set_capacity(link(neighbour), bps)
+        self._begin()
+
+    def start_secondary(self, secondary: Secondary) -> None:
+        """The same, with others through its parents."""
+        self._parents = secondary
+        if not self.is_on:
+            return
+        exchange = TierAdmission(self.admission, self._incarnation, secondary.tiers)
+        self.admitting.door = exchange
+        self.admitting.advertising.board = exchange
+        secondary.services.append(exchange)
+        secondary.after.append(self._heard)
+        self._begin()
+
+    def _begin(self) -> None:
         self._broker.admitting = self.admitting
         self.admitting.restore()
 
@@ -138,8 +163,9 @@ class AdmissionService:
         if not self.is_on:
             return
         if self._net is None:
-            self.admission.advance(clock_us())
-        elif len(self._net.overlay.used_neighbours()) != len(self._link_meters):
+            if self._parents is None:
+                self.admission.advance(clock_us())
+        elif self._linked(self._net) != len(self._link_meters):
             self._look_at_links(self._clock.now_ms())  # what a new one carries counts at once
         self.admitting.advance()
         self.admitting.settle()
@@ -290,8 +316,9 @@ class AdmissionService:
         return outcome
 
     def _progress(self) -> None:
-        if self._net is not None:
-            self._net.turn()
+        for net in (self._net, self._parents):
+            if net is not None:
+                net.turn()
 
     def _heard(self) -> None:
         """Other nodes may have said something."""
@@ -364,6 +391,10 @@ class AdmissionService:
             self.admission.set_used(link(each.node), round(8 * bytes_hz))
         self._link_meters = present
         return carried_hz
+
+    def _linked(self, net: Net) -> int:
+        """With how many nodes, of both tiers."""
+        return len(net.overlay.used_neighbours()) + len(net.tiers.links)
 
     def _tell_others(self, net: Net) -> None:
         """What this node has and has promised, without its clients."""

@@ -22,6 +22,7 @@ from accord.core.overlay.registry import ChannelDefinition, is_same
 from accord.core.overlay.shared import SharedEvent
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.status import ChannelStatus, NetStatus, UnlinkedStatus
+from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.watching import channel_statuses, net_status
 from accord.edges.link.codec import LinkCodec
 from accord.edges.link.handshake import Local, Neighbour
@@ -90,6 +91,7 @@ class Net:
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
         self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
+        self.tiers = TierLinks()  # to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
         self._broker = broker
@@ -142,7 +144,7 @@ class Net:
                 )
         self._broker.abroad = self.abroad
         self.abroad.join(self.channels)
-        self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock)
+        self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock, self.tiers)
         for address in self.options.neighbours:
             self._neighbours.dial(address)
         if self.options.discover is not None:

@@ -111,6 +111,7 @@ class Node:
     async def __aenter__(self) -> Node:
         keep_freed_memory()
         settings = self.settings
+        is_secondary = settings.net is not None and settings.net.is_secondary
         self.incarnation = begin(settings.data, self._clock.now_ms())
         self.broker = Broker(
             settings.limits,
@@ -134,6 +135,7 @@ class Node:
                 incarnation=self.incarnation,
                 folder=settings.data,
                 options=settings.quality,
+                is_leaf=is_secondary,
             )
             if settings.data is not None:
                 self.durability = Durability(
@@ -151,6 +153,7 @@ class Node:
                 incarnation=self.incarnation,
                 registry=self.registry,
                 due=self.server.due,
+                is_secondary=is_secondary,
             )
             self.manager = Manager(
                 self.name,
@@ -176,7 +179,8 @@ class Node:
                     incarnation=self.incarnation,
                 )
                 self.manager.net = self.net
-                self.admission.start(None)
+                self.quality.join_parents(self.net)
+                self.admission.start_secondary(self.net)
                 await self.net.start(self._stack)
             elif settings.net is not None:
                 self.net = Net(

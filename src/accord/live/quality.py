@@ -7,15 +7,17 @@ are linked with it. What is done for publishers but not to their events is done 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from accord.core.channels.channels import ROUTED
 from accord.core.channels.template import IN_ORDER, SAME_ORDER
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.exchange import SERVICE, QualityExchange
+from accord.core.negotiation.exchange import SERVICE, QualityExchange, TierExchange
 from accord.core.negotiation.mechanisms import SHIPPED
 from accord.core.negotiation.negotiation import Negotiation, Options
 from accord.core.negotiation.notices import Act, Step
@@ -26,6 +28,8 @@ from accord.core.negotiation.property_files import (
     render_properties,
 )
 from accord.core.negotiation.strategies import strategy_named
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.tiers.lookups import Lookups
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.hub import Request
 from accord.edges.mqtt.quality import Quality
@@ -38,6 +42,7 @@ from accord.live.logs import get_log
 from accord.live.net import Net
 from accord.live.sending import clock_us
 from accord.live.server import Server
+from accord.live.tiers import Secondary
 
 log = get_log(__name__)
 
@@ -71,6 +76,7 @@ class QualityService:
         incarnation: int,
         folder: Path | None,
         options: QualityOptions,
+        is_leaf: bool = False,
     ) -> None:
         strategy_named(options.strategy)
         self._broker = broker
@@ -79,7 +85,7 @@ class QualityService:
         self._file = None if folder is None else folder / FOLDER / DEFINED
         self._defined: dict[str, Property] = {}  # at run time, here
         self._net: Net | None = None
-        self._exchange: QualityExchange | None = None
+        self._exchange: TierExchange | None = None
         self._paths: dict[int, str] = {}  # which channel has one more, by reaction
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
@@ -88,6 +94,7 @@ class QualityService:
             node,
             incarnation=incarnation,
             options=Options(strategy=options.strategy, patience_us=options.patience_ms * 1_000),
+            is_leaf=is_leaf,
         )
         for name in _OVER_PATHS:
             negotiation.repository.forget(name)
@@ -109,10 +116,11 @@ class QualityService:
         """Negotiate with other nodes, too."""
         self._net = net
         negotiation = self.quality.negotiation
-        self._exchange = net.channels.serve(
-            SERVICE, lambda context: QualityExchange(context, negotiation)
+        exchange = net.channels.serve(
+            SERVICE, lambda context: QualityExchange(context, negotiation, net.tiers)
         )
-        self.quality.exchange = self._exchange
+        self._speak(exchange, net.after)
+        exchange.defining.on_told = self._told_by_child
         self.quality.on_act = self._add_path
         self.quality.on_withdraw = self._withdraw_path
         self.quality.watching.order_of = self._order_of
@@ -120,10 +128,23 @@ class QualityService:
         for mechanism in SHIPPED:
             if mechanism.name in _OVER_PATHS:
                 negotiation.repository.define(mechanism)
-        net.after.append(self._after_net)
         net.overlay.store.watch(FACT, self._told_property)
         for property_ in self._defined.values():
             self._tell_property(property_)
+
+    def join_parents(self, secondary: Secondary) -> None:
+        """Negotiate with all others through these."""
+        exchange = TierExchange(self.quality.negotiation, secondary.tiers)
+        secondary.services.append(exchange)
+        self._speak(exchange, secondary.after)
+        exchange.defining.on_told = self._take_over
+        self.quality.watching.order_of = lambda channel: order_by(secondary.lookups, channel)
+        for property_ in self._defined.values():
+            self._tell_property(property_)
+
+    def _speak(self, exchange: TierExchange, after: list[Callable[[], None]]) -> None:
+        self._exchange = self.quality.exchange = exchange
+        after.append(self._after_net)
 
     def turn(self) -> None:
         """Something may have happened in the last turn of the event loop."""
@@ -242,8 +263,7 @@ class QualityService:
             return SAME_FOR_ALL
         if IN_ORDER in promises:
             return ORDERED
-        is_loose = definition.paths > 1 or definition.options.get("datagrams") == "true"
-        return UNORDERED if is_loose or promises else ORDERED
+        return UNORDERED if promises or _is_loose(definition) else ORDERED
 
     # Definitions
 
@@ -282,20 +302,54 @@ class QualityService:
             log.warning("can't keep the properties", file=str(self._file), problem=str(error))
 
     def _tell_property(self, property_: Property) -> None:
+        text = render_properties([property_])
         if self._net is not None:
-            text = render_properties([property_]).encode()
-            self._net.overlay.store.put(FACT, property_.name, text)
+            self._net.overlay.store.put(FACT, property_.name, text.encode())
+        if self._exchange is not None:
+            self._exchange.defining.tell(property_.name, text)
 
     def _told_property(self, node: str, key: str, value: bytes | None) -> None:
         """What another node has defined; where this one means something else by it, that stays."""
         registry = self.quality.negotiation.registry
         if value is None or node == self._node or key in registry:
             return
+        found = self._take_over(node, value.decode(errors="replace"))
+        if self._exchange is not None:
+            for each in found:
+                self._exchange.defining.tell(each.name, render_properties([each]))
+
+    def _told_by_child(self, node: str, text: str) -> None:
+        """All others know it by this node."""
+        for each in self._take_over(node, text):
+            self._tell_property(each)
+
+    def _take_over(self, node: str, text: str) -> list[Property]:
+        """Gives those that were not known."""
+        registry = self.quality.negotiation.registry
         try:
-            for each in parse_properties(value.decode()):
-                self.quality.define(each)
-        except (QualityError, UnicodeDecodeError) as error:
+            found = [each for each in parse_properties(text) if each.name not in registry]
+            self.quality.define(*found)
+        except QualityError as error:
             log.warning("a property can't be taken over", node=node, problem=str(error))
+            return []
+        return found
+
+
+def order_by(lookups: Lookups, channel: str) -> str:
+    """As a parent has told of its template."""
+    definition = lookups.look_up(channel)
+    if definition is None:
+        return ORDERED
+    bound = lookups.bound(channel)
+    if bound is not None and bound.is_ordered:
+        return SAME_FOR_ALL
+    is_plain = definition.template == ROUTED and not _is_loose(definition)
+    return ORDERED if is_plain or (bound is not None and bound.keeps_order) else UNORDERED
+
+
+def _is_loose(definition: ChannelDefinition) -> bool:
+    """Whether events may overtake others on their way."""
+    return definition.paths > 1 or definition.options.get("datagrams") == "true"
 
 
 def _read(file: Path) -> str:

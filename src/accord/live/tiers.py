@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import CarriedStatus, ChannelStatus, NetStatus, UnlinkedStatus
+from accord.core.overlay.tier_links import TierLinks
 from accord.core.tiers.child import Child
+from accord.core.tiers.lookups import Lookups
 from accord.core.tiers.options import TierOptions
 from accord.edges.link.codec import LinkCodec
 from accord.edges.link.handshake import Local
@@ -38,6 +41,14 @@ _PULSES: Final = 10  # without an answer until a parent has failed
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
+class Service(Protocol):
+    """What speaks with the parents, by itself."""
+
+    def advance(self, now_us: int) -> None: ...
+
+    def next_due_us(self) -> int | None: ...
+
+
 class Secondary:
     """What the links see of the node; what comes for local clients goes to the broker."""
 
@@ -58,6 +69,9 @@ class Secondary:
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
         self._child = Child(node, incarnation, tiers)
         self._upwards = Upwards(broker, clock_us, self._child)
+        self.tiers: TierLinks = self._child.services
+        self.services: list[Service] = []
+        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self._broker = broker
         self._server = server
         self._clock = clock
@@ -88,7 +102,7 @@ class Secondary:
         child = self._child
         if child.deliveries:
             self._after()
-        due_us = child.next_due_us()
+        due_us = self.next_due_us()
         has_work = child.sends or child.ready or (due_us is not None and due_us <= clock_us())
         if self._neighbours is not None and has_work:
             self._neighbours.due()
@@ -119,10 +133,13 @@ class Secondary:
 
     def advance(self, now_us: int) -> None:
         self._child.advance(now_us)
+        for service in self.services:
+            service.advance(now_us)
         self._after()
 
     def next_due_us(self) -> int | None:
-        return self._child.next_due_us()
+        dues = [self._child.next_due_us(), *(each.next_due_us() for each in self.services)]
+        return min((due_us for due_us in dues if due_us is not None), default=None)
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
         self._child.ready.clear()  # all links are asked
@@ -150,6 +167,8 @@ class Secondary:
         if upwards.held_back:
             upwards.release()
             self._server.due()
+        for each in self.after:
+            self._containment.run("what follows on the parents failed", each)
 
     async def _leave(self) -> None:
         """Let the parents have what clients were promised, and tell them."""
@@ -218,6 +237,10 @@ class Secondary:
     @property
     def templates(self) -> list[str]:
         return sorted(self._child.lookups.templates)
+
+    @property
+    def lookups(self) -> Lookups:
+        return self._child.lookups
 
     def is_configured(self, name: str) -> bool:  # noqa: ARG002
         return False

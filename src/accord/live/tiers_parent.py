@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.core.overlay.overlay import Message
+from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.messages import FromChild, FromParent
 from accord.core.tiers.namesakes import ChildNamesakes
@@ -29,9 +30,15 @@ _NEVER: Final = 1 << 62
 class ChildLinks:
     """Those neighbours that are secondary nodes; `set_clock` is called before events are."""
 
-    def __init__(self, abroad: Abroad, incarnation: int, set_clock: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        abroad: Abroad,
+        incarnation: int,
+        set_clock: Callable[[], None],
+        services: TierLinks,
+    ) -> None:
         self._abroad = abroad
-        self._nodes = ChildNodes(abroad, incarnation, clock_us)
+        self._nodes = ChildNodes(abroad, incarnation, clock_us, services)
         self._parent: Parent = self._nodes.parent
         self._linked: dict[str, bool] = {}
         self._set_clock = set_clock

@@ -23,6 +23,7 @@ from accord.core.admission.resources import CPU, link
 from accord.core.admission.subscriptions import Outcome
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control
+from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import EVERYTHING, parse
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
 from accord.sim.node import OverlayNode
@@ -60,12 +61,9 @@ class AdmittingNode:
         overlay: OverlayOptions,
     ) -> None:
         self.name = start.name
-        self.node = OverlayNode(start, overlay)
         self.admission = Admission(start.name, start.incarnation, admission)
-        self.exchange = self.node.channels.serve(
-            SERVICE,
-            lambda context: AdmissionExchange(context, self.node.overlay.store, self.admission),
-        )
+        self.tiers = TierLinks()
+        self.node, self.exchange = self._join(start, overlay)
         if limits.rate_hz:
             self.admission.set_capacity(CPU, limits.rate_hz * PER_HZ)
         if limits.link_bps:
@@ -81,6 +79,16 @@ class AdmittingNode:
         self._active: dict[Wish, bool] = {}
         for advert in adverts:
             self.advertise(advert, start.now_us)
+
+    def _join(self, start: Start, options: OverlayOptions) -> tuple[OverlayNode, AdmissionExchange]:
+        node = OverlayNode(start, options)
+        exchange = node.channels.serve(
+            SERVICE,
+            lambda context: AdmissionExchange(
+                context, node.overlay.store, self.admission, self.tiers
+            ),
+        )
+        return node, exchange
 
     # ----------------------------------------------------------------------------------- clients
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
+
 from accord.core.channels.channels import Channels
-from accord.core.negotiation.exchange import SERVICE, QualityExchange
+from accord.core.negotiation.exchange import SERVICE, QualityExchange, TierExchange
 from accord.core.negotiation.expectations import Expectation, Requirement
 from accord.core.negotiation.matching import Reason, State
 from accord.core.negotiation.measured import Measurement
+from accord.core.negotiation.messages import Change, Have, News
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Advice, Decision, StateChanged
 from accord.core.negotiation.profiles import Capability, Profile
@@ -16,6 +19,7 @@ from accord.core.overlay.messages import Pong
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signals import Said
+from accord.core.overlay.tier_links import TierLink, TierLinks
 
 MS = 1_000
 S = 1_000_000
@@ -173,3 +177,35 @@ def test_rubbish_is_counted() -> None:
         nodes.channels["b"].overlay.receive("a", Said(SERVICE, "", body), nodes.now_us)
     assert b.malformed == 3
     nodes.run(1)
+
+
+def test_parents_that_change_their_roles_leave_no_gap() -> None:
+    """Whichever of them comes first: what both have is there before and after, and so meanwhile."""
+    tiers = TierLinks()
+    exchange = TierExchange(Negotiation("x", is_leaf=True), tiers)
+    near, far = TierLink(5 * MS, is_active=True), TierLink(3 * S, is_active=False)
+    tiers.set("a", near)
+    tiers.set("b", far)
+    exchange.advance(0)
+    wish = Expectation(
+        id="X",
+        subscription="s",
+        channel="e",
+        requirements=(Requirement("rate", 1.0), Requirement("latency", None, 100.0)),
+    )
+    exchange.take(exchange.negotiation.register(wish, now_us=0))
+    latency = Capability("latency", 1.0, 1.0, 1.0)
+    rate = Capability("rate", 1.0, 60.0, 5.0)
+    for name in "ab":
+        have = Have("e", ("latency", "rate"), "c#1", (name, "c"), (latency, rate))
+        news = News(1, 0, 1, (Change(1, ("have",), have),))
+        exchange.hear(name, msgspec.msgpack.encode(news), 0)
+    assert exchange.negotiation.standing("X").state is State.SATISFIED
+    exchange.take_notices()
+    for now_us, (one, other) in enumerate([(far, near), (near, far)], start=1):
+        tiers.set("a", one)
+        tiers.set("b", other)
+        exchange.advance(now_us)
+        assert [each for each in exchange.take_notices() if isinstance(each, StateChanged)] == []
+        assert exchange.negotiation.standing("X").state is State.SATISFIED
+    exchange.check_invariants()

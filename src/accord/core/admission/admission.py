@@ -17,15 +17,16 @@ from math import ceil
 
 from accord.core.admission.enforcement import Enforcement, Overrun, Standing
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.hops import Leg, Sent
+from accord.core.admission.hops import Sent
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.looking import Looking, Which
-from accord.core.admission.messages import AdmissionMessage, Wish
+from accord.core.admission.messages import AdmissionMessage, Verdict, Wish
 from accord.core.admission.needs import Basis, Measured, Need, Needs
 from accord.core.admission.options import AdmissionOptions, Guarantee, Kind, Mode
-from accord.core.admission.order import PER_HZ, Order, to_units
+from accord.core.admission.order import PER_HZ, Order, to_hz, to_units
 from accord.core.admission.protocol import Protocol
-from accord.core.admission.request import State
+from accord.core.admission.released import Leg
+from accord.core.admission.request import Decision, State
 from accord.core.admission.resources import (
     CPU,
     MEMORY,
@@ -224,6 +225,52 @@ class Admission:
             amounts = self._own_amounts(subscription)
             self.subscriptions.reroute(subscription, paths, amounts, now_us)
 
+    # --------------------------------------------------------------------------- secondary nodes
+
+    def carry(
+        self,
+        child: str,
+        key: Hashable,
+        wish: Wish,
+        hear: Callable[[Decision], None],
+        *,
+        now_us: int,
+    ) -> None:
+        """Subscribe for a secondary node; AccordError where that makes no sense.
+
+        Where not all nodes have to agree, the child decides whether those that do are enough.
+        """
+        _check(wish)
+        filter_ = _parsed(wish.channel, wish.where)
+        kind = Kind.FULL if wish.is_full else Kind.PERCENTAGE
+        percent = 100.0 if wish.is_full else 0.0
+        guarantee = Guarantee(kind=kind, percent=percent, basis=Basis(wish.basis))
+        subscription = Subscription(_guest(child), key, filter_, guarantee, wish)
+        subscription.bandwidth, subscription.hear = link(child), hear
+        subscription.ways = self._ways(filter_, ())
+        paths = [way.path for way in subscription.ways]
+        self.subscriptions.begin(subscription, paths, self._own_amounts(subscription), now_us)
+
+    def is_carried(self, child: str, key: Hashable) -> bool:
+        return self.subscriptions.get(_guest(child), key) is not None
+
+    def carried_by(self, child: str, key: Hashable) -> tuple[Verdict, ...]:
+        """What all nodes say of it, if nothing is being asked anew."""
+        subscription = self.subscriptions.get(_guest(child), key)
+        return () if subscription is None else self.subscriptions.verdicts(subscription)
+
+    def carried_rate(self, child: str, key: Hashable) -> int:
+        """What is asked for, in thousandths of a hertz; -1 where there is nothing."""
+        subscription = self.subscriptions.get(_guest(child), key)
+        return -1 if subscription is None else to_units(subscription.asked_hz)
+
+    def drop(self, child: str, key: Hashable) -> None:
+        self.subscriptions.end(_guest(child), key)
+
+    def ask_parents(self) -> None:
+        """This is a secondary node: who answers speaks for others, and says what there will be."""
+        self._protocol.requests.assess = self._told_rate
+
     # ------------------------------------------------------------------------------ for its driver
 
     def receive(self, neighbour: str, message: AdmissionMessage, now_us: int) -> None:
@@ -285,7 +332,7 @@ class Admission:
         before, ways = subscription.ways, subscription.ways
         if before is not None:
             ways = subscription.ways = self._ways(subscription.filter, before)
-        asked_hz = self._asked_hz(subscription.filter, subscription.wish)
+        asked_hz = self._own_hz(subscription)
         if ways != before or subscription.asked_hz != asked_hz:
             paths = None if ways is None else [way.path for way in ways]
             amounts = self._own_amounts(subscription)
@@ -296,17 +343,28 @@ class Admission:
 
     def _assess(self, wish: Wish, towards: str, source: str) -> Amounts:
         """What it takes here to carry events of publishers at `source` on towards a neighbour."""
-        if wish.basis not in list(Basis) or wish.event_bytes < 0:
-            raise AdmissionError("wish", "expected a known basis and a size of 0 or more")
+        _check(wish)
         filter_ = _parsed(wish.channel, wish.where)
         rate_hz = self._asked_hz(filter_, wish, frozenset((source,)))
         return self._amounts(rate_hz, wish.event_bytes, link(towards))
 
     def _own_amounts(self, subscription: Subscription) -> Amounts:
         """What it takes here to send events on to the client."""
-        wish = subscription.wish
-        subscription.asked_hz = self._asked_hz(subscription.filter, wish)
-        return self._amounts(subscription.asked_hz, wish.event_bytes, client(subscription.client))
+        subscription.asked_hz = self._own_hz(subscription)
+        event_bytes = subscription.wish.event_bytes
+        return self._amounts(subscription.asked_hz, event_bytes, subscription.bandwidth)
+
+    def _own_hz(self, subscription: Subscription) -> float:
+        return max(self._asked_hz(subscription.filter, subscription.wish), subscription.told_hz)
+
+    def _told_rate(self, number: int, rate: int) -> Amounts | None:
+        """What a subscription needs here, if that is something else than before."""
+        subscription = self.subscriptions.numbered(number)
+        told_hz = to_hz(rate)
+        if subscription is None or subscription.told_hz == told_hz:
+            return None
+        subscription.told_hz = told_hz
+        return self._own_amounts(subscription)
 
     def _asked_hz(self, filter_: Filter, wish: Wish, nodes: frozenset[str] | None = None) -> float:
         measured = Measured(wish.measured_hz) if wish.measured_hz >= 0 else None
@@ -319,6 +377,16 @@ class Admission:
             CPU: round(rate_hz * PER_HZ),
             bandwidth: ceil(rate_hz * event_bytes * 8),
         }
+
+
+def _check(wish: Wish) -> None:
+    if wish.basis not in list(Basis) or wish.event_bytes < 0:
+        raise AdmissionError("wish", "expected a known basis and a size of 0 or more")
+
+
+def _guest(child: str) -> str:
+    """No client is called so."""
+    return f"\0\0{child}"
 
 
 @lru_cache(maxsize=1_024)

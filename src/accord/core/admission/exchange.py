@@ -11,40 +11,57 @@ when time passes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 import msgspec
 
 from accord.core.admission.admission import Admission
+from accord.core.admission.door import Door
+from accord.core.admission.elsewhere import Elsewhere, Rank, publisher_of
 from accord.core.admission.errors import AdmissionError
+from accord.core.admission.guests import Guests
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
-from accord.core.admission.needs import Measured
-from accord.core.admission.options import Guarantee
-from accord.core.admission.subscriptions import Outcome
+from accord.core.admission.posting import Advert, Board, Post, Posted, Which
 from accord.core.admission.ways import Way, path_from
 from accord.core.channels.template import Context, Template
 from accord.core.errors import AccordError
 from accord.core.model.decoding import decoded
 from accord.core.overlay.facts import FactStore
+from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import parse
 
 SERVICE: Final = "$admission"
 ADVERT: Final = "advert"
+ADVERTISER: Final = "advertiser"  # for which child a node speaks, and as which of its parents
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _message: Final = msgspec.msgpack.Decoder(AdmissionMessage)
-_advert: Final = msgspec.msgpack.Decoder(tuple[str, str, float])  # channel, where, rate in hertz
+_advert: Final = msgspec.msgpack.Decoder(Advert)
+_rank: Final = msgspec.msgpack.Decoder(Rank)
+_of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | Post]] = msgspec.msgpack.Decoder(
+    AdmissionMessage | Post
+)
 
 
-class AdmissionExchange(Template):
-    """`dropped` counts what others said that made no sense."""
+class AdmissionExchange(Door, Template):
+    """`dropped` counts what others said that made no sense. `tiers`: to secondary nodes."""
 
-    def __init__(self, context: Context, store: FactStore, admission: Admission) -> None:
-        super().__init__(context)
-        self.admission = admission
+    def __init__(
+        self,
+        context: Context,
+        store: FactStore,
+        admission: Admission,
+        tiers: TierLinks | None = None,
+    ) -> None:
+        Template.__init__(self, context)
+        Door.__init__(self, admission)
+        self.guests = Guests(admission)
         self.dropped = 0
+        self._tiers = TierLinks() if tiers is None else tiers
+        self._tiers_seen = 0
+        self._boards: dict[str, Board] = {}  # by child
+        self._elsewhere = Elsewhere(admission)
         self._store = store
         self._gone_us = admission.options.timing.lease_us  # then nothing is promised there
         self._map_version = -1  # as it was last looked at
@@ -55,8 +72,13 @@ class AdmissionExchange(Template):
         self._check_us = -1  # when one of them will have been missed for long
         admission.find_ways = self.ways
         context.watch(ADVERT, self._advert_told)
+        context.watch(ADVERTISER, self._advertiser_told)
         for origin, key, value in store.all(ADVERT):
             self._advert_told(origin, key, value)
+        for origin, key, value in store.all(ADVERTISER):
+            self._advertiser_told(origin, key, value)
+        self._tiers.serve(SERVICE, self._child_said)
+        self._tiers.watch_leaving(self._child_left)
 
     # ---------------------------------------------------------------------------- for its node
 
@@ -67,7 +89,7 @@ class AdmissionExchange(Template):
         if "\n" in name:
             raise AdmissionError("name", "expected one line")
         key = _key(publisher, name)
-        value = _encode((filter_.channel, str(filter_.predicate), rate_hz))
+        value = _encode(Advert(filter_.channel, str(filter_.predicate), rate_hz))
         before = self._store.get(self.context.name, ADVERT, key)
         if not self._store.put(ADVERT, key, value):
             raise AdmissionError("advertisement", "expected less: other nodes can't be told more")
@@ -82,44 +104,7 @@ class AdmissionExchange(Template):
 
     def unadvertise(self, publisher: str, name: str) -> bool:
         self._store.drop(ADVERT, _key(publisher, name))
-        return self.admission.unadvertise(publisher, name)
-
-    def publisher_gone(self, publisher: str) -> None:
-        for name in self.admission.enforcement.names(publisher):
-            self.unadvertise(publisher, name)
-
-    def subscribe(  # noqa: PLR0913
-        self,
-        client: str,
-        key: Hashable,
-        filter_: Filter,
-        *,
-        now_us: int,
-        guarantee: Guarantee | None = None,
-        event_bytes: int | None = None,
-        measured: Measured | None = None,
-    ) -> Outcome | None:
-        """May it be taken? The answer, or None: then it is among `admission.decisions` later."""
-        outcome = self.admission.subscribe(
-            client,
-            key,
-            filter_,
-            now_us=now_us,
-            guarantee=guarantee,
-            event_bytes=event_bytes,
-            measured=measured,
-        )
-        self._send()
-        return outcome
-
-    def unsubscribe(self, client: str, key: Hashable) -> bool:
-        was_there = self.admission.unsubscribe(client, key)
-        self._send()
-        return was_there
-
-    def client_gone(self, client: str) -> None:
-        self.admission.client_gone(client)
-        self._send()
+        return super().unadvertise(publisher, name)
 
     def ways(self, filter_: Filter, known: tuple[Way, ...] = ()) -> tuple[Way, ...]:
         """From the nodes with publishers of what the filter lets through, as events come."""
@@ -154,19 +139,26 @@ class AdmissionExchange(Template):
                 self.admission.looking.changed()
         elif 0 <= self._check_us <= now_us:
             self._look_for_nodes(now_us)
+        if self._tiers.version != self._tiers_seen:
+            self._tiers_seen = self._tiers.version
+            self._look_at_children()
+        self.guests.advance(now_us)
         self.admission.advance(now_us)
         self._send()
 
     def next_due_us(self) -> int | None:
-        if self.admission.sends:
+        if self.admission.sends or self.guests.sends or self._tiers.version != self._tiers_seen:
             return 0
-        dues = [self.admission.next_due_us(), self._check_us if self._check_us >= 0 else None]
+        dues = [self.admission.next_due_us(), self.guests.next_due_us()]
+        dues.append(self._check_us if self._check_us >= 0 else None)
         if self.context.map.version != self._map_version:
             dues.append(self._map_due_us)
         return min((due for due in dues if due is not None), default=None)
 
     def check_invariants(self) -> None:
         self.admission.check_invariants()
+        self.guests.check_invariants()
+        self._elsewhere.check_invariants()
         assert not self._missed.keys() & self._gone.keys()
         assert not self._gone.keys() & set(self.admission.elsewhere())
         assert (self._check_us >= 0) == bool(self._missed)
@@ -178,20 +170,90 @@ class AdmissionExchange(Template):
         for neighbour, message in sends:
             self.context.say(neighbour, "", _encode(message))
         sends.clear()
+        for child, message in self.guests.sends:
+            self._tiers.say(child, SERVICE, _encode(message))
+        self.guests.sends.clear()
+
+    # -------------------------------------------------------------------------- secondary nodes
+
+    def _child_said(self, child: str, body: bytes, now_us: int) -> None:
+        message = decoded(_of_child, body)
+        if message is None:
+            self.dropped += 1
+        elif isinstance(message, Post):
+            self._posted(child, message)
+        else:
+            self.guests.receive(child, message, now_us)
+            self._send()
+
+    def _posted(self, child: str, post: Post) -> None:
+        board = self._boards.get(child)
+        if board is None:
+            board = self._boards[child] = Board(post.incarnation)
+            self._look_at_children()
+        if post.incarnation < board.incarnation:
+            return
+        if post.incarnation > board.incarnation:
+            board.begin(post.incarnation)
+        for which, advert in board.read(post):
+            self._repeat(child, which, advert)
+        posted = Posted(board.incarnation, board.session, board.version)
+        self._tiers.say(child, SERVICE, _encode(posted))
+
+    def _repeat(self, child: str, which: Which, advert: Advert | None) -> None:
+        """What a child advertises is a fact of this node's."""
+        key = _key(publisher_of(child, which[0]), which[1])
+        if advert is None:
+            self._store.drop(ADVERT, key)
+            self._advert_taken(self.context.name, key, None)
+            return
+        value = _encode(advert)
+        if self._store.put(ADVERT, key, value):
+            self._advert_taken(self.context.name, key, value)
+        else:
+            self.dropped += 1
+
+    def _child_left(self, child: str) -> None:
+        self.guests.left(child)
+        board = self._boards.pop(child, None)
+        if board is not None:
+            for which in list(board.adverts):
+                self._repeat(child, which, None)
+            self._store.drop(ADVERTISER, child)
+            self._elsewhere.rank(self.context.name, child, None)
+        self._send()
+
+    def _look_at_children(self) -> None:
+        """Say as which of their parents this node speaks for them."""
+        for child in self._boards:
+            link = self._tiers.links.get(child)
+            if link is not None:
+                rank = (link.life, link.turn, link.is_active)
+                self._store.put(ADVERTISER, child, _encode(rank))
+                self._elsewhere.rank(self.context.name, child, rank)
+
+    def _advertiser_told(self, origin: str, child: str, value: bytes | None) -> None:
+        if origin != self.context.name:
+            rank = None if value is None else decoded(_rank, value)
+            self._elsewhere.rank(origin, child, rank)
+
+    # ------------------------------------------------------------------------------ other nodes
 
     def _advert_told(self, origin: str, key: str, value: bytes | None) -> None:
-        if origin == self.context.name or origin in self._gone:
-            return
+        if origin != self.context.name and origin not in self._gone:
+            self._advert_taken(origin, key, value)
+
+    def _advert_taken(self, origin: str, key: str, value: bytes | None) -> None:
         publisher, _, name = key.rpartition("\n")
         if value is not None:
             try:
-                channel, where, rate_hz = _advert.decode(value)
-                filter_ = Filter(channel, parse(where))
-                self.admission.advertised_elsewhere(origin, publisher, name, filter_, rate_hz)
+                advert = _advert.decode(value)
+                filter_ = Filter(advert.channel, parse(advert.where))
+                self._elsewhere.tell(origin, publisher, name, filter_, advert.rate_hz)
                 return
             except (AccordError, ValueError, RecursionError, OverflowError):
                 self.dropped += 1  # what it said before does not hold any more, either
-        self.admission.unadvertised_elsewhere(origin, publisher, name)
+        self._elsewhere.untell(origin, publisher, name)
 
     def _has_bent(self) -> bool:
         """Whether a way of some subscription is not the one to take any more."""
@@ -217,7 +279,7 @@ class AdmissionExchange(Template):
             if since_us + self._gone_us <= now_us:
                 del missed[node]
                 self._gone[node] = True
-                self.admission.node_gone(node)
+                self._elsewhere.gone(node)
         self._missed = missed
         self._check_us = min(missed.values()) + self._gone_us if missed else -1
 

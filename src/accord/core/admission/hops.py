@@ -26,15 +26,14 @@ from accord.core.admission.messages import (
     Verdict,
     Wish,
 )
+from accord.core.admission.released import Leg, Released
 from accord.core.admission.resources import MEMORY, Amounts, Books, Shortage
 from accord.core.errors import AccordError
 
 MAX_PATH: Final = 64
 MOST_HOLDS: Final = 100_000
-_REMEMBERED: Final = 50_000  # legs that were released
 _ORIGINS: Final = 10_000
 
-Leg = tuple[RequestId, int]
 Sent = tuple[str, AdmissionMessage]
 # What a node needs for a wish, whose events it sends on to `towards` and come from `source`.
 Assess = Callable[[Wish, str, str], Amounts]
@@ -66,7 +65,7 @@ class Hops:
         self._hold_us = hold_us
         self._lease_us = lease_us
         self._holds: dict[Leg, _Hold] = {}
-        self._released: OrderedDict[Leg, None] = OrderedDict()
+        self._released = Released()
         self._incarnations: OrderedDict[str, int] = OrderedDict()
         self._sweep_us = 0
 
@@ -185,7 +184,7 @@ class Hops:
 
     def check_invariants(self) -> None:
         assert len(self._holds) <= MOST_HOLDS
-        assert not self._released.keys() & self._holds.keys()
+        assert not any(leg in self._released for leg in self._holds)
         for request, leg in self._holds:
             assert (request, leg) in self._books
             assert self._incarnations.get(request.origin, 0) <= request.incarnation
@@ -221,10 +220,7 @@ class Hops:
         """For ever."""
         if leg in self._holds:
             self._drop(leg)
-        self._released[leg] = None
-        self._released.move_to_end(leg)
-        if len(self._released) > _REMEMBERED:
-            self._released.popitem(last=False)
+        self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
         del self._holds[leg]

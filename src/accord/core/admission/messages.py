@@ -59,12 +59,15 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag="admission ask"):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="admission answer"):
+    """`rate` is all that is to be expected, in thousandths of a hertz; below 0: not said."""
+
     request: RequestId
     round: int
     leg: int
     path: tuple[str, ...]
     is_full: bool
     verdicts: tuple[Verdict, ...]
+    rate: int = -1
 
 
 class Keep(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
@@ -80,12 +83,15 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag="admission kept"):
+    """`rate` as in `Answer`; `sequence` 0: nobody asked."""
+
     request: RequestId
     round: int
     leg: int
     path: tuple[str, ...]
     sequence: int
     lost: tuple[str, ...] = ()
+    rate: int = -1
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="admission release"):

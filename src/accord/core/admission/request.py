@@ -37,6 +37,12 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
                 "lease_us", "expected at least ask_us + confirm_us + 2 * refresh_us"
             )
 
+    def of_child(self) -> Timing:
+        """For a secondary node: its parent has to hear from others before it answers."""
+        ask_us = self.ask_us + self.confirm_us + self.retry_us
+        hold_us = max(self.hold_us, ask_us + self.confirm_us)
+        return msgspec.structs.replace(self, ask_us=ask_us, hold_us=hold_us)
+
     @property
     def patience_us(self) -> int:
         """How long a promise may stay unconfirmed before it is asked for anew."""

@@ -18,7 +18,7 @@ asking ── all said yes, or enough ──▶ confirming ── all confirmed 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from accord.core.admission.errors import AdmissionError
@@ -54,6 +54,9 @@ class Requests:
         self.sends: list[Sent] = []
         self.decisions: list[Decision] = []
         self.dropped = 0  # messages that made no sense here
+        # Of a secondary node: who answers speaks for others, and tells the rate, for which is given
+        # what is needed here.
+        self.assess: Callable[[int, int], Amounts | None] | None = None
         self._incarnation = incarnation
         self._books = books
         self._requests: dict[int, Request] = {}
@@ -149,13 +152,13 @@ class Requests:
         if found is None:
             return
         request, leg = found
-        nodes = tuple(each.node for each in answer.verdicts)
-        if nodes != leg.path[1 : len(nodes) + 1] or not nodes:
+        if not self._is_of_path(answer):
             self.dropped += 1
             return
         if request.state is not State.ASKING or leg.verdicts is not None:
             return
         leg.verdicts = answer.verdicts
+        self._told_rate(request, answer.rate)
         is_refused = request.wish.is_full and not all(each.is_yes for each in answer.verdicts)
         if is_refused or all(each.verdicts is not None for each in request.legs.values()):
             self._decide(request, now_us)
@@ -165,11 +168,17 @@ class Requests:
         if found is None:
             return
         request, leg = found
-        if request.state is State.ASKING or kept.sequence not in leg.sent:
+        is_asked = kept.sequence in leg.sent
+        if request.state is State.ASKING or not (is_asked or (kept.lost and not kept.sequence)):
             return
-        if any(node in leg.yes for node in kept.lost):
+        was_enough = request.own.is_yes
+        self._told_rate(request, kept.rate)
+        is_lost = any(node in leg.yes for node in kept.lost)
+        if is_lost or request.own.is_yes != was_enough:
             leg.lose(kept.lost)
             self._ask(request, now_us)
+            return
+        if not is_asked:
             return
         leg.confirmed_us = max(leg.confirmed_us or 0, leg.sent[kept.sequence])
         leg.is_confirmed = True
@@ -205,7 +214,28 @@ class Requests:
             if request.wish.is_full and request.state is not State.ASKING:
                 assert all(verdict.is_yes for verdict in request.verdicts().values())
 
+    def verdicts(self, number: int) -> tuple[Verdict, ...]:
+        """Of all nodes, for a request that is admitted and not being asked for anew."""
+        request = self._requests.get(number)
+        is_settled = request is not None and request.state is State.ADMITTED
+        return tuple(request.verdicts().values()) if is_settled and request is not None else ()
+
     # ------------------------------------------------------------------------------------- rounds
+
+    def _is_of_path(self, answer: Answer) -> bool:
+        """Whether those who answered are on the path, or beyond it where others are spoken for."""
+        nodes = tuple(each.node for each in answer.verdicts)
+        asked = answer.path[1:]
+        if self.assess is not None:
+            return nodes[: len(asked)] == asked and len(nodes) <= MAX_LEGS
+        return bool(nodes) and nodes == asked[: len(nodes)]
+
+    def _told_rate(self, request: Request, rate: int) -> None:
+        if self.assess is None or rate < 0:
+            return
+        amounts = self.assess(request.id.number, rate)
+        if amounts is not None:
+            self._book_anew(request, amounts)
 
     def _book_anew(self, request: Request, amounts: Amounts) -> None:
         short = self._books.book(request.id, amounts)

@@ -6,7 +6,7 @@ admitted; if that is refused, the old one stays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -17,7 +17,8 @@ from accord.core.admission.options import Guarantee
 from accord.core.admission.order import to_hz
 from accord.core.admission.request import Decision, State
 from accord.core.admission.requests import Requests
-from accord.core.admission.resources import Amounts, Resource
+from accord.core.admission.resources import Amounts, Pool, Resource
+from accord.core.admission.resources import client as client_pool
 from accord.core.admission.ways import Path, Way
 
 
@@ -51,11 +52,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Subscription:
-    """One that was asked for; `outcome` None: not decided yet."""
+    """One that was asked for; `outcome` None: not decided yet.
+
+    What is decided of it is among `decisions` of all, unless there is somebody to `hear` it.
+    """
 
     __slots__ = (
-        "asked_hz", "before", "client", "filter", "guarantee", "key", "number", "outcome", "ways",
-        "wish",
+        "asked_hz", "bandwidth", "before", "client", "filter", "guarantee", "hear", "key", "number",
+        "outcome", "told_hz", "ways", "wish",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +71,9 @@ class Subscription:
         self.guarantee = guarantee
         self.wish = wish
         self.asked_hz = 0.0
+        self.told_hz = 0.0  # by a parent, where others are known to that only
+        self.bandwidth: Pool = client_pool(client)
+        self.hear: Callable[[Decision], None] | None = None
         self.ways: tuple[Way, ...] | None = None  # None: not found, but given
         self.number = 0  # of its request
         self.outcome: Outcome | None = None
@@ -107,6 +114,13 @@ class Subscriptions:
 
     def get(self, client: str, key: Hashable) -> Subscription | None:
         return self._by_client.get(client, {}).get(key)
+
+    def numbered(self, number: int) -> Subscription | None:
+        return self._by_number.get(number)
+
+    def verdicts(self, subscription: Subscription) -> tuple[Verdict, ...]:
+        """Of all nodes, if it is admitted and not being asked for anew."""
+        return self._requests.verdicts(subscription.number)
 
     def id_of(self, subscription: Subscription) -> RequestId:
         return self._requests.id_of(subscription.number)
@@ -198,8 +212,14 @@ class Subscriptions:
             took_us=decision.took_us,
         )
         self.counts[decision.state] += 1
-        self.decisions.append(outcome)
         subscription.outcome = outcome
+        self._settle(subscription, decision)
+        if subscription.hear is None:
+            self.decisions.append(outcome)
+        else:
+            subscription.hear(decision)
+
+    def _settle(self, subscription: Subscription, decision: Decision) -> None:
         before, subscription.before = subscription.before, None
         if decision.state is State.ADMITTED:
             if before is not None:

@@ -4,6 +4,9 @@ A link counts here where both of its ends say that it is up: then it is known ho
 the neighbour, which is the way that events come. That is what it adds to a latency, and to the age
 of what an event tells of; the share it loses is what it takes from a reliability.
 
+Neighbours are also the secondary nodes that this one is a parent of; and for a secondary node, its
+parents, of which it tells nothing to each other: it is a leaf.
+
 Whoever changes something of the negotiation hands what that returned to `take`. What is for
 neighbours goes there; everything else waits in `notices`, together with what follows from messages
 and from time, for whoever drives the node.
@@ -19,11 +22,13 @@ import msgspec
 from accord.core.channels.template import Context, Template
 from accord.core.model.decoding import decoded
 from accord.core.negotiation.believing import Qualities
+from accord.core.negotiation.defining import Defining
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.messages import QualityMessage
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Notice, Tell
 from accord.core.negotiation.properties import Registry
+from accord.core.overlay.tier_links import TierLinks
 
 SERVICE: Final = "$quality"
 
@@ -31,22 +36,24 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(QualityMessage)
 
 
-class QualityExchange(Template):
-    """For `Channels.serve(SERVICE, lambda context: QualityExchange(context, negotiation))`."""
+class TierExchange:
+    """Of a secondary node: all its neighbours are parents."""
 
-    def __init__(self, context: Context, negotiation: Negotiation) -> None:
-        super().__init__(context)
+    def __init__(self, negotiation: Negotiation, tiers: TierLinks) -> None:
         self.negotiation = negotiation
         self.notices: list[Notice] = []
         self.malformed = 0  # messages that are none
+        self.defining = Defining(tiers)  # properties
+        self._tiers = tiers
         self._links: dict[str, Qualities] = {}
-        self._seen: tuple[int, list[str]] = (-1, [])
+        self._seen = -1
+        tiers.serve(SERVICE, self.hear)
 
     def take(self, notices: Iterable[Notice]) -> None:
         """What the negotiation returned."""
         for notice in notices:
             if isinstance(notice, Tell):
-                self.context.say(notice.neighbour, "", _encoder.encode(notice.message))
+                self._tell(notice.neighbour, _encoder.encode(notice.message))
             else:
                 self.notices.append(notice)
 
@@ -55,7 +62,7 @@ class QualityExchange(Template):
         notices, self.notices = self.notices, []
         return notices
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+    def hear(self, neighbour: str, body: bytes, now_us: int) -> None:
         message = decoded(_decoder, body)
         if message is None:
             self.malformed += 1
@@ -65,49 +72,98 @@ class QualityExchange(Template):
 
     def advance(self, now_us: int) -> None:
         self._look_at_links(now_us)
+        self.defining.advance(now_us)
         if self.negotiation.next_due_us() <= now_us:
             self.take(self.negotiation.advance(now_us=now_us))
 
     def next_due_us(self) -> int:
-        return 0 if self._sight() != self._seen else self.negotiation.next_due_us()
+        if self._is_news():
+            return 0
+        return min(self.negotiation.next_due_us(), self.defining.next_due_us())
 
     def check_invariants(self) -> None:
         self.negotiation.check_invariants()
 
-    def _sight(self) -> tuple[int, list[str]]:
-        return self.context.map.version, self.context.neighbours()
+    def _tell(self, neighbour: str, body: bytes) -> None:
+        self._tiers.say(neighbour, SERVICE, body)
+
+    def _is_news(self) -> bool:
+        """Whether links may be other than when they were looked at."""
+        return self._tiers.version != self._seen
 
     def _look_at_links(self, now_us: int) -> None:
-        sight = self._sight()
-        if sight == self._seen:
+        if not self._is_news():
             return
-        self._seen = sight
-        links: dict[str, Qualities] = {}
-        for neighbour in sight[1]:
-            qualities = self._qualities(neighbour)
-            if qualities is not None:
-                links[neighbour] = qualities
-        before, self._links = self._links, links
-        for neighbour in before:
-            if neighbour not in links:
-                self.take(self.negotiation.link_down(neighbour, now_us=now_us))
-        for neighbour, qualities in links.items():
+        before, self._links = self._links, self._find_links()
+        # What gets better first: when one parent takes over from another, nobody is to be without
+        # what it has before and after.
+        for neighbour, qualities in self._links.items():
             if neighbour not in before:
                 self.take(self.negotiation.link_up(neighbour, qualities, now_us=now_us))
-            elif qualities != before[neighbour]:
-                self.take(self.negotiation.link_changed(neighbour, qualities, now_us=now_us))
+        changed = [each for each, known in before.items() if self._links.get(each, known) != known]
+        for each in sorted(changed, key=lambda each: _worse_by(before[each], self._links[each])):
+            self.take(self.negotiation.link_changed(each, self._links[each], now_us=now_us))
+        for neighbour in before:
+            if neighbour not in self._links:
+                self.take(self.negotiation.link_down(neighbour, now_us=now_us))
 
-    def _qualities(self, neighbour: str) -> Qualities | None:
-        """Of the link from there; None where it does not count."""
-        map_, here = self.context.map, self.context.name
-        link, delay_us = map_.link(neighbour, here), map_.delay_us((neighbour, here))
-        if link is None or delay_us is None:
-            return None
+    def _find_links(self) -> dict[str, Qualities]:
+        """Those there are now."""
+        self._seen = self._tiers.version
+        return {
+            # What must not be lost is sent again until it is there.
+            neighbour: self._qualities(link.delay_us, 0.0)
+            for neighbour, link in self._tiers.links.items()
+        }
+
+    def _qualities(self, delay_us: float, loss: float) -> Qualities:
         delay_ms = delay_us / 1_000
-        reliability = 100 * (1 - link.loss)
-        known = {"latency": delay_ms, "freshness": delay_ms, "reliability": reliability}
+        known = {"latency": delay_ms, "freshness": delay_ms, "reliability": 100 * (1 - loss)}
         registry = self.negotiation.registry
         return {name: value for name, value in known.items() if _has_room(registry, name, value)}
+
+
+class QualityExchange(TierExchange, Template):
+    """For `Channels.serve(SERVICE, lambda context: QualityExchange(context, negotiation))`.
+
+    With `tiers`, those to secondary nodes.
+    """
+
+    def __init__(
+        self, context: Context, negotiation: Negotiation, tiers: TierLinks | None = None
+    ) -> None:
+        Template.__init__(self, context)
+        TierExchange.__init__(self, negotiation, TierLinks() if tiers is None else tiers)
+        self._sight: tuple[int, list[str]] = (-1, [])
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+        self.hear(neighbour, body, now_us)
+
+    def _tell(self, neighbour: str, body: bytes) -> None:
+        if neighbour in self._tiers.links:
+            super()._tell(neighbour, body)
+        else:
+            self.context.say(neighbour, "", body)
+
+    def _is_news(self) -> bool:
+        return super()._is_news() or self._look() != self._sight
+
+    def _look(self) -> tuple[int, list[str]]:
+        return self.context.map.version, self.context.neighbours()
+
+    def _find_links(self) -> dict[str, Qualities]:
+        self._sight = self._look()
+        links: dict[str, Qualities] = {}
+        map_, here = self.context.map, self.context.name
+        for neighbour in self._sight[1]:
+            link, delay_us = map_.link(neighbour, here), map_.delay_us((neighbour, here))
+            if link is not None and delay_us is not None:
+                links[neighbour] = self._qualities(delay_us, link.loss)
+        return links | super()._find_links()
+
+
+def _worse_by(before: Qualities, after: Qualities) -> float:
+    return float(after.get("latency", 0.0)) - float(before.get("latency", 0.0))
 
 
 def _has_room(registry: Registry, name: str, value: float) -> bool:

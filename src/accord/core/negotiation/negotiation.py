@@ -60,7 +60,10 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Negotiation:
-    """`incarnation` is higher each time the node starts."""
+    """`incarnation` is higher each time the node starts.
+
+    A node that `is_leaf` tells its neighbours nothing of each other.
+    """
 
     def __init__(
         self,
@@ -69,13 +72,14 @@ class Negotiation:
         incarnation: int = 1,
         registry: Registry | None = None,
         options: Options | None = None,
+        is_leaf: bool = False,
     ) -> None:
         self.options = options or Options()
         self.registry = registry or Registry()
         self.repository = Repository(self.registry)
         self.book = Book(self.registry)
         self.sources = Sources(node, self.registry)
-        self.supersets = SuperSets(node, self.registry, Saying(incarnation))
+        self.supersets = SuperSets(node, self.registry, Saying(incarnation), is_leaf=is_leaf)
         self.coordinator = Coordinator(self.repository, self.options.patience_us)
         self.deciding = Deciding(
             self.sources,

@@ -9,7 +9,8 @@ reliability) taken into account by whoever receives it.
 Nothing is lost by forwarding skylines only, because hops keep the order of what is better. Each
 copy names the nodes over which it came. A node passes over copies that came over itself: it has
 better ones, by at least two hops; so copies of what is gone die out instead of going round. By
-that it works on any network of nodes, not on trees only.
+that it works on any network of nodes, not on trees only. A node that is a leaf, because no events
+go over it from one neighbour to another, forwards only what is its own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ class _Neighbour:
 
 
 class SuperSets:
-    def __init__(self, node: str, registry: Registry, saying: Saying) -> None:
+    def __init__(
+        self, node: str, registry: Registry, saying: Saying, *, is_leaf: bool = False
+    ) -> None:
         self.node = node
+        self._hops = 1 if is_leaf else MAX_HOPS  # what came over so many nodes ends here
         self.groups: dict[Scope, Group] = {}
         self._believing = Believing(node, registry)
         self.saying = saying
@@ -193,7 +197,7 @@ class SuperSets:
         if not self._touched:
             for scope, said in self._said.items():
                 forwarded = self.groups[scope].forwarded()
-                assert set(said) == {copy for copy in forwarded if len(copy[1]) < MAX_HOPS}
+                assert set(said) == {copy for copy in forwarded if len(copy[1]) < self._hops}
         for known in self._neighbours.values():
             assert all(known.haves.values())
 
@@ -292,12 +296,12 @@ class SuperSets:
         wants = [k.wants[scope] for k in self._neighbours.values() if scope in k.wants]
         if scope in self._wanted:
             wants.append(Want(*scope, self._wanted[scope], ()))
+        wants = [each for each in wants if len(each.path) < self._hops]
         said: Want | None = None
         if wants:
             # The most that anybody wants: all other wants are within it.
             best = min(wants, key=lambda each: (-each.publishers, len(each.path), each.path))
-            if len(best.path) < MAX_HOPS:
-                said = Want(*scope, best.publishers, (self.node, *best.path))
+            said = Want(*scope, best.publishers, (self.node, *best.path))
         self.saying.say(_want_key(scope), said, now_us)
 
     def _forward(self, scope: Scope, group: Group | None, now_us: int) -> None:
@@ -315,7 +319,7 @@ class SuperSets:
 
     def _have(self, group: Group, copy: Copy) -> Have | None:
         source, path = copy
-        if not group.skyline.represents(copy) or len(path) >= MAX_HOPS:
+        if not group.skyline.represents(copy) or len(path) >= self._hops:
             return None
         offers = group.offers(copy)
         capabilities = tuple(offers[name].capability for name in group.names)

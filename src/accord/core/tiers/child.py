@@ -17,7 +17,8 @@ import msgspec
 
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.needs import Condition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import TierStatus
 from accord.core.predicates.predicate import Predicate
 from accord.core.tiers.flows import Inflow, Outflow
@@ -61,6 +62,8 @@ class Child:
         self.losses: list[tuple[Carried, str]] = []
         self.lookups = Lookups(options)
         self.roles = Roles(options, self._begin_turn)
+        self.services = TierLinks()  # what they speak over with its parents
+        self.services.send = lambda parent, said: self.sends.append((parent, said))
         self.on_bound: Callable[[], None] = lambda: None
         self._delivered = 0
         self._again = 0  # events that came once more
@@ -134,10 +137,12 @@ class Child:
         """A link to a parent is there; the one with the lowest rank is preferred."""
         self.roles.link_up(parent, rank, now_us)
         self._take_leave()
+        self._look_at_links(now_us)
 
     def link_down(self, parent: str, now_us: int) -> None:
         self.roles.link_down(parent, now_us)
         self._take_leave()
+        self._look_at_links(now_us)
 
     def receive(self, parent: str, message: object, now_us: int) -> None:
         known = self.roles.parents.get(parent)
@@ -154,6 +159,8 @@ class Child:
             case Told() if parent == self.roles.active:
                 self.lookups.told(message, now_us)
                 self._decide(now_us)
+            case Said():
+                self.services.heard(parent, message, now_us)
 
     def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[Up]:
         """Events to send to a parent next."""
@@ -175,6 +182,7 @@ class Child:
         self._log.update(now_us)
         self.roles.choose(now_us, self._seen, self._log.version)
         self._take_leave()
+        self._look_at_links(now_us)
         for known in self.roles.used():
             self._tell_needs(known, now_us)
             if known.attend_us <= now_us:
@@ -251,6 +259,7 @@ class Child:
             self._up.base,
             self._up.sent,
             has_other=len(self.roles.used()) > 1,
+            takes_us=_way_us(parent),
         )
         self.sends.append((parent.name, attend))
         ask_us = self._inflow.ask_us(again_us) if is_active else None
@@ -263,8 +272,12 @@ class Child:
     # ---------------------------------------------------------------------------------- what comes
 
     def _served(self, parent: ParentView, message: Serve, now_us: int) -> None:
+        life = parent.life
         if message.child != self._incarnation or not self.roles.served(parent, message, now_us):
             return
+        if parent.life != life:
+            self.services.drop(parent.name)  # it knows nothing of what they said
+        self._look_at_links(now_us)
         if message.version != parent.version:
             parent.version = message.version
             parent.told_us = -NEVER
@@ -319,6 +332,22 @@ class Child:
         self.sends.append((parent.name, had))
         if lacking and parent.name == self.roles.standby:
             self.roles.offered(lacking, self._seen, now_us)
+
+    def _look_at_links(self, now_us: int) -> None:
+        """Services speak with the parents that are used, and sound."""
+        there = {each.name: each for each in self.roles.used() if each.is_usable()}
+        for name in list(self.services.links):
+            if name not in there:
+                self.services.drop(name)
+        for name, parent in there.items():
+            way_us = _way_us(parent)
+            if not way_us:
+                continue
+            if name not in self.services.links:
+                parent.attend_by(now_us)  # so that it knows as well
+            is_active = name == self.roles.active
+            delay_us = way_us if is_active else way_us + self._options.dead_us
+            self.services.set(name, TierLink(delay_us, is_active))
 
     # ---------------------------------------------------------------------------------------- needs
 
@@ -407,6 +436,12 @@ class Child:
             len(self._up) + len(self._undecided) < times * options.up_events
             and self._up.bytes + self._undecided_bytes < times * options.up_bytes
         )
+
+
+def _way_us(parent: ParentView) -> int:
+    """0 where that is not known."""
+    trip = parent.round_trip
+    return max(1, int(trip.mean_us) // 2) if trip.is_measured else 0
 
 
 def _size(event: Carried) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signals import Carried, Said
 
 # In one message.
 MOST_RANGES: Final = 32
@@ -43,6 +43,7 @@ class Attend(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
     top: int = 0
     is_leaving: bool = False
     has_other: bool = False  # another parent, from which it may get events as well
+    takes_us: int = 0  # a message between the two; 0 where that is not known yet
 
 
 class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
@@ -134,8 +135,9 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
     is_last: bool = False
 
 
-FromChild = Attend | Wants | Had | Up | Ask
-FromParent = Serve | Offer | Down | Told
+# `Said` is of services, which speak across tiers as they do with neighbours in the overlay.
+FromChild = Attend | Wants | Had | Up | Ask | Said
+FromParent = Serve | Offer | Down | Told | Said
 
 
 def is_too_much(message: FromChild) -> bool:

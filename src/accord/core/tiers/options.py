@@ -13,6 +13,7 @@ class TierOptions(msgspec.Struct, frozen=True, kw_only=True):
     offer_us: int = 200_000  # a standby says so often what it keeps
     behind_us: int = 5_000_000  # an active parent that lacks what the standby has for so long
     return_us: int = 10_000_000  # a better parent must have been there for so long
+    quiet_us: int = 10_000_000  # services do not speak with a child that is silent for so long
     lease_us: int = 30_000_000  # a child that is silent for so long has left
     kept_bytes: int = 8 << 20  # for one child
     kept_events: int = 8_192

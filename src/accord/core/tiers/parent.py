@@ -23,7 +23,8 @@ from accord.core.model.channels import filter_selects
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.sanity import problem_with_need
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.flows import Inflow
 from accord.core.tiers.keeping import Keeping
@@ -119,9 +120,20 @@ class _State:
 
 
 class Parent:
-    """`sends` are control messages for children; `ready` are those for whom events wait."""
+    """`sends` are control messages for children; `ready` are those for whom events wait.
 
-    def __init__(self, incarnation: int, options: TierOptions, port: ParentPort) -> None:
+    `services` speak with them over these links.
+    """
+
+    def __init__(
+        self,
+        incarnation: int,
+        options: TierOptions,
+        port: ParentPort,
+        services: TierLinks | None = None,
+    ) -> None:
+        self.services = TierLinks() if services is None else services
+        self.services.send = self._send
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
         self.losses: list[tuple[Carried, str, str]] = []  # event, child and cause
@@ -145,6 +157,7 @@ class Parent:
     def link_down(self, child: str, now_us: int) -> None:  # noqa: ARG002
         """It may come back: what is kept for it stays for a while."""
         self._links.pop(child, None)
+        self.services.drop(child)
 
     def has_link(self, child: str) -> bool:
         return child in self._links
@@ -154,6 +167,9 @@ class Parent:
             return  # nothing that a child says
         if isinstance(message, Ask):
             self._send(child, self._port.answer(message))
+            return
+        if isinstance(message, Said):
+            self.services.heard(child, message, now_us)
             return
         state = self._state(child, message.incarnation, now_us, is_new=isinstance(message, Attend))
         if state is None:
@@ -217,7 +233,10 @@ class Parent:
         for child, state in list(self._children.items()):
             if state.heard_us + self._options.lease_us <= now_us:
                 self._forget(child)
-            elif state.serve_us <= now_us:
+                continue
+            if state.heard_us + self._options.quiet_us <= now_us:
+                self.services.drop(child)
+            if state.serve_us <= now_us:
                 self._serve(child, state, now_us)
         if self._settle_us <= now_us:
             self._settle(now_us)
@@ -225,9 +244,11 @@ class Parent:
             self._offer(now_us)
 
     def next_due_us(self) -> int | None:
+        options = self._options
         due_us = min(self._offer_us, self._settle_us)
-        for state in self._children.values():
-            due_us = min(due_us, state.serve_us, state.heard_us + self._options.lease_us)
+        for child, state in self._children.items():
+            silent_us = options.quiet_us if child in self.services.links else options.lease_us
+            due_us = min(due_us, state.serve_us, state.heard_us + silent_us)
         return None if due_us == NEVER else due_us
 
     def incarnation_of(self, child: str) -> int:
@@ -295,6 +316,11 @@ class Parent:
             keeping.begin(message.turn, now_us, is_active=message.is_active)
             self._offer_us = now_us
         state.has_other = message.has_other
+        if message.takes_us > 0 and child in self._links:
+            wait_us = 0 if message.is_active else self._options.dead_us
+            delay_us = message.takes_us + wait_us
+            link = TierLink(delay_us, message.is_active, message.incarnation, message.turn)
+            self.services.set(child, link)
         if message.is_active:
             keeping.heard(message.through, message.missing, now_us)
             self._is_ready(child, keeping)
@@ -432,6 +458,7 @@ class Parent:
     def _forget(self, child: str) -> None:
         """It has left: its needs go, and what was kept for it."""
         state = self._children.pop(child)
+        self.services.left(child)
         for key in state.needs:
             self._port.need(child, key, None)
         self._port.left(child)

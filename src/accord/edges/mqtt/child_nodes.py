@@ -19,6 +19,7 @@ from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
 from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
+from accord.core.overlay.tier_links import TierLinks
 from accord.core.qos.policies import Entity
 from accord.core.tiers.children import Children
 from accord.core.tiers.messages import Ask, Told
@@ -31,10 +32,16 @@ from accord.edges.mqtt.message import MqttMessage
 class ChildNodes:
     """What `core.tiers.parent` does at this node; `join` first."""
 
-    def __init__(self, abroad: Abroad, incarnation: int, clock_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        abroad: Abroad,
+        incarnation: int,
+        clock_us: Callable[[], int],
+        services: TierLinks | None = None,
+    ) -> None:
         assert abroad.channels is not None
         assert abroad.answering is not None
-        self.parent = Parent(incarnation, TierOptions(), self)
+        self.parent = Parent(incarnation, TierOptions(), self, services)
         self._abroad = abroad
         self._channels = abroad.channels
         self._answering = abroad.answering

@@ -15,7 +15,7 @@ import msgspec
 
 from accord.core.model.channels import filter_selects
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.exchange import QualityExchange
+from accord.core.negotiation.exchange import TierExchange
 from accord.core.negotiation.expectations import MAX_ALTERNATIVES, Expectation, Life, wanted_of
 from accord.core.negotiation.matching import State
 from accord.core.negotiation.negotiation import Negotiation
@@ -83,7 +83,7 @@ class Quality:
         self, broker: Broker, negotiation: Negotiation, clock_us: Callable[[], int]
     ) -> None:
         self.negotiation = negotiation
-        self.exchange: QualityExchange | None = None  # once the node is one of many
+        self.exchange: TierExchange | None = None  # once the node is one of many
         self.counts = Counts()
         self.holders: dict[str, Holder] = {}
         self.watching = Watching(broker, negotiation, clock_us, self.holders, self.take)

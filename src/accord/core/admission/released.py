@@ -1,0 +1,28 @@
+"""Legs of requests that were released: what comes late does not bring them back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from accord.core.admission.messages import RequestId
+
+_REMEMBERED: Final = 50_000
+
+Leg = tuple[RequestId, int]
+
+
+class Released:
+    """The latest of them."""
+
+    def __init__(self) -> None:
+        self._legs: OrderedDict[Leg, None] = OrderedDict()
+
+    def __contains__(self, leg: Leg) -> bool:
+        return leg in self._legs
+
+    def add(self, leg: Leg) -> None:
+        self._legs[leg] = None
+        self._legs.move_to_end(leg)
+        if len(self._legs) > _REMEMBERED:
+            self._legs.popitem(last=False)

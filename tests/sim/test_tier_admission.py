@@ -1,0 +1,32 @@
+"""Subscriptions at nodes of two tiers, whatever happens meanwhile: see `tier_admission_runs`."""
+
+from __future__ import annotations
+
+import pytest
+
+from accord.core.admission.request import State
+from tests.sim.tier_admission_runs import run
+
+SEEDS = 36
+BATCH = 12
+
+
+@pytest.mark.parametrize("batch", range(SEEDS // BATCH))
+def test_no_promise_is_leaked_across_tiers(batch: int) -> None:
+    counts = dict.fromkeys(State, 0)
+    crashes = carried = switches = 0
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        outcome, checker = run(seed, is_checking=False)
+        outcome.check()
+        crashes += outcome.crashes
+        carried += checker.carried
+        switches += checker.switches
+        for state, count in checker.counts.items():
+            counts[state] += count
+    assert min(counts[State.ADMITTED], counts[State.REFUSED], crashes, carried, switches) > 0
+
+
+@pytest.mark.parametrize("seed", [1_001, 1_002])
+def test_at_each_step_all_is_as_it_must_be(seed: int) -> None:
+    outcome, _ = run(seed)
+    outcome.check()
