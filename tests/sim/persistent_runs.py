@@ -27,7 +27,7 @@ from accord.sim.run import Options, Simulation
 from accord.sim.topologies import geometric, line, ring
 from accord.sim.topology import Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
-from tests.sim.persistent_nodes import Client, Ground, PersistentNode
+from tests.sim.persistent_nodes import Client, Ground, Host, PersistentNode
 
 S: Final = 1_000_000
 PUBLISH_US: Final = 8 * S
@@ -47,14 +47,14 @@ class WholeChecker(Checker):
 
     def __init__(self, ground: Ground, *, is_ordered: bool) -> None:
         super().__init__()
-        self._ground = ground
+        self.ground = ground
         self._is_ordered = is_ordered
         self.clients = 0
         self.events = 0
 
     def ended(self, world: World, now_us: int) -> None:
         for name, machine in world.machines().items():
-            assert isinstance(machine, PersistentNode)
+            assert isinstance(machine, Host)
             for past in machine.pasts.values():
                 if past.client.began_us > now_us - SETTLING_US:
                     continue  # it came late
@@ -67,7 +67,7 @@ class WholeChecker(Checker):
     def _look_at(self, client: Client, node: str, now_us: int) -> None:
         self.clients += 1
         self.events += len(client.got)
-        wish, published = client.wish, self._ground.published
+        wish, published = client.wish, self.ground.published
         wanted = [
             number
             for number, each in published.items()
@@ -92,7 +92,7 @@ class WholeChecker(Checker):
             last[key] = each.sequence
 
     def _what(self, numbers: list[int]) -> str:
-        found = [self._ground.published[number] for number in numbers]
+        found = [self.ground.published[number] for number in numbers]
         words = [
             f"{each.publisher}@{each.node} {each.sequence} of {each.published_us / S:.1f} s"
             for each in found[:4]
@@ -186,11 +186,11 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Grou
         options=Options(is_checking=is_checking, is_tracing=False),
         replay=f"python scripts/persistent_runs.py --seed {seed}",
     )
-    made.clock.at(CALM_US, _calm, made)
+    made.clock.at(CALM_US, calm, made)
     return made, ground, checker
 
 
-def _calm(_: int, made: Simulation) -> None:
+def calm(_: int, made: Simulation) -> None:
     """From now on links lose nothing, so that nobody takes nodes for gone that are there."""
     for link in made.network.links.values():
         link.model = replace(link.model, loss=0.0, duplication=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -53,11 +54,12 @@ class Secondary:
     ) -> None:
         self.incarnation = incarnation
         self.addresses: list[Address] = []  # nobody links with it
+        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self._options = options
         dead_us = 3 * options.overlay.ping_us
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
-        self._child = Child(node, incarnation, tiers)
-        self._upwards = Upwards(broker, clock_us, self._child)
+        self.child = Child(node, incarnation, tiers)
+        self._upwards = Upwards(broker, clock_us, self.child)
         self._broker = broker
         self._server = server
         self._clock = clock
@@ -85,7 +87,7 @@ class Secondary:
 
     def turn(self) -> None:
         """See whether there is something for the links."""
-        child = self._child
+        child = self.child
         if child.deliveries:
             self._after()
         due_us = child.next_due_us()
@@ -97,36 +99,36 @@ class Secondary:
 
     @property
     def sends(self) -> list[tuple[str, Any]]:
-        return list(self._child.sends)
+        return list(self.child.sends)
 
     @sends.setter
     def sends(self, sends: list[tuple[str, Any]]) -> None:
-        self._child.sends[:] = sends
+        self.child.sends[:] = sends
 
     def link_up(self, neighbour: str, now_us: int) -> None:
         assert self._neighbours is not None
         address = self._neighbours.dialled_at(neighbour)
         order = self._options.neighbours
         rank = order.index(address) if address in order else len(order)
-        self._child.link_up(neighbour, rank, now_us)
+        self.child.link_up(neighbour, rank, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
-        self._child.link_down(neighbour, now_us)
+        self.child.link_down(neighbour, now_us)
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
-        self._child.receive(neighbour, message, now_us)
+        self.child.receive(neighbour, message, now_us)
         self._after()
 
     def advance(self, now_us: int) -> None:
-        self._child.advance(now_us)
+        self.child.advance(now_us)
         self._after()
 
     def next_due_us(self) -> int | None:
-        return self._child.next_due_us()
+        return self.child.next_due_us()
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
-        self._child.ready.clear()  # all links are asked
-        taken = self._child.take(neighbour, bytes_wanted, clock_us())
+        self.child.ready.clear()  # all links are asked
+        taken = self.child.take(neighbour, bytes_wanted, clock_us())
         if taken:
             self._broker.hub.now_ms = self._clock.now_ms()
             for up in taken:
@@ -137,7 +139,7 @@ class Secondary:
         return []
 
     def _after(self) -> None:
-        child, upwards = self._child, self._upwards
+        child, upwards = self.child, self._upwards
         if child.deliveries or child.losses:
             self._broker.hub.now_ms = self._clock.now_ms()
             losses = list(child.losses)
@@ -150,11 +152,13 @@ class Secondary:
         if upwards.held_back:
             upwards.release()
             self._server.due()
+        for each in self.after:
+            self._containment.run("what follows on the overlay failed", each)
 
     async def _leave(self) -> None:
         """Let the parents have what clients were promised, and tell them."""
         assert self._neighbours is not None
-        child = self._child
+        child = self.child
         until_us = clock_us() + round(_LEAVE_S * 1e6)
         while child.roles.active and child.status().waiting and clock_us() < until_us:
             await asyncio.sleep(0.01)
@@ -169,9 +173,9 @@ class Secondary:
         assert self._neighbours is not None
         links = self._neighbours.status()
         sent, received = links.traffic.sent.data, links.traffic.received.data
-        tier = self._child.status()
+        tier = self.child.status()
         return NetStatus(
-            node=self._child.name,
+            node=self.child.name,
             nodes=(),
             links=(),
             channels=tuple(self.channel_statuses()),
@@ -193,7 +197,7 @@ class Secondary:
                 if each.problem
             ),
             tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
-            needs_widened=self._child.needs_widened(),
+            needs_widened=self.child.needs_widened(),
         )
 
     def links(self) -> tuple[LinkStatus, ...]:
@@ -212,12 +216,12 @@ class Secondary:
                 node=node,
                 options=each.options,
             )
-            for name, (each, node) in sorted(self._child.lookups.definitions.items())
+            for name, (each, node) in sorted(self.child.lookups.definitions.items())
         ]
 
     @property
     def templates(self) -> list[str]:
-        return sorted(self._child.lookups.templates)
+        return sorted(self.child.lookups.templates)
 
     def is_configured(self, name: str) -> bool:  # noqa: ARG002
         return False
@@ -233,8 +237,8 @@ class Secondary:
 
     def _elsewhere(self) -> str:
         """Why channels are not defined here."""
-        parents = ", ".join(each.name for each in self._child.status().parents) or "none yet"
+        parents = ", ".join(each.name for each in self.child.status().parents) or "none yet"
         return (
-            f"{self._child.name} is a secondary node: define channels at a backbone node "
+            f"{self.child.name} is a secondary node: define channels at a backbone node "
             f"(its parents: {parents})"
         )

@@ -13,6 +13,8 @@ from contextlib import suppress
 
 import msgspec
 
+from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.messages import SERVICE, Answer
 from accord.core.errors import EventError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.node.rights import FEEDBACK
@@ -21,7 +23,7 @@ from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
 from accord.core.tiers.children import Children
-from accord.core.tiers.messages import Ask, Told
+from accord.core.tiers.messages import Ask, Recalled, Told
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad, message_of
@@ -47,6 +49,10 @@ class ChildNodes:
         self._is_echoed = False  # the event that is being published
         # Events that are not on disk yet: what the logs must have, channel and number of each.
         self._unkept: deque[tuple[int, str, int]] = deque()
+        exchange = abroad.channels.services.get(SERVICE)
+        if isinstance(exchange, PastExchange):
+            self.parent.past = exchange
+            exchange.on_answer = self._recalled
 
     def published(self, message: MqttMessage) -> None:
         """The router has just been through with `message`."""
@@ -57,7 +63,7 @@ class ChildNodes:
         event = abroad.event
         if event is None:
             importance = max(grant.importance for grant in wanted.values())
-            source = abroad.origin or self._broker.hub.node
+            source = self._broker.hub.node
             event = msgspec.structs.replace(abroad.carried(message, importance), source=source)
         for child in self._children.for_whom(event, is_echoed=self._is_echoed):
             self.put(child, event)
@@ -71,6 +77,9 @@ class ChildNodes:
         is_in_order = not is_kept and self._channels.is_in_order(event.channel)
         clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
         return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
+
+    def _recalled(self, child: str, node: str, answer: Answer, now_us: int) -> None:  # noqa: ARG002
+        self.parent.recalled(child, Recalled(node, answer))
 
     # -------------------------------------------------------------------- what children ask for
 

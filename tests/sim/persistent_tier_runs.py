@@ -1,0 +1,167 @@
+"""Random overlays of two tiers with persistent channels: clients of secondary nodes get it all.
+
+Children are linked with two of the backbone nodes. Links lose, delay and reorder; nodes of both
+tiers crash, links break and parts are cut off, one at a time or at random, all from a seed.
+In the end, when all has been well for a while, each client has each event that was kept once; only
+a durable one whose own node crashed may have some twice. What a child that never crashed has
+published was kept. `scripts/persistent_runs.py --tiers` makes many.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+from accord.core.channels.persistent.options import PERSISTENT
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.registry import ChannelDefinition
+from accord.core.tiers.options import TierOptions
+from accord.sim.checkers import World
+from accord.sim.delays import Lognormal
+from accord.sim.faults import RandomFaults, Timed
+from accord.sim.links import LinkModel
+from accord.sim.outcome import Outcome
+from accord.sim.run import Options, Simulation
+from accord.sim.topology import Span, Topology
+from accord.sim.workloads import Publisher, Subscriber, Workload
+from tests.sim import tier_runs
+from tests.sim.persistent_nodes import Ground
+from tests.sim.persistent_runs import WholeChecker, calm
+from tests.sim.persistent_tier_nodes import ChildNode, persistent_tiers
+from tests.sim.tier_nodes import CHILD, is_child
+
+S: Final = 1_000_000
+PUBLISH_US: Final = 8 * S
+FAULTS_US: Final = 12 * S
+PUBLISHED_US: Final = 40 * S
+CALM_US: Final = 45 * S
+END_US: Final = 125 * S
+_CHANNELS: Final = ("chat/one", "chat/two")
+_TEMPLATES: Final = ("routed", "routed", "reliable", "total_order")
+TIERS: Final = TierOptions(pulse_us=200_000, again_us=100_000, return_us=5 * S, lease_us=12 * S)
+
+
+class WholeTiersChecker(WholeChecker):
+    """Also, nothing is lost on its way up."""
+
+    def __init__(self, ground: Ground, *, is_ordered: bool) -> None:
+        super().__init__(ground, is_ordered=is_ordered)
+        self.at_children = 0
+        self.switches = 0
+
+    def ended(self, world: World, now_us: int) -> None:
+        super().ended(world, now_us)
+        for name, machine in world.machines().items():
+            if isinstance(machine, ChildNode):
+                self.switches += machine.child.roles.switches
+                self.at_children += sum(len(each.client.got) for each in machine.pasts.values())
+                if self.ground.starts[name] == 1:
+                    sent = [each for each in self.ground.sent.values() if each.node == name]
+                    lost = [each for each in sent if each.number not in self.ground.published]
+                    if lost:
+                        self.find(now_us, name, f"{len(lost)} of {len(sent)} events were not kept")
+
+
+def _topology(random: Random) -> Topology:
+    backbone = [f"b{number}" for number in range(random.randint(2, 4))]
+    spans = [Span(one, other) for one, other in pairwise(backbone)]
+    if len(backbone) > 2:
+        spans.append(Span(backbone[-1], backbone[0]))
+    children = [f"{CHILD}{number}" for number in range(random.randint(1, 2))]
+    spans += [Span(child, each) for child in children for each in random.sample(backbone, 2)]
+    return Topology("tiers", [*backbone, *children], spans)
+
+
+def _workload(random: Random, topology: Topology) -> Workload:
+    children = [each for each in topology.nodes if is_child(each)]
+    publishers = [
+        Publisher(
+            name=f"p{number}",
+            node=random.choice(children if number == 1 else topology.nodes),
+            channel=random.choice(_CHANNELS),
+            rate_hz=random.choice((1.0, 3.0, 8.0)),
+            pattern=random.choice(("steady", "poisson", "burst")),
+            qos=1,
+            begin_us=PUBLISH_US,
+            end_us=PUBLISHED_US,
+        )
+        for number in range(random.randint(2, 3))
+    ]
+    subscribers = []
+    for number in range(random.randint(2, 4)):
+        is_durable = random.random() < 1 / 3
+        is_restless = not is_durable and random.random() < 1 / 4
+        subscribers.append(
+            Subscriber(
+                name=f"{'d' if is_durable else 's'}{number}",
+                node=random.choice(children if number % 3 < 2 else topology.nodes),
+                filter=random.choice((*_CHANNELS, "chat/#")),
+                begin_us=random.choice((0, 10, 20, 30, 38)) * S + random.randrange(S),
+                there_us=12 * S,
+                away_us=4 * S if is_restless else 0,
+            )
+        )
+    return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
+
+
+def _faults(random: Random, topology: Topology, seed: int) -> list[Timed]:
+    """None, one after the other, or whatever comes at whichever nodes."""
+    if seed % 3 == 0:
+        return []
+    if seed % 3 == 1:
+        return tier_runs.faults_of(random, topology)
+    return RandomFaults(
+        begin_us=FAULTS_US,
+        end_us=PUBLISHED_US,
+        link_down_share=random.choice((0.0, 0.05, 0.15)),
+        link_down_us=random.choice((2, 6)) * S,
+        node_down_share=random.choice((0.0, 0.1, 0.2)),
+        node_down_us=random.choice((1, 5)) * S,
+        silent_share=0.5,
+        partition_share=random.choice((0.0, 0.0, 0.2)),
+        partition_us=5 * S,
+    ).script(topology, seed)
+
+
+def simulation(
+    seed: int, *, is_checking: bool = True
+) -> tuple[Simulation, Ground, WholeTiersChecker]:
+    random = Random(f"persistent tiers {seed}")  # noqa: S311
+    topology = _topology(random)
+    template = random.choice(_TEMPLATES)
+    loss = random.choice((0.0, 0.0, 0.05, 0.2))
+    model = LinkModel(
+        delay=Lognormal(random.choice((2_000, 20_000)), 0.3),
+        loss=loss,
+        duplication=random.choice((0.0, 0.1)) if loss else 0.0,
+        mode="datagram" if loss else "stream",
+        dead_us=3 * S,
+    )
+    faults = _faults(random, topology, seed)
+    ground = Ground(channels=_CHANNELS)
+    definitions = [
+        ChannelDefinition(name=each, template=template, options={PERSISTENT: "true"})
+        for each in _CHANNELS
+    ]
+    checker = WholeTiersChecker(ground, is_ordered=not (loss or faults))
+    made = Simulation(
+        topology,
+        persistent_tiers(
+            ground, definitions, OverlayOptions(tell_flows_us=0, tell_arrivals_us=0), TIERS
+        ),
+        seed=seed,
+        model=model,
+        faults=faults,
+        workload=_workload(random, topology),
+        checkers=[checker],
+        options=Options(is_checking=is_checking, is_tracing=False),
+        replay=f"python scripts/persistent_runs.py --tiers --seed {seed}",
+    )
+    made.clock.at(CALM_US, calm, made)
+    return made, ground, checker
+
+
+def run(seed: int, *, is_checking: bool = True) -> tuple[Outcome, Ground, WholeTiersChecker]:
+    made, ground, checker = simulation(seed, is_checking=is_checking)
+    return made.run(END_US), ground, checker
