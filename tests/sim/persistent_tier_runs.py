@@ -13,6 +13,8 @@ from itertools import pairwise
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
@@ -28,18 +30,20 @@ from accord.sim.workloads import Publisher, Subscriber, Workload
 from tests.sim import tier_runs
 from tests.sim.persistent_nodes import Ground
 from tests.sim.persistent_runs import WholeChecker, calm
-from tests.sim.persistent_tier_nodes import ChildNode, persistent_tiers
+from tests.sim.persistent_tier_nodes import ChildNode, ParentNode, persistent_tiers
 from tests.sim.tier_nodes import CHILD, is_child
 
 S: Final = 1_000_000
 PUBLISH_US: Final = 8 * S
 FAULTS_US: Final = 12 * S
-PUBLISHED_US: Final = 40 * S
-CALM_US: Final = 45 * S
-END_US: Final = 125 * S
+SHORT_US: Final = 40 * S  # until when is published, and things fail
+LONG_US: Final = 150 * S  # so that some subscriptions have been live for long when something fails
+CALM_US: Final = 5 * S  # after that
+END_US: Final = 85 * S
 _CHANNELS: Final = ("chat/one", "chat/two")
 _TEMPLATES: Final = ("routed", "routed", "reliable", "total_order")
 TIERS: Final = TierOptions(pulse_us=200_000, again_us=100_000, return_us=5 * S, lease_us=12 * S)
+_LITTLE: Final = 16  # events that are kept for a child, so that some are shed
 
 
 class WholeTiersChecker(WholeChecker):
@@ -49,10 +53,13 @@ class WholeTiersChecker(WholeChecker):
         super().__init__(ground, is_ordered=is_ordered)
         self.at_children = 0
         self.switches = 0
+        self.shed = 0
 
     def ended(self, world: World, now_us: int) -> None:
         super().ended(world, now_us)
         for name, machine in world.machines().items():
+            if isinstance(machine, ParentNode):
+                self.shed += sum(sum(each.lost.values()) for each in machine.parent.status())
             if isinstance(machine, ChildNode):
                 self.switches += machine.child.roles.switches
                 self.at_children += sum(len(each.client.got) for each in machine.pasts.values())
@@ -73,18 +80,18 @@ def _topology(random: Random) -> Topology:
     return Topology("tiers", [*backbone, *children], spans)
 
 
-def _workload(random: Random, topology: Topology) -> Workload:
+def _workload(random: Random, topology: Topology, until_us: int) -> Workload:
     children = [each for each in topology.nodes if is_child(each)]
     publishers = [
         Publisher(
             name=f"p{number}",
             node=random.choice(children if number == 1 else topology.nodes),
             channel=random.choice(_CHANNELS),
-            rate_hz=random.choice((1.0, 3.0, 8.0)),
+            rate_hz=random.choice((1.0, 3.0, 8.0)) * SHORT_US / until_us,
             pattern=random.choice(("steady", "poisson", "burst")),
             qos=1,
             begin_us=PUBLISH_US,
-            end_us=PUBLISHED_US,
+            end_us=until_us,
         )
         for number in range(random.randint(2, 3))
     ]
@@ -97,7 +104,7 @@ def _workload(random: Random, topology: Topology) -> Workload:
                 name=f"{'d' if is_durable else 's'}{number}",
                 node=random.choice(children if number % 3 < 2 else topology.nodes),
                 filter=random.choice((*_CHANNELS, "chat/#")),
-                begin_us=random.choice((0, 10, 20, 30, 38)) * S + random.randrange(S),
+                begin_us=random.choice((0, 10, 20, 30, 38)) * until_us // 40 + random.randrange(S),
                 there_us=12 * S,
                 away_us=4 * S if is_restless else 0,
             )
@@ -105,15 +112,15 @@ def _workload(random: Random, topology: Topology) -> Workload:
     return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
 
 
-def _faults(random: Random, topology: Topology, seed: int) -> list[Timed]:
+def _faults(random: Random, topology: Topology, seed: int, until_us: int) -> list[Timed]:
     """None, one after the other, or whatever comes at whichever nodes."""
     if seed % 3 == 0:
         return []
     if seed % 3 == 1:
-        return tier_runs.faults_of(random, topology)
+        return tier_runs.faults_of(random, topology, until_us)
     return RandomFaults(
         begin_us=FAULTS_US,
-        end_us=PUBLISHED_US,
+        end_us=until_us,
         link_down_share=random.choice((0.0, 0.05, 0.15)),
         link_down_us=random.choice((2, 6)) * S,
         node_down_share=random.choice((0.0, 0.1, 0.2)),
@@ -122,6 +129,10 @@ def _faults(random: Random, topology: Topology, seed: int) -> list[Timed]:
         partition_share=random.choice((0.0, 0.0, 0.2)),
         partition_us=5 * S,
     ).script(topology, seed)
+
+
+def until_of(seed: int) -> int:
+    return LONG_US if seed % 4 == 3 else SHORT_US
 
 
 def simulation(
@@ -138,30 +149,35 @@ def simulation(
         mode="datagram" if loss else "stream",
         dead_us=3 * S,
     )
-    faults = _faults(random, topology, seed)
+    until_us = until_of(seed)
+    faults = _faults(random, topology, seed, until_us)
     ground = Ground(channels=_CHANNELS)
     definitions = [
         ChannelDefinition(name=each, template=template, options={PERSISTENT: "true"})
         for each in _CHANNELS
     ]
+    kept = random.choice((TIERS.kept_events, _LITTLE))
     checker = WholeTiersChecker(ground, is_ordered=not (loss or faults))
     made = Simulation(
         topology,
         persistent_tiers(
-            ground, definitions, OverlayOptions(tell_flows_us=0, tell_arrivals_us=0), TIERS
+            ground,
+            definitions,
+            OverlayOptions(tell_flows_us=0, tell_arrivals_us=0),
+            replace(TIERS, kept_events=kept),
         ),
         seed=seed,
         model=model,
         faults=faults,
-        workload=_workload(random, topology),
+        workload=_workload(random, topology, until_us),
         checkers=[checker],
         options=Options(is_checking=is_checking, is_tracing=False),
         replay=f"python scripts/persistent_runs.py --tiers --seed {seed}",
     )
-    made.clock.at(CALM_US, calm, made)
+    made.clock.at(until_us + CALM_US, calm, made)
     return made, ground, checker
 
 
 def run(seed: int, *, is_checking: bool = True) -> tuple[Outcome, Ground, WholeTiersChecker]:
     made, ground, checker = simulation(seed, is_checking=is_checking)
-    return made.run(END_US), ground, checker
+    return made.run(until_of(seed) + END_US), ground, checker
