@@ -4,7 +4,7 @@ Children are linked with two of the backbone nodes. Links lose, delay and reorde
 tiers crash, links break and parts are cut off, one at a time or at random, all from a seed.
 In the end, when all has been well for a while, each client has each event that was kept once; only
 a durable one whose own node crashed may have some twice. What a child that never crashed has
-published was kept. `scripts/persistent_runs.py --tiers` makes many.
+published was kept. `scripts/persistent_tier_runs.py` makes many.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from accord.core.overlay.registry import ChannelDefinition
 from accord.core.tiers.options import TierOptions
 from accord.sim.checkers import World
 from accord.sim.delays import Lognormal
-from accord.sim.faults import RandomFaults, Timed
+from accord.sim.faults import NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.links import LinkModel
 from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
@@ -118,7 +118,7 @@ def _faults(random: Random, topology: Topology, seed: int, until_us: int) -> lis
         return []
     if seed % 3 == 1:
         return tier_runs.faults_of(random, topology, until_us)
-    return RandomFaults(
+    any_faults = RandomFaults(
         begin_us=FAULTS_US,
         end_us=until_us,
         link_down_share=random.choice((0.0, 0.05, 0.15)),
@@ -128,7 +128,24 @@ def _faults(random: Random, topology: Topology, seed: int, until_us: int) -> lis
         silent_share=0.5,
         partition_share=random.choice((0.0, 0.0, 0.2)),
         partition_us=5 * S,
-    ).script(topology, seed)
+    )
+    if random.random() < 1 / 2:
+        return any_faults.script(topology, seed)
+    return _orphans(random, topology, until_us)
+
+
+def _orphans(random: Random, topology: Topology, until_us: int) -> list[Timed]:
+    """Again and again, all parents of a child fail at once, with what they keep for it."""
+    faults: list[Timed] = []
+    at_us = FAULTS_US + random.randrange(5 * S)
+    while at_us < until_us:
+        child = random.choice([each for each in topology.nodes if is_child(each)])
+        is_silent = random.random() < 1 / 2
+        for parent in [span.other for span in topology.spans if span.one == child]:
+            faults.append(Timed(at_us, NodeDown(parent, is_silent=is_silent)))
+            faults.append(Timed(at_us + 2 * S, NodeUp(parent)))
+        at_us += 8 * S + random.randrange(8 * S)
+    return faults
 
 
 def until_of(seed: int) -> int:
@@ -149,6 +166,8 @@ def simulation(
         mode="datagram" if loss else "stream",
         dead_us=3 * S,
     )
+    # So narrow that something waits for the children most of the time.
+    narrow = replace(model, rate_bps=random.choice((0, 40_000)))
     until_us = until_of(seed)
     faults = _faults(random, topology, seed, until_us)
     ground = Ground(channels=_CHANNELS)
@@ -167,12 +186,12 @@ def simulation(
             replace(TIERS, kept_events=kept),
         ),
         seed=seed,
-        model=model,
+        model=lambda span: narrow if is_child(span.one) else model,
         faults=faults,
         workload=_workload(random, topology, until_us),
         checkers=[checker],
         options=Options(is_checking=is_checking, is_tracing=False),
-        replay=f"python scripts/persistent_runs.py --tiers --seed {seed}",
+        replay=f"python scripts/persistent_tier_runs.py --seed {seed}",
     )
     made.clock.at(until_us + CALM_US, calm, made)
     return made, ground, checker
