@@ -62,14 +62,13 @@ class Lookups:
         if trait is None:
             parent = self._directory[0]
             return Bound(problem=f"the template {name} of {channel} is not installed at {parent}")
-        goes_up = name != LOCAL
         # What is kept has its number where it is: it comes from there to clients of this node, too.
-        is_kept = goes_up and is_persistent(self.look_up(channel))
+        is_kept = self._is_kept(channel)
         return Bound(
             trait.is_ordered or is_kept,
             can_be_full=True,
             is_persistent=is_kept,
-            goes_up=goes_up,
+            goes_up=name != LOCAL,
             keeps_order=trait.keeps_order or is_kept,
         )
 
@@ -79,13 +78,13 @@ class Lookups:
 
     def persistent_filters(self) -> list[str]:
         """What selects persistent channels, as far as is known."""
-        defined = [name for name, (each, _) in self.definitions.items() if is_persistent(each)]
+        defined = [name for name, (each, _) in self.definitions.items() if _is_kept(each)]
         return list(dict.fromkeys((*defined, *self.remembered)))
 
     def keeps_all(self, channel: str) -> bool:
         """Whether its publishers wait rather than that something is lost."""
         trait = self.templates.get(self._template_of(channel) or "")
-        return trait is not None and trait.can_be_full
+        return trait is not None and (trait.can_be_full or self._is_kept(channel))
 
     def is_local(self, channel: str) -> bool:
         """Whether its events stay at this node."""
@@ -175,7 +174,15 @@ class Lookups:
     def _is_known(self, channel: str) -> bool:
         return self.is_complete or channel in self._found
 
+    def _is_kept(self, channel: str) -> bool:
+        """Whether a parent keeps what is published to it."""
+        return _is_kept(self.look_up(channel))
+
     def _template_of(self, channel: str) -> str | None:
         if not self._is_known(channel):
             return None
         return (self.look_up(channel) or _UNDEFINED).template
+
+
+def _is_kept(definition: ChannelDefinition | None) -> bool:
+    return definition is not None and definition.template != LOCAL and is_persistent(definition)
