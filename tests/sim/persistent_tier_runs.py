@@ -15,21 +15,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
 from accord.core.tiers.options import TierOptions
 from accord.sim.checkers import World
-from accord.sim.delays import Lognormal
 from accord.sim.faults import NodeDown, NodeUp, RandomFaults, Timed
-from accord.sim.links import LinkModel
 from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology
-from accord.sim.workloads import Publisher, Subscriber, Workload
+from accord.sim.workloads import Publisher, Workload
 from tests.sim import tier_runs
 from tests.sim.persistent_nodes import Ground
-from tests.sim.persistent_runs import WholeChecker, calm
+from tests.sim.persistent_runs import (
+    CHANNELS,
+    TEMPLATES,
+    WholeChecker,
+    calm,
+    definitions_of,
+    link_model,
+    subscriber,
+)
 from tests.sim.persistent_tier_nodes import ChildNode, ParentNode, persistent_tiers
 from tests.sim.tier_nodes import CHILD, is_child
 
@@ -40,8 +44,6 @@ SHORT_US: Final = 40 * S  # until when is published, and things fail
 LONG_US: Final = 150 * S  # so that some subscriptions have been live for long when something fails
 CALM_US: Final = 5 * S  # after that
 END_US: Final = 85 * S
-_CHANNELS: Final = ("chat/one", "chat/two")
-_TEMPLATES: Final = ("routed", "routed", "reliable", "total_order")
 TIERS: Final = TierOptions(pulse_us=200_000, again_us=100_000, return_us=5 * S, lease_us=12 * S)
 _LITTLE: Final = 16  # events that are kept for a child, so that some are shed
 
@@ -86,7 +88,7 @@ def _workload(random: Random, topology: Topology, until_us: int) -> Workload:
         Publisher(
             name=f"p{number}",
             node=random.choice(children if number == 1 else topology.nodes),
-            channel=random.choice(_CHANNELS),
+            channel=random.choice(CHANNELS),
             rate_hz=random.choice((1.0, 3.0, 8.0)) * SHORT_US / until_us,
             pattern=random.choice(("steady", "poisson", "burst")),
             qos=1,
@@ -95,20 +97,11 @@ def _workload(random: Random, topology: Topology, until_us: int) -> Workload:
         )
         for number in range(random.randint(2, 3))
     ]
-    subscribers = []
-    for number in range(random.randint(2, 4)):
-        is_durable = random.random() < 1 / 3
-        is_restless = not is_durable and random.random() < 1 / 4
-        subscribers.append(
-            Subscriber(
-                name=f"{'d' if is_durable else 's'}{number}",
-                node=random.choice(children if number % 3 < 2 else topology.nodes),
-                filter=random.choice((*_CHANNELS, "chat/#")),
-                begin_us=random.choice((0, 10, 20, 30, 38)) * until_us // 40 + random.randrange(S),
-                there_us=12 * S,
-                away_us=4 * S if is_restless else 0,
-            )
-        )
+    moments_us = [each * until_us // 40 for each in (0, 10, 20, 30, 38)]
+    subscribers = [
+        subscriber(random, number, children if number % 3 < 2 else topology.nodes, moments_us)
+        for number in range(random.randint(2, 4))
+    ]
     return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
 
 
@@ -157,31 +150,20 @@ def simulation(
 ) -> tuple[Simulation, Ground, WholeTiersChecker]:
     random = Random(f"persistent tiers {seed}")  # noqa: S311
     topology = _topology(random)
-    template = random.choice(_TEMPLATES)
-    loss = random.choice((0.0, 0.0, 0.05, 0.2))
-    model = LinkModel(
-        delay=Lognormal(random.choice((2_000, 20_000)), 0.3),
-        loss=loss,
-        duplication=random.choice((0.0, 0.1)) if loss else 0.0,
-        mode="datagram" if loss else "stream",
-        dead_us=3 * S,
-    )
+    template = random.choice(TEMPLATES)
+    model = link_model(random)
     # So narrow that something waits for the children most of the time.
     narrow = replace(model, rate_bps=random.choice((0, 40_000)))
     until_us = until_of(seed)
     faults = _faults(random, topology, seed, until_us)
-    ground = Ground(channels=_CHANNELS)
-    definitions = [
-        ChannelDefinition(name=each, template=template, options={PERSISTENT: "true"})
-        for each in _CHANNELS
-    ]
+    ground = Ground(channels=CHANNELS)
     kept = random.choice((TIERS.kept_events, _LITTLE))
-    checker = WholeTiersChecker(ground, is_ordered=not (loss or faults))
+    checker = WholeTiersChecker(ground, is_ordered=not (model.loss or faults))
     made = Simulation(
         topology,
         persistent_tiers(
             ground,
-            definitions,
+            definitions_of(template),
             OverlayOptions(tell_flows_us=0, tell_arrivals_us=0),
             replace(TIERS, kept_events=kept),
         ),
