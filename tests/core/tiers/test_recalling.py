@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.core.tiers.test_pairs import Port
 
-from accord.core.channels.persistent.asker import Standing
+from accord.core.channels.persistent.asker import FORGET_US, Standing
 from accord.core.channels.persistent.messages import (
     CutAsked,
     CutMade,
@@ -92,6 +92,18 @@ def test_another_parent_means_that_all_nodes_were_away() -> None:
     assert asking.has_past(S)
     assert asking.asked[-1][0] == "n"
     assert isinstance(asking.asked[-1][1], CutAsked)
+
+
+def test_no_node_is_forgotten_for_want_of_a_parent() -> None:
+    asking = Asking()
+    asking.recalling.begin_turn(S)
+    for _ in range(2):
+        asking.recalling.advance(3 * FORGET_US)
+        assert "n" in asking.asker.peers
+    asking.recalling.told(Roster(2, 9, (("other", HERE),)))  # it is gone indeed
+    asking.recalling.advance(4 * FORGET_US)
+    asking.recalling.advance(5 * FORGET_US)
+    assert "n" not in asking.asker.peers
 
 
 def test_what_a_parent_has_shed_is_looked_for_in_the_journals() -> None:

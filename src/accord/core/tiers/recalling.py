@@ -64,7 +64,8 @@ class Recalling:
     def standing(self, node: str) -> Standing:
         known = self._nodes.get(node)
         if known is None:
-            return Standing()
+            # Without a parent nobody is here, but nobody is gone for good either.
+            return Standing(incarnation=0 if self.roster else 1)
         return known._replace(since=known.since + self._breaks * _BREAK)
 
     def noted(self) -> Stamp | None:
