@@ -8,20 +8,14 @@ comes of it. It remembers nothing of those who ask: each question says all that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from accord.core.channels.letters import Got, Letter, Letters
 from accord.core.channels.persistent.answers import Answers, CutWanted, PageWanted
-from accord.core.channels.persistent.asker import (
-    FORGET_US,
-    LOOK_US,
-    MOST_GONE,
-    Asker,
-    Standing,
-)
+from accord.core.channels.persistent.asker import Asker, Standing
 from accord.core.channels.persistent.messages import (
     SERVICE,
     Answer,
@@ -45,8 +39,6 @@ from accord.core.overlay.facts import FactStore
 from accord.core.overlay.needs import Needs
 from accord.core.overlay.routes import Requirement
 from accord.core.overlay.signals import Carried
-
-__all__ = ["FORGET_US", "LOOK_US", "MOST_GONE", "PastExchange"]
 
 HISTORY: Final = "past"  # the fact that a node has kept events of persistent channels
 IMPORTANCE: Final = 1  # of the past on its way
@@ -77,8 +69,6 @@ class PastExchange(Asker, Template):
         self.sent = 0  # events of the past, to other nodes
         self._store = store
         self._needs = needs
-        self._reachable: dict[str, object] = {}
-        self._reachable_at = -1
 
     # ------------------------------------------------------------------------ what is around here
 
@@ -104,11 +94,8 @@ class PastExchange(Asker, Template):
     def ask(self, node: str, question: Question, now_us: int) -> None:
         self._post(node, question, now_us)
 
-    def _reached(self) -> dict[str, object]:
-        if self._reachable_at != self.context.map.version:
-            self._reachable_at = self.context.map.version
-            self._reachable = dict.fromkeys(self.context.map.distances(self.name).costs)
-        return self._reachable
+    def _reached(self) -> Mapping[str, object]:
+        return self.context.map.distances(self.name).costs
 
     # --------------------------------------------------------------------------- for its node
 
