@@ -295,10 +295,13 @@ async def _ask_through_parents(site: Site) -> None:
 async def hear_all(events: Subscription, wanted: dict[str, range]) -> list[str]:
     """Until all of it has come, in whichever order."""
     left = {f"{name} {number}": True for name, numbers in wanted.items() for number in numbers}
-    heard = []
-    while left:
-        heard += await hear(events, 1)
-        left.pop(heard[-1], None)
+    heard: list[str] = []
+    try:
+        while left:
+            heard += await hear(events, 1)
+            left.pop(heard[-1], None)
+    except TimeoutError:
+        raise AssertionError(f"missing: {list(left)[:20]}") from None
     return heard
 
 

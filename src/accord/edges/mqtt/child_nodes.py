@@ -27,6 +27,7 @@ from accord.core.tiers.messages import Ask, Recalled, Told
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad, message_of
+from accord.edges.mqtt.kept import of_child
 from accord.edges.mqtt.message import MqttMessage
 
 
@@ -116,17 +117,20 @@ class ChildNodes:
             return 0
         is_ordered = way.route.bound.is_ordered
         has_come = self._children.has_seen(event)
-        if is_ordered and has_come:
+        is_kept = way.route.bound.is_persistent
+        if is_ordered and has_come and not is_kept:
             return 0  # it has its place in the order
         hub.enter(message, way.route.counts)
         self._abroad.origin, self._abroad.original = event.origin, event.original
         self._is_echoed = is_echoed
         kept = hub.appended
         try:
-            if has_come:
+            if has_come and is_kept:
+                self._keep(message, event)
+            if has_come and not is_ordered:
                 nodes = self._abroad.remotes.selecting(event.channel)
                 self._abroad.send(message, nodes, event.importance)
-            else:
+            elif not has_come:
                 # Where it has to wait for its place it comes by `Abroad.arrived`.
                 if not is_ordered:
                     self._children.is_new(event)
@@ -138,6 +142,15 @@ class ChildNodes:
         if hub.appended > kept:
             self._unkept.append((hub.appended, event.channel, message.number))
         return message.number
+
+    def _keep(self, message: MqttMessage, event: Carried) -> None:
+        """The parent by which it came may have failed before it was on disk there."""
+        hub, pasts = self._broker.hub, self._broker.pasts
+        if pasts is not None and hub.is_durable:
+            pasts.asker.has_kept()
+        with suppress(EventError):
+            message.event()
+            hub.keep(of_child(message, event.origin, event.original))
 
     def _take_answer(self, event: Carried) -> int:
         """A client of a child answers the source of an event, wherever that is."""
