@@ -113,9 +113,12 @@ async def _choose(a: RunningNode, b: RunningNode) -> None:
 class Site:
     """Nodes that are killed and started again, with what they had on disk."""
 
-    def __init__(self, folder: Path, neighbours: dict[str, list[str]]) -> None:
+    def __init__(
+        self, folder: Path, neighbours: dict[str, list[str]], secondary: tuple[str, ...] = ()
+    ) -> None:
         self.folder = folder
         self.neighbours = neighbours
+        self.secondary = secondary
         self.links = {name: f"{HOST}:{free_port()}" for name in neighbours}
         self.http = {name: f"{HOST}:{free_port()}" for name in neighbours}
         self.stacks: dict[str, ExitStack] = {}
@@ -123,11 +126,13 @@ class Site:
 
     def start(self, name: str) -> str:
         dialled = ", ".join(f'"{self.links[each]}"' for each in self.neighbours[name])
+        is_secondary = name in self.secondary
+        place = 'tier = "secondary"' if is_secondary else f'listen = "{self.links[name]}"'
         config = f"""
 [node]
 name = "{name}"
 [net]
-listen = "{self.links[name]}"
+{place}
 neighbours = [{dialled}]
 ping_ms = 200
 """
@@ -158,8 +163,10 @@ ping_ms = 200
 
 
 @contextmanager
-def start_site(folder: Path, neighbours: dict[str, list[str]]) -> Iterator[Site]:
-    site = Site(folder, neighbours)
+def start_site(
+    folder: Path, neighbours: dict[str, list[str]], secondary: tuple[str, ...] = ()
+) -> Iterator[Site]:
+    site = Site(folder, neighbours, secondary)
     try:
         for name in neighbours:
             site.start(name)
@@ -238,3 +245,67 @@ async def _kill_own_node(site: Site) -> None:
 
 def connect(url: str) -> AbstractAsyncContextManager[Session]:
     return accord.connect(url, client_id="ada", clean_start=False, session_expiry_s=3_600)
+
+
+TIERS: Final = {"a": [], "b": ["a"], "c": ["b"], "x": ["a", "b"]}
+
+
+@accord_only
+def test_clients_of_a_secondary_node_get_all_there_was_whatever_parent_fails(
+    tmp_path: Path,
+) -> None:
+    with start_site(tmp_path, TIERS, ("x",)) as site:
+        asyncio.run(_ask_through_parents(site))
+
+
+async def _ask_through_parents(site: Site) -> None:
+    async with (
+        accord.connect(site.url("c")) as c,
+        accord.connect(site.url("x")) as x,
+        x.subscribe("$accord/past") as told,
+    ):
+        await asyncio.gather(say(c, "c", range(200)), say(x, "x", range(100)))
+        talking = asyncio.gather(say(c, "c", range(200, 600)), say(x, "x", range(100, 200)))
+        async with x.subscribe("chat/#", qos=1) as events:
+            await talking
+            heard = await hear(events, 800)
+            assert of(heard, "c") == list(range(600))
+            assert of(heard, "x") == list(range(200))
+            assert json.loads((await anext(told)).payload) == {
+                "filter": "chat/#", "state": "live", "missing": [],
+            }  # fmt: skip
+            # The active parent is killed while some of it is on its way, and comes back.
+            talking = asyncio.gather(say(c, "c", range(600, 900)), say(x, "x", range(200, 300)))
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(site.kill, "a")
+            await talking
+            heard = await hear_all(events, {"c": range(600, 900), "x": range(200, 300)})
+            await asyncio.to_thread(site.start, "a")
+            await say(c, "c", range(900, 910))
+            heard += await hear_all(events, {"c": range(900, 910)})
+            assert await is_silent(events)
+            assert len(heard) == len(set(heard)) == 410
+        # Who comes now gets what both parents kept, and each event once.
+        async with x.subscribe("chat/room", qos=1) as events:
+            heard = await hear_all(events, {"c": range(910), "x": range(300)})
+            assert await is_silent(events)
+            assert len(heard) == len(set(heard)) == 1_210
+
+
+async def hear_all(events: Subscription, wanted: dict[str, range]) -> list[str]:
+    """Until all of it has come, in whichever order."""
+    left = {f"{name} {number}": True for name, numbers in wanted.items() for number in numbers}
+    heard: list[str] = []
+    try:
+        while left:
+            heard += await hear(events, 1)
+            left.pop(heard[-1], None)
+    except TimeoutError:
+        raise AssertionError(f"missing: {list(left)[:20]}") from None
+    return heard
+
+
+@accord_only
+def test_a_durable_session_of_a_secondary_node_goes_on_where_it_was(tmp_path: Path) -> None:
+    with start_site(tmp_path, {"a": [], "c": ["a"]}, ("c",)) as site:
+        asyncio.run(_kill_own_node(site))

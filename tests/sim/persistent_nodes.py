@@ -6,11 +6,13 @@ from random import Random
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accord.core.channels.channels import Channels
 from accord.core.channels.persistent.answers import CutWanted, Order
+from accord.core.channels.persistent.asker import Asker
 from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE, Page, PageAsked, PastEvent, Wanted
+from accord.core.channels.persistent.originals import Original
 from accord.core.channels.persistent.recall import Recall
 from accord.core.channels.persistent.source import Position
 from accord.core.model.channels import filter_selects
@@ -18,6 +20,7 @@ from accord.core.node.message import Message
 from accord.core.node.routes import Receiver, Subscription
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.outbox import Run
 from accord.sim.machine import Publication, Start, Wish, number_of
@@ -45,17 +48,21 @@ class Ground(Struct):
 
     journals: dict[str, list[PastEvent | None]] = {}
     published: dict[int, Publication] = {}
+    sent: dict[int, Publication] = {}  # by clients of secondary nodes
+    starts: dict[str, int] = {}  # of each node
+    channels: tuple[str, ...] = ()  # that secondary nodes remember
     clients: dict[tuple[str, str], Client] = {}
     saved: dict[tuple[str, str], dict[str, Position] | None] = {}
     places: dict[str, dict[str, tuple[int, list[int]]]] = {}
     handed: int = 0  # events of the past
+    again: int = 0  # those that came before, from another node
     missed: int = 0
 
 
 class Past(Receiver):
     """A client with a past: takes so many events at a time."""
 
-    def __init__(self, node: PersistentNode, client: Client) -> None:
+    def __init__(self, node: Host, client: Client) -> None:
         super().__init__(client.wish.subscriber, Entity(client.wish.subscriber))
         self.is_connected = True
         self.node = node
@@ -77,7 +84,12 @@ class Past(Receiver):
         assert self.recall is not None
         number = number_of(message.payload)
         is_now = self.recall.is_calm or self.recall.live(
-            self.node.source, message.number, number, message.size(), self.node.now_us
+            self.node.source,
+            message.number,
+            number,
+            message.size(),
+            self.node.now_us,
+            original=self.node.original,
         )
         if is_now:
             self.client.got.append(number)
@@ -89,7 +101,9 @@ class Past(Receiver):
         recall = self.recall
         assert recall is not None
         while (handed := recall.next(self.node.now_us)) is not None:
-            assert not handed.is_again  # there are no secondary nodes here
+            if handed.is_again:
+                self.node.ground.again += 1
+                continue
             self.client.got.append(number_of(handed.event.payload))
             self.node.ground.handed += 1
         if recall.waiting() is not None:
@@ -99,7 +113,87 @@ class Past(Receiver):
         recall.notices.clear()
 
 
-class PersistentNode(OverlayNode):
+class Host:
+    """What a node of either tier has of its clients' pasts."""
+
+    name: str
+    ground: Ground
+    random: Random
+    asker: Asker
+
+    def begin_pasts(self, start: Start, ground: Ground, asker: Asker) -> None:
+        self.name = start.name
+        self.ground = ground
+        ground.starts[start.name] = ground.starts.get(start.name, 0) + 1
+        self.random = Random(start.random.random())  # noqa: S311
+        self.asker = asker
+        self.source = start.name  # of the event that is handed over, and its number there
+        self.original: Original | None = None
+        self.numbered = 0
+        self.pasts: dict[Wish, Past] = {}
+        self.save_us = start.now_us + SAVE_US
+        asker.restore(ground.places.get(start.name, {}))
+
+    @property
+    def now_us(self) -> int:
+        raise NotImplementedError
+
+    def came(self, event: Carried) -> None:
+        """An event of another node is about to be handed over."""
+        self.source, self.numbered = event.source, event.event
+        self.original = (event.origin, event.original) if event.origin else None
+        self.asker.arrived(
+            event.source, event.incarnation, event.event, self.now_us, original=self.original
+        )
+
+    def begin_past(self, wish: Wish) -> Subscription:
+        key = (wish.subscriber, wish.filter)
+        is_durable = wish.subscriber.startswith("d")
+        known = self.ground.clients.get(key)
+        if known is None or not (is_durable and key in self.ground.saved):
+            known = self.ground.clients[key] = Client(wish, self.now_us)
+        past = self.pasts[wish] = Past(self, known)
+        past.subscription = Subscription(past, wish.filter, qos=1)
+        wanted = Wanted(wish.filter)
+        if is_durable and key in self.ground.saved:
+            known.has_lost_node = True
+            saved = self.ground.saved[key]
+            past.recall = self.asker.resume(wanted, past.room, saved, self.now_us)
+        else:
+            past.recall = self.asker.recall(wanted, past.room, self.now_us)
+        return past.subscription
+
+    def end_past(self, wish: Wish) -> None:
+        past = self.pasts.pop(wish)
+        assert past.recall is not None
+        self.asker.end(past.recall)
+        self.ground.clients.pop((wish.subscriber, wish.filter), None)
+        self.ground.saved.pop((wish.subscriber, wish.filter), None)
+
+    def step_pasts(self) -> None:
+        for past in self.pasts.values():
+            past.step()
+
+    def save_pasts(self) -> None:
+        """From time to time, what durable subscriptions need after a crash."""
+        if self.now_us < self.save_us:
+            return
+        self.save_us = self.now_us + SAVE_US
+        self.ground.places[self.name] = self.asker.places()
+        for wish, past in self.pasts.items():
+            if wish.subscriber.startswith("d"):
+                recall = past.recall
+                assert recall is not None
+                key = (wish.subscriber, wish.filter)
+                if recall.is_calm and not recall.sources:
+                    self.ground.saved[key] = None
+                else:
+                    positions = dict(recall.positions())
+                    positions.update(dict.fromkeys(recall.lived, (0, -1, "")))
+                    self.ground.saved[key] = positions
+
+
+class PersistentNode(Host, OverlayNode):
     def __init__(
         self,
         start: Start,
@@ -108,25 +202,22 @@ class PersistentNode(OverlayNode):
         options: OverlayOptions,
     ) -> None:
         super().__init__(start, options)
-        self.channels = Channels(self.overlay)
-        self.name = start.name
-        self.ground = ground
-        self.random = Random(start.random.random())  # noqa: S311
+        self.begin_node(start, ground, definitions)
+
+    def begin_node(
+        self, start: Start, ground: Ground, definitions: list[ChannelDefinition]
+    ) -> None:
         self.number = start.incarnation * 1_000
-        self.source = start.name  # of the event that is handed over, and its number there
-        self._numbered = 0
         self.exchange = self.channels.serve(
             SERVICE,
             lambda context: PastExchange(context, self.overlay.store, self.overlay.needs),
         )
+        self.begin_pasts(start, ground, self.exchange)
         self.journal = ground.journals.setdefault(start.name, [])
-        self.pasts: dict[Wish, Past] = {}
         self._due: list[tuple[int, int, Order, int, int]] = []  # what is read, and when it is
         self._order = 0
-        self._save_us = start.now_us + SAVE_US
         for definition in definitions:
             self.overlay.registry.create(definition)
-        self.exchange.restore(ground.places.get(start.name, {}))
         if self.journal:
             self.exchange.has_kept()
 
@@ -137,8 +228,18 @@ class PersistentNode(OverlayNode):
     # ----------------------------------------------------------------------------------- clients
 
     def publish(self, publication: Publication, now_us: int) -> None:
+        self._now_us = now_us
+        self.keep(publication)
+        numbered = replace(publication, number=self.number)
+        if not self.channels.bound(publication.channel).is_ordered:
+            self.exchange.arrived(self.name, 0, self.number, now_us)
+        super().publish(numbered, now_us)
+        self.drive()
+
+    def keep(self, publication: Publication, original: Original | None = None) -> None:
+        """Give it a number, and write it down."""
         self.number += 1
-        self.source, self._numbered = self.name, self.number
+        self.source, self.numbered, self.original = self.name, self.number, original
         self.ground.published[publication.number] = publication
         self.exchange.has_kept()
         if self.random.random() < 0.1:
@@ -146,54 +247,24 @@ class PersistentNode(OverlayNode):
         self.journal.append(
             PastEvent(
                 self.number,
-                now_us // 1_000,
+                self._now_us // 1_000,
                 publication.channel,
                 publication.publisher,
                 publication.qos,
                 b"",
                 publication.payload,
+                *(original or ("", 0)),
             )
         )
-        numbered = Publication(
-            number=self.number,
-            publisher=publication.publisher,
-            node=publication.node,
-            channel=publication.channel,
-            sequence=publication.sequence,
-            published_us=publication.published_us,
-            payload=publication.payload,
-            qos=publication.qos,
-        )
-        if not self.channels.bound(publication.channel).is_ordered:
-            self.exchange.arrived(self.name, 0, self.number, now_us)
-        super().publish(numbered, now_us)
-        self._drive()
 
     def subscribe(self, wish: Wish, now_us: int) -> None:
         self._now_us = now_us
-        key = (wish.subscriber, wish.filter)
-        is_durable = wish.subscriber.startswith("d")
-        known = self.ground.clients.get(key)
-        if known is None or not (is_durable and key in self.ground.saved):
-            known = self.ground.clients[key] = Client(wish, now_us)
-        past = self.pasts[wish] = Past(self, known)
-        subscription = past.subscription = Subscription(past, wish.filter, qos=1)
-        self._subscriptions[wish] = subscription
+        subscription = self._subscriptions[wish] = self.begin_past(wish)
         self.router.add(subscription)
         self.overlay.need(wish.filter, ("", ""), None)
-        wanted = Wanted(wish.filter)
-        if is_durable and key in self.ground.saved:
-            known.has_lost_node = True
-            past.recall = self.exchange.resume(wanted, past.room, self.ground.saved[key], now_us)
-        else:
-            past.recall = self.exchange.recall(wanted, past.room, now_us)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
-        past = self.pasts.pop(wish)
-        assert past.recall is not None
-        self.exchange.end(past.recall)
-        self.ground.clients.pop((wish.subscriber, wish.filter), None)
-        self.ground.saved.pop((wish.subscriber, wish.filter), None)
+        self.end_past(wish)
         super().unsubscribe(wish, now_us)
 
     # ------------------------------------------------------------------------------- for its host
@@ -201,15 +272,13 @@ class PersistentNode(OverlayNode):
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
         self._read(now_us)
-        if now_us >= self._save_us:
-            self._save()
-            self._save_us = now_us + SAVE_US
+        self.save_pasts()
         self.exchange.go_on(now_us)
-        self._drive()
+        self.drive()
 
     def next_due_us(self) -> int:
         dues = [each[0] for each in self._due]
-        return min([super().next_due_us(), self._save_us, *dues])
+        return min([super().next_due_us(), self.save_us, *dues])
 
     def _hand_over(self) -> None:
         events, self.overlay.deliveries[:] = list(self.overlay.deliveries), []
@@ -217,27 +286,25 @@ class PersistentNode(OverlayNode):
             if event.channel == SERVICE:
                 self.exchange.page_came(event, self._now_us)
                 continue
-            self.source, self._numbered = event.source, event.event
-            self.exchange.arrived(event.source, event.incarnation, event.event, self._now_us)
+            self.came(event)
             self.overlay.deliveries.append(event)
             super()._hand_over()
-        self._drive()
+        self.drive()
 
     def _route(self, message: Message) -> None:
-        message.number = self._numbered
+        message.number = self.numbered
         super()._route(message)
 
     # ------------------------------------------------------------------------------- its journal
 
-    def _drive(self) -> None:
+    def drive(self) -> None:
         orders, self.exchange.orders[:] = list(self.exchange.orders), []
         for order in orders:
             self._order += 1
             at_us = self._now_us + self.random.choice((0, 1_000, 20_000, 200_000))
             entry = (at_us, self._order, order, len(self.journal), self.number)
             self._due.append(entry)
-        for past in self.pasts.values():
-            past.step()
+        self.step_pasts()
 
     def _read(self, now_us: int) -> None:
         due = [each for each in self._due if each[0] <= now_us]
@@ -262,14 +329,3 @@ class PersistentNode(OverlayNode):
                 return Page(asked.id, tuple(events), str(offset))
             events.append(event)
         return Page(asked.id, tuple(events))
-
-    def _save(self) -> None:
-        """What durable subscriptions need after a crash."""
-        self.ground.places[self.name] = self.exchange.places()
-        for wish, past in self.pasts.items():
-            if wish.subscriber.startswith("d"):
-                recall = past.recall
-                assert recall is not None
-                positions = None if recall.is_calm and not recall.sources else recall.positions()
-                key = (wish.subscriber, wish.filter)
-                self.ground.saved[key] = None if positions is None else dict(positions)

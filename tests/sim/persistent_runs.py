@@ -7,6 +7,7 @@ durable one whose own node crashed may have some twice. `scripts/persistent_runs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -27,7 +28,7 @@ from accord.sim.run import Options, Simulation
 from accord.sim.topologies import geometric, line, ring
 from accord.sim.topology import Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
-from tests.sim.persistent_nodes import Client, Ground, PersistentNode
+from tests.sim.persistent_nodes import Client, Ground, Host, PersistentNode
 
 S: Final = 1_000_000
 PUBLISH_US: Final = 8 * S
@@ -36,8 +37,8 @@ PUBLISHED_US: Final = 80 * S
 CALM_US: Final = 90 * S
 END_US: Final = 170 * S
 SETTLING_US: Final = 70 * S  # then all must be well
-_CHANNELS: Final = ("chat/one", "chat/two")
-_TEMPLATES: Final = ("routed", "routed", "reliable", "total_order")
+CHANNELS: Final = ("chat/one", "chat/two")
+TEMPLATES: Final = ("routed", "routed", "reliable", "total_order")
 
 
 class WholeChecker(Checker):
@@ -47,14 +48,14 @@ class WholeChecker(Checker):
 
     def __init__(self, ground: Ground, *, is_ordered: bool) -> None:
         super().__init__()
-        self._ground = ground
+        self.ground = ground
         self._is_ordered = is_ordered
         self.clients = 0
         self.events = 0
 
     def ended(self, world: World, now_us: int) -> None:
         for name, machine in world.machines().items():
-            assert isinstance(machine, PersistentNode)
+            assert isinstance(machine, Host)
             for past in machine.pasts.values():
                 if past.client.began_us > now_us - SETTLING_US:
                     continue  # it came late
@@ -67,7 +68,7 @@ class WholeChecker(Checker):
     def _look_at(self, client: Client, node: str, now_us: int) -> None:
         self.clients += 1
         self.events += len(client.got)
-        wish, published = client.wish, self._ground.published
+        wish, published = client.wish, self.ground.published
         wanted = [
             number
             for number, each in published.items()
@@ -92,7 +93,7 @@ class WholeChecker(Checker):
             last[key] = each.sequence
 
     def _what(self, numbers: list[int]) -> str:
-        found = [self._ground.published[number] for number in numbers]
+        found = [self.ground.published[number] for number in numbers]
         words = [
             f"{each.publisher}@{each.node} {each.sequence} of {each.published_us / S:.1f} s"
             for each in found[:4]
@@ -108,12 +109,46 @@ def _topology(random: Random) -> Topology:
     )()
 
 
+def subscriber(
+    random: Random, number: int, nodes: Sequence[str], moments_us: Sequence[int]
+) -> Subscriber:
+    """At one of the nodes, from about some moment on; some are durable, some come and go."""
+    is_durable = random.random() < 1 / 3
+    is_restless = not is_durable and random.random() < 1 / 4
+    return Subscriber(
+        name=f"{'d' if is_durable else 's'}{number}",
+        node=random.choice(nodes),
+        filter=random.choice((*CHANNELS, "chat/#")),
+        begin_us=random.choice(moments_us) + random.randrange(S),
+        there_us=15 * S,
+        away_us=5 * S if is_restless else 0,
+    )
+
+
+def link_model(random: Random) -> LinkModel:
+    loss = random.choice((0.0, 0.0, 0.05, 0.2))
+    return LinkModel(
+        delay=Lognormal(random.choice((2_000, 20_000)), 0.3),
+        loss=loss,
+        duplication=random.choice((0.0, 0.1)) if loss else 0.0,
+        mode="datagram" if loss else "stream",
+        dead_us=3 * S,
+    )
+
+
+def definitions_of(template: str) -> list[ChannelDefinition]:
+    return [
+        ChannelDefinition(name=each, template=template, options={PERSISTENT: "true"})
+        for each in CHANNELS
+    ]
+
+
 def _workload(random: Random, topology: Topology) -> Workload:
     publishers = [
         Publisher(
             name=f"p{number}",
             node=random.choice(topology.nodes),
-            channel=random.choice(_CHANNELS),
+            channel=random.choice(CHANNELS),
             rate_hz=random.choice((0.5, 3.0, 12.0)),
             pattern=random.choice(("steady", "poisson", "burst")),
             qos=1,
@@ -122,35 +157,19 @@ def _workload(random: Random, topology: Topology) -> Workload:
         )
         for number in range(random.randint(1, 4))
     ]
-    subscribers = []
-    for number in range(random.randint(2, 6)):
-        is_durable = random.random() < 1 / 3
-        is_restless = not is_durable and random.random() < 1 / 4
-        subscribers.append(
-            Subscriber(
-                name=f"{'d' if is_durable else 's'}{number}",
-                node=random.choice(topology.nodes),
-                filter=random.choice((*_CHANNELS, "chat/#")),
-                begin_us=random.choice((0, 20, 40, 60, 75)) * S + random.randrange(S),
-                there_us=15 * S,
-                away_us=5 * S if is_restless else 0,
-            )
-        )
+    moments_us = [each * S for each in (0, 20, 40, 60, 75)]
+    subscribers = [
+        subscriber(random, number, topology.nodes, moments_us)
+        for number in range(random.randint(2, 6))
+    ]
     return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
 
 
 def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Ground, WholeChecker]:
     random = Random(f"persistent {seed}")  # noqa: S311
     topology = _topology(random)
-    template = random.choice(_TEMPLATES)
-    loss = random.choice((0.0, 0.0, 0.05, 0.2))
-    model = LinkModel(
-        delay=Lognormal(random.choice((2_000, 20_000)), 0.3),
-        loss=loss,
-        duplication=random.choice((0.0, 0.1)) if loss else 0.0,
-        mode="datagram" if loss else "stream",
-        dead_us=3 * S,
-    )
+    template = random.choice(TEMPLATES)
+    model = link_model(random)
     fails = bool(seed % 3)
     faults = RandomFaults(
         begin_us=PUBLISH_US + 5 * S,
@@ -164,17 +183,14 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Grou
         partition_us=6 * S,
     )
     ground = Ground()
-    definitions = [
-        ChannelDefinition(name=each, template=template, options={PERSISTENT: "true"})
-        for each in _CHANNELS
-    ]
+    definitions = definitions_of(template)
     overlay = OverlayOptions(tell_flows_us=0, tell_arrivals_us=0)
 
     def make(start: Start) -> PersistentNode:
         return PersistentNode(start, ground, definitions, overlay)
 
     # Where links or nodes fail, what was lost comes behind what came live before that was noticed.
-    checker = WholeChecker(ground, is_ordered=template == "reliable" or not (loss or fails))
+    checker = WholeChecker(ground, is_ordered=template == "reliable" or not (model.loss or fails))
     made = Simulation(
         topology,
         make,
@@ -186,11 +202,11 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Grou
         options=Options(is_checking=is_checking, is_tracing=False),
         replay=f"python scripts/persistent_runs.py --seed {seed}",
     )
-    made.clock.at(CALM_US, _calm, made)
+    made.clock.at(CALM_US, calm, made)
     return made, ground, checker
 
 
-def _calm(_: int, made: Simulation) -> None:
+def calm(_: int, made: Simulation) -> None:
     """From now on links lose nothing, so that nobody takes nodes for gone that are there."""
     for link in made.network.links.values():
         link.model = replace(link.model, loss=0.0, duplication=0.0)

@@ -190,13 +190,13 @@ def with_answers(random: Random, topology: Topology, workload: Workload) -> Work
     return Workload(publishers=tuple(publishers), subscribers=tuple(subscribers))
 
 
-def faults_of(random: Random, topology: Topology) -> list[Timed]:
+def faults_of(random: Random, topology: Topology, until_us: int = PUBLISHED_US) -> list[Timed]:
     """One after the other: while a child has lost one parent it keeps the other."""
     backbone = [each for each in topology.nodes if not is_child(each)]
     spans = [each for each in topology.spans if is_child(each.one)]
     faults: list[Timed] = []
     at_us = FAULTS_US + random.randrange(5 * S)
-    while at_us < PUBLISHED_US:
+    while at_us < until_us:
         lasts_us = random.choice((S // 2, 2 * S, 6 * S))
         if random.random() < 1 / 2:
             node = random.choice(backbone)

@@ -39,6 +39,7 @@ from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
 from accord.live.net import Net, NetOptions
 from accord.live.past import PastService
+from accord.live.past_known import ClientsPast
 from accord.live.pipeline import Pipeline
 from accord.live.pipeline_feed import feed
 from accord.live.pipeline_options import PipelineOptions
@@ -100,7 +101,7 @@ class Node:
         self.net: Net | Secondary | None = None  # where it is one of many
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
-        self.past: PastService | None = None  # of persistent channels, as above
+        self.past: ClientsPast | None = None  # of persistent channels, as above
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
         self._containment = Containment(log)
@@ -181,6 +182,8 @@ class Node:
                 self.manager.net = self.net
                 self.quality.join_parents(self.net)
                 self.admission.start_secondary(self.net)
+                self.past = self._past_of_child(self.net)
+                self.past.start()
                 await self.net.start(self._stack)
             elif settings.net is not None:
                 self.net = Net(
@@ -259,6 +262,14 @@ class Node:
     def clients(self) -> Iterator[ClientStatus]:
         for session in list(self.broker.sessions.values()):
             yield _client_status(session)
+
+    def _past_of_child(self, net: Secondary) -> ClientsPast:
+        child, folder = net.child, self.settings.data
+        asker = child.recalling.asker
+        past = ClientsPast(self.broker, self.server, asker, child.lookups, folder=folder)
+        child.on_bound.append(past.channels_changed)
+        net.after.append(past.heard)
+        return past
 
     async def _listen(self, listener: Listener) -> None:
         listening = listen_on(listener.address)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from accord.core.channels.persistent.answers import CutWanted, PageWanted
 from accord.core.channels.persistent.exchange import PastExchange
@@ -17,11 +13,11 @@ from accord.core.overlay.registry import CHANNEL
 from accord.core.overlay.signals import Carried
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.hub import Cut
-from accord.edges.mqtt.past import Pasts
 from accord.live.clock import Clock
 from accord.live.durability import EVENTS, Durability
 from accord.live.logs import get_log
 from accord.live.net import Net
+from accord.live.past_known import ClientsPast
 from accord.live.past_pages import PageError, PastPages
 from accord.live.pipeline import Pipeline
 from accord.live.sending import clock_us
@@ -29,17 +25,7 @@ from accord.live.server import Server
 
 log = get_log(__name__)
 
-KNOWN: Final = "past.json"
-_SAVE_S: Final = 5.0
-_REMEMBERED_S: Final = 60.0
 _NOTHING_KEPT: Final = "nothing is kept on disk at this node: it needs a folder in node.data"
-
-
-class Known(msgspec.Struct, frozen=True):
-    """What outlives the node: by others, up to where all came and what besides; and channels."""
-
-    nodes: dict[str, tuple[int, list[int]]] = {}
-    channels: tuple[str, ...] = ()
 
 
 class _NodeCut(Cut):
@@ -55,7 +41,9 @@ class _NodeCut(Cut):
         self.offset = offset
 
 
-class PastService:
+class PastService(ClientsPast):
+    """Of a backbone node; those of its clients are one part of it."""
+
     def __init__(  # noqa: PLR0913 (the parts of a node)
         self,
         broker: Broker,
@@ -68,17 +56,12 @@ class PastService:
         folder: Path | None,
     ) -> None:
         overlay = net.overlay
-        self._broker = broker
-        self._server = server
-        self._net = net
-        self._clock = clock
-        self._durability = durability
-        self._file = None if folder is None else folder / KNOWN
-        self._saved = Known()
         self.exchange = net.channels.serve(
             SERVICE, lambda context: PastExchange(context, overlay.store, overlay.needs)
         )
-        self.pasts = Pasts(broker, self.exchange, net.channels, clock_us)
+        super().__init__(broker, server, self.exchange, net.channels, folder=folder)
+        self._net = net
+        self._durability = durability
         self._pages: PastPages | None = None
         if durability is not None and folder is not None:
             self._pages = PastPages(
@@ -89,59 +72,31 @@ class PastService:
                 now_ms=clock.now_ms,
             )
         self._cuts: list[_NodeCut] = []
-        self._tasks: set[asyncio.Task[None]] = set()
         self._warned: dict[str, bool] = {}
-        self._has_news = False
-        overlay.store.watch(CHANNEL, self._channels_changed)
+        overlay.store.watch(CHANNEL, self.channels_changed)
         net.on_page = self._page_came
-        net.after.append(self._heard)
+        net.after.append(self.heard)
 
     def start(self) -> None:
-        """Go on with what clients had before the node was started; before others are heard."""
-        known = self._saved = self._read_known()
-        self._net.channels.remembered = known.channels
         if self._durability is not None and self._durability.status().next_offset:
             self.exchange.has_kept()
-        broker = self._broker
-        broker.pasts = self.pasts
-        before, broker.pasts_before = broker.pasts_before, {}
-        if before:
-            self.exchange.restore(known.nodes)
-        for subscription, (session, name, progress) in before.items():
-            self.pasts.resume(session, name, subscription, progress)
-        self._start(self._keep_known())
+        super().start()
 
     def turn(self) -> None:
-        """What came of the last turn of the event loop; before it is recorded."""
-        if self._has_news:
-            self._has_news = False
-            self._save()
         if self._cuts:
             self._answer_cuts()
-        if self.exchange.active or len(self.pasts):
-            self.pasts.step()
-            self.exchange.go_on(clock_us())
-            self._take_orders()
-            self._net.turn()
+        super().turn()
 
-    async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._save()
+    def heard(self) -> None:
+        """Other nodes may have asked or answered."""
+        self._take_orders()
+        super().heard()
 
     # -------------------------------------------------------------------------------------- inside
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _heard(self) -> None:
-        """Other nodes may have asked or answered."""
+    def _asked(self) -> None:
         self._take_orders()
-        if self.exchange.active:
-            self._server.due()
+        self._net.turn()
 
     def _take_orders(self) -> None:
         orders = self.exchange.orders
@@ -150,7 +105,7 @@ class PastService:
             if isinstance(order, CutWanted):
                 self._cut(order)
             else:
-                self._start(self._read(order))
+                self._begin(self._read(order))
 
     def _page_came(self, event: Carried) -> None:
         self.exchange.page_came(event, clock_us())
@@ -194,60 +149,14 @@ class PastService:
 
     def _said(self) -> None:
         """There is something for another node, or for this one."""
-        self._take_orders()
-        self._net.turn()
+        self._asked()
         self._server.due()
 
-    # ------------------------------------------------------------------------------ what is known
-
-    async def _keep_known(self) -> None:
-        """Also forget, after a while, what channels were before the node was started."""
-        left_s = _REMEMBERED_S
-        while True:
-            await asyncio.sleep(_SAVE_S)
-            left_s -= _SAVE_S
-            if left_s <= 0 and self._net.channels.remembered:
-                self._net.channels.remembered = ()
-                self._broker.router.invalidate("#")
-            self._save()
-            self._warn()
-
-    def _channels_changed(self, *_: object) -> None:
-        """Before anything is published to a channel that is persistent now."""
-        self._has_news = True
-        self._server.due()
-
-    def _channels(self) -> tuple[str, ...]:
-        defined = [each.name for each in self._net.overlay.registry.all() if is_persistent(each)]
-        return tuple(dict.fromkeys((*defined, *self._net.channels.remembered)))
-
-    def _warn(self) -> None:
-        """Where a channel is to be kept and can't."""
+    def _look_after(self) -> None:
+        """Warn where a channel is to be kept and can't."""
         if self._durability is not None:
             return
         for each in self._net.overlay.registry.all():
             if is_persistent(each) and each.name not in self._warned:
                 self._warned[each.name] = True
                 log.warning("a channel is persistent", channel=each.name, problem=_NOTHING_KEPT)
-
-    def _read_known(self) -> Known:
-        if self._file is None or not self._file.exists():
-            return Known()
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=Known)
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("can't read what was known", file=str(self._file), problem=str(error))
-            return Known()
-
-    def _save(self) -> None:
-        known = Known(self.exchange.places(), self._channels())
-        if self._file is None or known == self._saved:
-            return
-        unfinished = self._file.with_suffix(".tmp")
-        try:
-            unfinished.write_bytes(msgspec.json.encode(known))
-            unfinished.replace(self._file)
-        except OSError as error:
-            log.warning("can't write what is known", file=str(self._file), problem=str(error))
-            return
-        self._saved = known

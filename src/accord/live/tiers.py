@@ -64,14 +64,14 @@ class Secondary:
     ) -> None:
         self.incarnation = incarnation
         self.addresses: list[Address] = []  # nobody links with it
+        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self._options = options
         dead_us = 3 * options.overlay.ping_us
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
-        self._child = Child(node, incarnation, tiers)
-        self._upwards = Upwards(broker, clock_us, self._child)
-        self.tiers: TierLinks = self._child.services
+        self.child = Child(node, incarnation, tiers)
+        self._upwards = Upwards(broker, clock_us, self.child)
+        self.tiers: TierLinks = self.child.services
         self.services: list[Service] = []
-        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self._broker = broker
         self._server = server
         self._clock = clock
@@ -99,7 +99,7 @@ class Secondary:
 
     def turn(self) -> None:
         """See whether there is something for the links."""
-        child = self._child
+        child = self.child
         if child.deliveries:
             self._after()
         due_us = self.next_due_us()
@@ -111,39 +111,39 @@ class Secondary:
 
     @property
     def sends(self) -> list[tuple[str, Any]]:
-        return list(self._child.sends)
+        return list(self.child.sends)
 
     @sends.setter
     def sends(self, sends: list[tuple[str, Any]]) -> None:
-        self._child.sends[:] = sends
+        self.child.sends[:] = sends
 
     def link_up(self, neighbour: str, now_us: int) -> None:
         assert self._neighbours is not None
         address = self._neighbours.dialled_at(neighbour)
         order = self._options.neighbours
         rank = order.index(address) if address in order else len(order)
-        self._child.link_up(neighbour, rank, now_us)
+        self.child.link_up(neighbour, rank, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
-        self._child.link_down(neighbour, now_us)
+        self.child.link_down(neighbour, now_us)
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
-        self._child.receive(neighbour, message, now_us)
+        self.child.receive(neighbour, message, now_us)
         self._after()
 
     def advance(self, now_us: int) -> None:
-        self._child.advance(now_us)
+        self.child.advance(now_us)
         for service in self.services:
             service.advance(now_us)
         self._after()
 
     def next_due_us(self) -> int | None:
-        dues = [self._child.next_due_us(), *(each.next_due_us() for each in self.services)]
+        dues = [self.child.next_due_us(), *(each.next_due_us() for each in self.services)]
         return min((due_us for due_us in dues if due_us is not None), default=None)
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
-        self._child.ready.clear()  # all links are asked
-        taken = self._child.take(neighbour, bytes_wanted, clock_us())
+        self.child.ready.clear()  # all links are asked
+        taken = self.child.take(neighbour, bytes_wanted, clock_us())
         if taken:
             self._broker.hub.now_ms = self._clock.now_ms()
             for up in taken:
@@ -154,7 +154,7 @@ class Secondary:
         return []
 
     def _after(self) -> None:
-        child, upwards = self._child, self._upwards
+        child, upwards = self.child, self._upwards
         if child.deliveries or child.losses:
             self._broker.hub.now_ms = self._clock.now_ms()
             losses = list(child.losses)
@@ -173,7 +173,7 @@ class Secondary:
     async def _leave(self) -> None:
         """Let the parents have what clients were promised, and tell them."""
         assert self._neighbours is not None
-        child = self._child
+        child = self.child
         until_us = clock_us() + round(_LEAVE_S * 1e6)
         while child.roles.active and child.status().waiting and clock_us() < until_us:
             await asyncio.sleep(0.01)
@@ -188,9 +188,9 @@ class Secondary:
         assert self._neighbours is not None
         links = self._neighbours.status()
         sent, received = links.traffic.sent.data, links.traffic.received.data
-        tier = self._child.status()
+        tier = self.child.status()
         return NetStatus(
-            node=self._child.name,
+            node=self.child.name,
             nodes=(),
             links=(),
             channels=tuple(self.channel_statuses()),
@@ -212,7 +212,7 @@ class Secondary:
                 if each.problem
             ),
             tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
-            needs_widened=self._child.needs_widened(),
+            needs_widened=self.child.needs_widened(),
         )
 
     def links(self) -> tuple[LinkStatus, ...]:
@@ -231,16 +231,16 @@ class Secondary:
                 node=node,
                 options=each.options,
             )
-            for name, (each, node) in sorted(self._child.lookups.definitions.items())
+            for name, (each, node) in sorted(self.child.lookups.definitions.items())
         ]
 
     @property
     def templates(self) -> list[str]:
-        return sorted(self._child.lookups.templates)
+        return sorted(self.child.lookups.templates)
 
     @property
     def lookups(self) -> Lookups:
-        return self._child.lookups
+        return self.child.lookups
 
     def is_configured(self, name: str) -> bool:  # noqa: ARG002
         return False
@@ -256,8 +256,8 @@ class Secondary:
 
     def _elsewhere(self) -> str:
         """Why channels are not defined here."""
-        parents = ", ".join(each.name for each in self._child.status().parents) or "none yet"
+        parents = ", ".join(each.name for each in self.child.status().parents) or "none yet"
         return (
-            f"{self._child.name} is a secondary node: define channels at a backbone node "
+            f"{self.child.name} is a secondary node: define channels at a backbone node "
             f"(its parents: {parents})"
         )

@@ -10,7 +10,7 @@ import msgspec
 from accord.core.overlay.overlay import Message
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.tier_status import ChildStatus
-from accord.core.tiers.messages import FromChild, FromParent
+from accord.core.tiers.messages import Down, FromChild, FromParent
 from accord.core.tiers.namesakes import ChildNamesakes
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad
@@ -81,8 +81,9 @@ class ChildLinks:
         taken = self._parent.take(child, bytes_wanted, clock_us())
         if taken:
             self._set_clock()
-            for down in taken:
-                self._abroad.sent(child, down.event)
+            for each in taken:
+                if isinstance(each, Down):
+                    self._abroad.sent(child, each.event)
         return [_encode(each) for each in taken]
 
     def advance(self, now_us: int) -> None:

@@ -17,6 +17,7 @@ from accord.core.tiers.children import LINES, Children
 def children() -> Children:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     overlay.registry.create(ChannelDefinition("room/#", template="reliable"))
+    overlay.registry.create(ChannelDefinition("chat/#", options={"persistent": "true"}))
     channels = Channels(overlay, SHIPPED)
     return Children(Router([], Policies(Book())), channels, Answering(channels))
 
@@ -42,3 +43,11 @@ def test_the_next_event_of_a_channel_displaces_no_other() -> None:
         assert seen.is_new(event(number + 1, f"room/{number}"))
     assert seen.is_new(event(LINES + 1, "room/5"))
     assert seen.has_seen(event(1, "room/0"))
+
+
+def test_a_child_gets_back_what_is_kept_of_it_by_whichever_parent() -> None:
+    """Also where it came from another parent, which may fail before the child has it."""
+    known = children()
+    for channel, found in (("room/1", []), ("chat/1", ["x"])):
+        known.wanted.update(dict.fromkeys(["x"]))  # type: ignore[arg-type]
+        assert known.for_whom(event(1, channel)) == found

@@ -129,3 +129,24 @@ def test_nonsense_is_not_taken_for_a_definition() -> None:
     lookups.told(Told(7, TRAITS, (("room", wrong),), ((wrong, "a"),), "", is_last=True), now_us=1)
     assert not lookups.is_complete
     assert lookups.bound("room") is None
+
+
+def test_what_is_kept_comes_back_from_the_parent_and_its_publishers_wait() -> None:
+    lookups = Lookups(OPTIONS)
+    lookups.remembered = ("old/#",)
+    assert lookups.is_remembered("old/one")
+    assert not lookups.is_remembered("chat/one")
+    page = tuple(
+        (ChannelDefinition(name, template=template, options={"persistent": "true"}), "a")
+        for name, template in (("chat/#", "routed"), ("here/#", "local"))
+    )
+    lookups.hear("a", 1, 7, now_us=0)
+    lookups.told(Told(7, TRAITS, page=page, after="", is_last=True), now_us=1)
+    bound = lookups.bound("chat/one")
+    assert bound is not None
+    assert (bound.is_persistent, bound.is_ordered, bound.keeps_order) == (True, True, True)
+    assert lookups.keeps_all("chat/one")
+    local = lookups.bound("here/one")  # no parent gets that
+    assert local is not None
+    assert (local.is_persistent, local.is_ordered, local.goes_up) == (False, False, False)
+    assert lookups.persistent_filters() == ["chat/#", "old/#"]

@@ -456,6 +456,23 @@ def test_a_copy_that_nobody_gets_counts_as_come() -> None:
     assert words(ada) == []
 
 
+def test_what_came_by_a_parent_that_may_not_have_it_on_disk_is_kept_by_the_next() -> None:
+    world = World()
+    ada = world.join("b", "ada").subscribe("chat/#", qos=1)
+    world.settle()
+    give_up(world.sites["a"], 7, "1")
+    world.settle(100)
+    assert words(ada) == ["1"]
+    world.sites["a"].journal.clear()  # it fails before that
+    give_up(world.sites["b"], 7, "1")
+    world.settle(100)
+    assert words(ada) == []
+    assert len(world.sites["b"].journal) == 1
+    late = world.join("b", "late").subscribe("chat/#", qos=1)
+    world.settle()
+    assert words(late) == ["1"]
+
+
 def test_a_secondary_node_keeps_an_event_until_its_parent_has_it_on_disk() -> None:
     site = World().sites["a"]
     give_up(site, 7, "1")

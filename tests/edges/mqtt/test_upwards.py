@@ -1,51 +1,183 @@
-"""What clients of a secondary node are told of the past that they don't get."""
+"""What clients of a secondary node get of persistent channels, and what becomes of theirs."""
 
 from __future__ import annotations
 
 import json
+from typing import Final
 
+from accord.core.channels.persistent.asker import Standing
+from accord.core.channels.persistent.messages import CutAsked, CutMade, Page, PageAsked, PastEvent
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.overlay.registry import ChannelDefinition
+from accord.core.overlay.signals import Carried
 from accord.core.tiers.child import Child
-from accord.core.tiers.messages import Told, Trait
+from accord.core.tiers.messages import (
+    Attend,
+    Down,
+    FromChild,
+    Recalled,
+    Recalls,
+    Roster,
+    Serve,
+    Told,
+    Trait,
+    Up,
+)
 from accord.core.tiers.options import TierOptions
 from accord.edges.mqtt.packets import Publish
+from accord.edges.mqtt.past import Pasts
 from accord.edges.mqtt.upwards import Upwards
-from tests.edges.mqtt.dialogue import Peer, Table
+from tests.edges.mqtt.dialogue import START_MS, Peer, Table
+
+S: Final = 1_000_000
+CHAT: Final = "chat/room"
+HERE: Final = Standing(is_here=True, incarnation=1, has_kept=True, since=1)
 
 
-def secondary() -> Table:
-    """The node x, whose parent has defined some channels."""
-    table = Table()
-    table.hub.node = "x"
-    child = Child("x", 1, TierOptions())
-    upwards = table.broker.abroad = Upwards(table.broker, lambda: 0, child)
-    upwards.begin()
-    child.link_up("a", 0, 0)
-    page = (
-        (ChannelDefinition("chat/#", options={PERSISTENT: "7d"}), "a"),
-        (ChannelDefinition("other/#"), "a"),
-    )
-    child.lookups.hear("a", 1, 7, 0)
-    child.lookups.told(Told(7, {"routed": Trait()}, page=page, after="", is_last=True), 1)
-    return table
+class Secondary:
+    """The node x, and its parent a, which has kept some events and has no other clients."""
+
+    def __init__(self, count: int = 3) -> None:
+        self.now_us = 1
+        self.table = Table(is_durable=True)
+        self.table.hub.node = "x"
+        self.child = Child("x", 1, TierOptions())
+        self.upwards = Upwards(self.table.broker, lambda: self.now_us, self.child)
+        self.table.broker.abroad = self.upwards
+        asker, lookups = self.child.recalling.asker, self.child.lookups
+        self.pasts = Pasts(self.table.broker, asker, lookups, lambda: self.now_us)
+        self.table.broker.pasts = self.pasts
+        self.upwards.begin()
+        self.kept = [_kept(number) for number in range(1, count + 1)]
+        self.ups: list[Up] = []
+        self.downs = 0
+        self.child.link_up("a", 0, self.now_us)
+        self.run(1)
+
+    def run(self, for_s: float) -> None:
+        for _ in range(round(for_s * 20)):
+            self.now_us += S // 20
+            self.table.now_ms = self.table.hub.now_ms = START_MS + self.now_us // 1_000
+            self.child.advance(self.now_us)
+            sends, self.child.sends = self.child.sends, []
+            for _, message in sends:
+                self._answer(message)
+            self.ups += self.child.take("a", 1_000_000, self.now_us)
+            self._hand_over()
+            self.table.commit()
+            self.pasts.step()
+            self.pasts.check_invariants()
+            self.table.commit()
+
+    def _hand_over(self) -> None:
+        events, self.child.deliveries[:] = list(self.child.deliveries), []
+        for event in events:
+            self.upwards.arrived(event)
+
+    def _answer(self, message: FromChild) -> None:
+        tell, now_us = self.child.receive, self.now_us
+        turn, version = self.child.roles.turn, self.child._log.version
+        match message:
+            case Attend():
+                served = Serve(
+                    1, 1, 1, turn, message.at_us, version=version, directory=7, heard=(1, 1)
+                )
+                tell("a", served, now_us)
+                if message.roster == 0:
+                    tell("a", Roster(turn, 5, (("a", HERE),)), now_us)
+            case Recalls(_, node, CutAsked(round_)):
+                made = CutMade(round_, 1, len(self.kept), len(self.kept), (1, 1))
+                tell("a", Recalled(node, made), now_us)
+            case Recalls(_, node, PageAsked() as asked):
+                events = tuple(self.kept[asked.start : asked.before])
+                tell("a", Recalled(node, Page(asked.id, events)), now_us)
+            case _:
+                page = (
+                    (ChannelDefinition("chat/#", options={PERSISTENT: "7d"}), "a"),
+                    (ChannelDefinition("other/#"), "a"),
+                )
+                tell("a", Told(7, {"routed": Trait()}, page=page, after="", is_last=True), now_us)
+
+    def publish_at_parent(self, origin: str = "", original: int = 0) -> None:
+        """The parent keeps an event, and sends it down."""
+        number = len(self.kept) + 1
+        self.kept.append(_kept(number, origin, original))
+        payload = _text(number).encode()
+        self.downs += 1
+        event = Carried(
+            "a", 0, 0, (), CHAT, payload, qos=1, event=number, origin=origin, original=original
+        )
+        self.child.receive("a", Down(self.child.roles.turn, self.downs, event), self.now_us)
 
 
-def told(peer: Peer) -> list[object]:
-    return [json.loads(each.payload) for each in peer.hear() if isinstance(each, Publish)]
+def _kept(number: int, origin: str = "", original: int = 0) -> PastEvent:
+    payload = _text(number).encode()
+    return PastEvent(number, START_MS, CHAT, "bob", 1, b"", payload, origin, original)
 
 
-def test_who_subscribes_to_a_persistent_channel_hears_that_there_is_no_past() -> None:
-    ada = secondary().join("ada").subscribe("$accord/past")
-    ada.subscribe("chat/+")
-    why = "x is a secondary node, which has no past to give: ask a backbone node for it"
-    assert told(ada) == [{"filter": "chat/+", "state": "live", "missing": ["a"], "why": why}]
+def _text(number: int) -> str:
+    return f"event {number}"
+
+
+def heard(peer: Peer) -> list[str]:
+    return [each.payload.decode() for each in peer.hear() if isinstance(each, Publish)]
+
+
+def test_who_subscribes_gets_the_past_of_others_then_what_is_live() -> None:
+    x = Secondary()
+    ada = x.table.join("ada").subscribe("$accord/past").subscribe("chat/+")
+    x.run(1)
+    x.publish_at_parent()
+    x.run(3)
+    events = heard(ada)
+    assert [each for each in events if "event" in each] == [_text(each) for each in range(1, 5)]
+    (told,) = [json.loads(each) for each in events if "event" not in each]
+    assert told == {"filter": "chat/+", "state": "live", "missing": []}
+    x.publish_at_parent()
+    x.run(1)
+    assert heard(ada) == ["event 5"]
+
+
+def test_what_is_not_persistent_is_live_at_once() -> None:
+    x = Secondary()
+    ada = x.table.join("ada").subscribe("$accord/past")
     ada.subscribe("other/#", "$share/all/chat/#", "$SYS/#")
-    assert told(ada) == []
-    ada.subscribe("#")
-    assert len(told(ada)) == 1
+    x.run(3)
+    assert heard(ada) == []
 
 
-def test_who_does_not_listen_is_not_told() -> None:
-    ada = secondary().join("ada").subscribe("chat/#")
-    assert told(ada) == []
+def test_what_clients_say_comes_back_from_who_keeps_it_and_is_not_kept_here() -> None:
+    x = Secondary(0)
+    ada = x.table.join("ada").subscribe("chat/#")
+    x.run(3)
+    x.table.join("bob").publish(CHAT, b"event 1")
+    x.run(1)
+    (up,) = x.ups
+    assert up.is_echoed
+    assert heard(ada) == []
+    assert x.table.hub.kept == []
+    x.publish_at_parent("x", up.event.original)
+    x.run(1)
+    assert heard(ada) == ["event 1"]
+    # Another parent has kept it, too.
+    x.kept.append(_kept(2, "x", up.event.original))
+    x.child.recalling.begin_turn(x.now_us)
+    x.run(4)
+    assert heard(ada) == []
+
+
+def test_after_a_change_of_the_parent_what_got_lost_is_read() -> None:
+    x = Secondary()
+    ada = x.table.join("ada").subscribe("chat/#")
+    x.run(3)
+    x.publish_at_parent()
+    x.run(1)
+    assert len(heard(ada)) == 4
+    x.kept.append(_kept(5))  # which the parent did not bring any more
+    x.run(1)
+    assert heard(ada) == []
+    x.child.link_down("a", x.now_us)
+    x.downs = 0
+    x.child.link_up("a", 0, x.now_us)
+    x.run(4)
+    assert heard(ada) == ["event 5"]

@@ -171,6 +171,11 @@ class Channels:
             return any(filter_selects(each, channel) for each in self.remembered)
         return is_persistent(definition)
 
+    def persistent_filters(self) -> list[str]:
+        """What selects persistent channels, as far as is known."""
+        defined = [each.name for each in self.overlay.registry.all() if is_persistent(each)]
+        return list(dict.fromkeys((*defined, *self.remembered)))
+
     def has_room(self, channel: str) -> bool:
         """Whether local clients may publish more to it now."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED

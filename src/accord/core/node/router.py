@@ -342,7 +342,8 @@ class Router:
         route.is_kept_always = bool(self._kept.select(channel))
         route.is_watched = channel in self.watched
         route.bound = self.bound(channel)
-        route.is_kept = route.is_kept_always or route.bound.is_persistent
+        is_kept_here = route.bound.is_persistent and not route.bound.goes_up
+        route.is_kept = route.is_kept_always or is_kept_here
         route.is_valid = not route.bound.problem  # so that each message is looked at
         route.plain = self._audience([target.receiver for target in route.targets])
         route.is_plain = not (

@@ -9,7 +9,7 @@ class Bound(NamedTuple):
     is_ordered: bool = False  # local clients get events when it says so, and only then
     can_be_full: bool = False  # publishers may have to wait
     problem: str = ""  # why nothing can be published here
-    is_persistent: bool = False  # all that is published here is kept here
+    is_persistent: bool = False  # all that is published here is kept, here or where it goes up to
     goes_up: bool = False  # to a parent, whoever wants it
     keeps_order: bool = False  # no event overtakes another on its way to a client
 

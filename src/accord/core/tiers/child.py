@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.channels.persistent.messages import Question
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.needs import Condition
 from accord.core.overlay.signals import Carried, Said
@@ -31,6 +32,9 @@ from accord.core.tiers.messages import (
     Had,
     Key,
     Offer,
+    Recalled,
+    Recalls,
+    Roster,
     Serve,
     Told,
     Up,
@@ -38,6 +42,7 @@ from accord.core.tiers.messages import (
 )
 from accord.core.tiers.needs_log import NeedsLog
 from accord.core.tiers.options import TierOptions
+from accord.core.tiers.recalling import Recalling
 from accord.core.tiers.roles import NEVER, ParentView, Roles
 from accord.core.tiers.seen import Seen
 
@@ -51,7 +56,7 @@ _UNSURE: Final = Bound(is_ordered=True, can_be_full=True, goes_up=True)
 class Child:
     """`sends` are control messages for parents, `deliveries` events for local clients.
 
-    `on_bound` is called when what `bound` says may have changed.
+    `on_bound` are called when what `bound` says may have changed.
     """
 
     def __init__(self, name: str, incarnation: int, options: TierOptions) -> None:
@@ -64,7 +69,7 @@ class Child:
         self.roles = Roles(options, self._begin_turn)
         self.services = TierLinks()  # what they speak over with its parents
         self.services.send = lambda parent, said: self.sends.append((parent, said))
-        self.on_bound: Callable[[], None] = lambda: None
+        self.on_bound: list[Callable[[], None]] = []
         self._delivered = 0
         self._again = 0  # events that came once more
         self._lost: dict[str, int] = {}
@@ -72,11 +77,13 @@ class Child:
         self._names = 0  # given to events of local clients
         self._options = options
         self._log = NeedsLog(incarnation)
+        self.recalling = Recalling(name, incarnation, self._log, self._recall)
         self._inflow: Inflow[Carried] = Inflow()
         self._up: Outflow[tuple[Carried, bool, int]] = Outflow()  # echoed or not, and since when
         self._undecided: deque[tuple[Carried, int]] = deque()  # and since when
         self._undecided_bytes = 0
         self._seen = Seen()
+        self._roster = -1  # which the active parent was told to be known
 
     # ------------------------------------------------------------------------------ for its clients
 
@@ -89,9 +96,10 @@ class Child:
     def bound(self, channel: str, now_us: int) -> Bound:
         """What is asked of clients that publish to a channel."""
         found = self.lookups.bound(channel)
-        if found is None:
-            self.lookups.want(channel, now_us)
-        return _UNSURE if found is None else found
+        if found is not None:
+            return found
+        self.lookups.want(channel, now_us)
+        return _UNSURE._replace(is_persistent=self.lookups.is_remembered(channel))
 
     def needs_widened(self) -> int:
         """How many filters of its clients the parents are told wider, for want of room."""
@@ -156,6 +164,10 @@ class Child:
                 self._came(known, message, now_us)
             case Offer():
                 self._offered(known, message, now_us)
+            case Recalled():
+                self.recalling.recalled(message, now_us)
+            case Roster() if parent == self.roles.active and message.turn == self.roles.turn:
+                self.recalling.told(message)
             case Told() if parent == self.roles.active:
                 self.lookups.told(message, now_us)
                 self._decide(now_us)
@@ -183,15 +195,18 @@ class Child:
         self.roles.choose(now_us, self._seen, self._log.version)
         self._take_leave()
         self._look_at_links(now_us)
+        active = self.roles.met()
+        if active is not None and self._roster < 0 and self.recalling.asker.recalls:
+            active.attend_by(now_us)  # it is to tell who there are
         for known in self.roles.used():
             self._tell_needs(known, now_us)
             if known.attend_us <= now_us:
                 self._attend(known, now_us)
         self._decide(now_us)
-        active = self.roles.met()
         ask = None if active is None else self.lookups.ask(now_us)
         if active is not None and ask is not None:
             self.sends.append((active.name, ask))
+        self.recalling.advance(now_us)
 
     def next_due_us(self) -> int | None:
         if self._log.needs.has_changed():
@@ -204,6 +219,8 @@ class Child:
             due_us = min(due_us, self.lookups.next_due_us())
         if self._undecided:
             due_us = min(due_us, self._undecided[0][1] + self._options.decide_us)
+        recall_us = self.recalling.next_due_us()
+        due_us = due_us if recall_us is None else min(due_us, recall_us)
         return None if due_us == NEVER else due_us
 
     def leave(self) -> None:
@@ -229,14 +246,16 @@ class Child:
         self._seen.check_invariants()
         self.lookups.check_invariants()
         self.roles.check_invariants()
+        self.recalling.check_invariants()
         assert not self._inflow.first()
         assert len(self._undecided) <= 2 * self._options.up_events
         assert self._undecided_bytes == sum(_size(event) for event, _ in self._undecided)
 
     # ------------------------------------------------------------------------------------- parents
 
-    def _begin_turn(self) -> None:
+    def _begin_turn(self, now_us: int) -> None:
         self._inflow = Inflow()
+        self.recalling.begin_turn(now_us)
 
     def _take_leave(self) -> None:
         for name in self.roles.left:
@@ -260,7 +279,10 @@ class Child:
             self._up.sent,
             has_other=len(self.roles.used()) > 1,
             takes_us=_way_us(parent),
+            roster=self.recalling.wanted() if is_active else -1,
         )
+        if is_active:
+            self._roster = attend.roster
         self.sends.append((parent.name, attend))
         ask_us = self._inflow.ask_us(again_us) if is_active else None
         if ask_us is not None:
@@ -288,6 +310,7 @@ class Child:
     def _flows(self, parent: ParentView, message: Serve, now_us: int) -> None:
         """What the active parent says of both flows."""
         self._inflow.hear(message.top)
+        self.recalling.served(message)
         if self._inflow.lacks():
             parent.attend_by(now_us + self._options.soon_us)
         if parent.turn != self.roles.turn:
@@ -372,13 +395,19 @@ class Child:
         is_second = parent.name == self.roles.standby and active is not None
         return active.version if is_second and active is not None else self._log.version
 
+    def _recall(self, node: str, question: Question) -> None:
+        active = self.roles.met()
+        if active is not None:
+            self.sends.append((active.name, Recalls(self._incarnation, node, question)))
+
     # --------------------------------------------------------------------------------- on their way
 
     def _decide(self, now_us: int) -> None:
         """See to events that waited to know how their channel is defined."""
         if self.lookups.news:
             self.lookups.news = False
-            self.on_bound()
+            for each in self.on_bound:
+                each()
         while self._undecided:
             event, since_us = self._undecided[0]
             bound = self.lookups.bound(event.channel)
@@ -387,7 +416,9 @@ class Child:
             self._undecided.popleft()
             self._undecided_bytes -= _size(event)
             aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - since_us)
-            self._decided(aged, now_us, is_ordered=bound is not None and bound.is_ordered)
+            is_kept = bound is None and self.lookups.is_remembered(event.channel)
+            is_ordered = is_kept or (bound is not None and bound.is_ordered)
+            self._decided(aged, now_us, is_ordered=is_ordered)
 
     def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> None:
         named = self._named(event)

@@ -84,7 +84,8 @@ class Children:
     def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
         """Of those that want an event, who is to get it: not the child it is of, if it is that one.
 
-        Where its channel has an order of its own that one gets it, too, and where it `is_echoed`.
+        That one gets it, too, where its channel has an order of its own or is persistent, and where
+        it `is_echoed`.
         """
         found = list(self.wanted)
         self.wanted.clear()
@@ -92,7 +93,8 @@ class Children:
             return found
         if self.incarnation_of(event.origin) not in (0, life_of(event)):
             return found  # it is of a namesake, or of a life before
-        if self._channels.bound(event.channel).is_ordered:
+        bound = self._channels.bound(event.channel)
+        if bound.is_ordered or bound.is_persistent:
             return found
         return [child for child in found if child != event.origin]
 

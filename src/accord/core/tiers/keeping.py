@@ -108,6 +108,12 @@ class Keeping:
             or 2 * (self._promised_bytes + events_bytes) >= options.kept_bytes
         )
 
+    def behind_us(self, now_us: int) -> int:
+        """How long ago came what the child does not have yet."""
+        for entry in self.entries.values():
+            return now_us - entry.at_us
+        return 0
+
     def put(
         self,
         event: Carried,

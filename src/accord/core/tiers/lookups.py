@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.channels import ChannelMap
+from accord.core.channels.persistent.options import is_persistent
+from accord.core.model.channels import ChannelMap, filter_selects
 from accord.core.model.recent import Recent
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.registry import (
@@ -38,6 +39,8 @@ class Lookups:
         self.templates: dict[str, Trait] = {}
         self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with their nodes
         self.is_complete = False
+        # Persistent channels from before a start, until it is known what is defined now.
+        self.remembered: tuple[str, ...] = ()
         self._options = options
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
         self._found: Recent[str, ChannelDefinition | None] = Recent(_MOST)  # by channel
@@ -59,13 +62,29 @@ class Lookups:
         if trait is None:
             parent = self._directory[0]
             return Bound(problem=f"the template {name} of {channel} is not installed at {parent}")
-        goes_up, keeps_order = name != LOCAL, trait.keeps_order
-        return Bound(trait.is_ordered, can_be_full=True, goes_up=goes_up, keeps_order=keeps_order)
+        # What is kept has its number where it is: it comes from there to clients of this node, too.
+        is_kept = self._is_kept(channel)
+        return Bound(
+            trait.is_ordered or is_kept,
+            can_be_full=True,
+            is_persistent=is_kept,
+            goes_up=name != LOCAL,
+            keeps_order=trait.keeps_order or is_kept,
+        )
+
+    def is_remembered(self, channel: str) -> bool:
+        """Whether a channel of which nothing is known yet was persistent before."""
+        return any(filter_selects(each, channel) for each in self.remembered)
+
+    def persistent_filters(self) -> list[str]:
+        """What selects persistent channels, as far as is known."""
+        defined = [name for name, (each, _) in self.definitions.items() if _is_kept(each)]
+        return list(dict.fromkeys((*defined, *self.remembered)))
 
     def keeps_all(self, channel: str) -> bool:
         """Whether its publishers wait rather than that something is lost."""
         trait = self.templates.get(self._template_of(channel) or "")
-        return trait is not None and trait.can_be_full
+        return trait is not None and (trait.can_be_full or self._is_kept(channel))
 
     def is_local(self, channel: str) -> bool:
         """Whether its events stay at this node."""
@@ -155,7 +174,15 @@ class Lookups:
     def _is_known(self, channel: str) -> bool:
         return self.is_complete or channel in self._found
 
+    def _is_kept(self, channel: str) -> bool:
+        """Whether a parent keeps what is published to it."""
+        return _is_kept(self.look_up(channel))
+
     def _template_of(self, channel: str) -> str | None:
         if not self._is_known(channel):
             return None
         return (self.look_up(channel) or _UNDEFINED).template
+
+
+def _is_kept(definition: ChannelDefinition | None) -> bool:
+    return definition is not None and definition.template != LOCAL and is_persistent(definition)

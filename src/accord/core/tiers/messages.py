@@ -4,6 +4,9 @@ Two flows of numbered events run between a child and its active parent: *down* w
 want, *up* what they publish. Whoever sends says how far it has sent (`top`), whoever receives
 through which number it has everything, and what it misses below the top. `turn` counts the child's
 choices of an active parent: what is said of the flow down counts for that turn only.
+
+What a child asks of the past of persistent channels its active parent relays to whoever is asked,
+and the answers back. They may get lost: who asks asks again.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from accord.core.channels.persistent.asker import Standing
+from accord.core.channels.persistent.messages import Answer, Question, Stamp
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried, Said
@@ -44,6 +49,7 @@ class Attend(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
     is_leaving: bool = False
     has_other: bool = False  # another parent, from which it may get events as well
     takes_us: int = 0  # a message between the two; 0 where that is not known yet
+    roster: int = -1  # which it knows of who has a past; -1 where it does not want to
 
 
 class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
@@ -52,6 +58,10 @@ class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
     Down: `top` was sent, and `waiting` are kept in all. Up: all up to `through` was taken, and all
     up to `settled` is with everybody whom a reliable channel promised it. `version` is the last
     change of the child's needs that counts, `directory` changes with the channels' definitions.
+
+    For who asks for the past: whoever has heard `heard` of the parent knows that it needs what the
+    child does. What came here `behind_us` ago is with the child, but what was `shed` for want of
+    room.
     """
 
     incarnation: int
@@ -67,6 +77,9 @@ class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
     version: int = 0
     directory: int = 0
     lost: int = 0  # events for this child
+    heard: Stamp = (0, 0)
+    behind_us: int = 0
+    shed: int = 0
 
 
 class Wants(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
@@ -135,9 +148,32 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
     is_last: bool = False
 
 
+class Recalls(msgspec.Struct, frozen=True, array_like=True, tag="recalls"):
+    """A question about the past, to whoever `node` is."""
+
+    incarnation: int
+    node: str
+    question: Question
+
+
+class Recalled(msgspec.Struct, frozen=True, array_like=True, tag="recalled"):
+    """What `node` has answered."""
+
+    node: str
+    answer: Answer
+
+
+class Roster(msgspec.Struct, frozen=True, array_like=True, tag="roster"):
+    """Who may have a past."""
+
+    turn: int
+    version: int
+    nodes: tuple[tuple[str, Standing], ...]
+
+
 # `Said` is of services, which speak across tiers as they do with neighbours in the overlay.
-FromChild = Attend | Wants | Had | Up | Ask | Said
-FromParent = Serve | Offer | Down | Told | Said
+FromChild = Attend | Wants | Had | Up | Ask | Recalls | Said
+FromParent = Serve | Offer | Down | Told | Recalled | Roster | Said
 
 
 def is_too_much(message: FromChild) -> bool:

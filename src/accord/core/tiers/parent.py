@@ -15,10 +15,12 @@ to another parent; whoever gets it twice knows it by the child's name and the ev
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
 
+from accord.core.channels.persistent.messages import Page, PageAsked, Working
 from accord.core.model.channels import filter_selects
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need
@@ -27,7 +29,7 @@ from accord.core.overlay.signals import Carried, Said
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.flows import Inflow
-from accord.core.tiers.keeping import Keeping
+from accord.core.tiers.keeping import NO_ROOM, Keeping
 from accord.core.tiers.messages import (
     Ask,
     Attend,
@@ -35,6 +37,8 @@ from accord.core.tiers.messages import (
     FromChild,
     FromParent,
     Had,
+    Recalled,
+    Recalls,
     Serve,
     Told,
     Up,
@@ -42,6 +46,7 @@ from accord.core.tiers.messages import (
     is_too_much,
 )
 from accord.core.tiers.options import TierOptions
+from accord.core.tiers.relaying import PastPort, Relaying
 
 NEVER: Final = 1 << 62
 _LOSSES: Final = 1_000  # remembered at a time
@@ -99,6 +104,7 @@ class _State:
         self.heard_us = now_us
         self.at_us = 0
         self.serve_us = NEVER
+        self.relaying = Relaying()
 
     def wants(self, channel: str) -> bool:
         """Whether it may want an event of that channel."""
@@ -137,6 +143,7 @@ class Parent:
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
         self.losses: list[tuple[Carried, str, str]] = []  # event, child and cause
+        self.past: PastPort | None = None  # where channels can be persistent
         self._incarnation = incarnation
         self._options = options
         self._port = port
@@ -184,6 +191,8 @@ class Parent:
             case Had():
                 state.keeping.had(message, now_us)
                 self._is_ready(child, state.keeping)
+            case Recalls():
+                self._recalls(child, state, message, now_us)
             case Up():
                 state.up.put(message.number, message)
                 self._take_up(child, state, now_us)
@@ -206,6 +215,17 @@ class Parent:
         self._offer_us = min(self._offer_us, now_us + self._options.offer_us)
         return True
 
+    def recalled(self, child: str, message: Recalled) -> None:
+        """What a node answered to a child about the past; events go before pages."""
+        state = self._children.get(child)
+        if state is None or child not in self._links:
+            return  # it asks again, whoever is its parent then
+        if isinstance(message.answer, Page):
+            state.relaying.put(message)
+            self.ready.append(child)
+        else:
+            self._send(child, message)
+
     def takes(self, channel: str, events: int, events_bytes: int, now_us: int) -> bool:
         """Whether children have room for more of a channel, when so much else has come.
 
@@ -222,12 +242,12 @@ class Parent:
                 return False
         return True
 
-    def take(self, child: str, bytes_wanted: int, now_us: int) -> list[Down]:
-        """Events to send to a child next."""
+    def take(self, child: str, bytes_wanted: int, now_us: int) -> Sequence[Down | Recalled]:
+        """Events to send to a child next, and pages of the past where there are none."""
         state = self._children.get(child)
         if state is None or child not in self._links:
             return []
-        return state.keeping.take(bytes_wanted, now_us)
+        return state.keeping.take(bytes_wanted, now_us) or state.relaying.take()
 
     def advance(self, now_us: int) -> None:
         for child, state in list(self._children.items()):
@@ -284,6 +304,7 @@ class Parent:
         for state in self._children.values():
             state.keeping.check_invariants()
             state.up.check_invariants()
+            state.relaying.check_invariants()
             assert len(state.needs) <= _MOST_NEEDS
             numbers = [number for number, _, _ in state.unsettled]
             assert numbers == sorted(numbers)
@@ -332,6 +353,10 @@ class Parent:
             self._settled(state, through)
         state.at_us = message.at_us
         self._serve(child, state, now_us)
+        if self.past is not None and message.is_active and message.roster >= 0:
+            roster = state.relaying.roster(self.past, message, now_us)
+            if roster is not None:
+                self._send(child, roster)
 
     def _wanted(self, child: str, state: _State, message: Wants) -> None:
         if message.since != state.version or message.version <= message.since:
@@ -367,6 +392,15 @@ class Parent:
                 break
         if state.up.through > before:
             self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
+
+    def _recalls(self, child: str, state: _State, message: Recalls, now_us: int) -> None:
+        if self.past is None:
+            return
+        question = message.question
+        if isinstance(question, PageAsked) and state.relaying.has_page(message.node, question.id):
+            self._send(child, Recalled(message.node, Working(question.id)))
+        else:
+            self.past.relay(child, message.node, question, now_us)
 
     # --------------------------------------------------------------------------------- what is due
 
@@ -431,6 +465,9 @@ class Parent:
             state.version,
             self._port.directory(),
             sum(keeping.lost.values()),
+            (0, 0) if self.past is None else self.past.heard(),
+            keeping.behind_us(now_us),
+            keeping.lost.get(NO_ROOM, 0),
         )
         state.at_us = 0  # later answers say nothing of how long the way takes
         state.serve_us = state.up.ask_us(again_us) or NEVER

@@ -60,7 +60,7 @@ class Roles:
     `left` are those that this node has no more use for, to be told so.
     """
 
-    def __init__(self, options: TierOptions, on_turn: Callable[[], None]) -> None:
+    def __init__(self, options: TierOptions, on_turn: Callable[[int], None]) -> None:
         self.parents: dict[str, ParentView] = {}
         self.active = ""
         self.standby = ""
@@ -208,7 +208,7 @@ class Roles:
         self._lacks = None
         for each in self.used():
             each.attend_us = now_us
-        self._on_turn()
+        self._on_turn(now_us)
 
     def _begin_elsewhere(self, active: ParentView, now_us: int) -> None:
         """The active parent knows nothing of the flow so far."""

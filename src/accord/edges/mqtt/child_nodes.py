@@ -13,6 +13,8 @@ from contextlib import suppress
 
 import msgspec
 
+from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.messages import SERVICE, Answer
 from accord.core.errors import EventError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.node.rights import FEEDBACK
@@ -22,10 +24,11 @@ from accord.core.overlay.signals import Carried
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.qos.policies import Entity
 from accord.core.tiers.children import Children
-from accord.core.tiers.messages import Ask, Told
+from accord.core.tiers.messages import Ask, Recalled, Told
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad, message_of
+from accord.edges.mqtt.kept import of_child
 from accord.edges.mqtt.message import MqttMessage
 
 
@@ -54,6 +57,10 @@ class ChildNodes:
         self._is_echoed = False  # the event that is being published
         # Events that are not on disk yet: what the logs must have, channel and number of each.
         self._unkept: deque[tuple[int, str, int]] = deque()
+        exchange = abroad.channels.services.get(SERVICE)
+        if isinstance(exchange, PastExchange):
+            self.parent.past = exchange
+            exchange.on_answer = self._recalled
 
     def published(self, message: MqttMessage) -> None:
         """The router has just been through with `message`."""
@@ -64,7 +71,7 @@ class ChildNodes:
         event = abroad.event
         if event is None:
             importance = max(grant.importance for grant in wanted.values())
-            source = abroad.origin or self._broker.hub.node
+            source = self._broker.hub.node
             event = msgspec.structs.replace(abroad.carried(message, importance), source=source)
         for child in self._children.for_whom(event, is_echoed=self._is_echoed):
             self.put(child, event)
@@ -78,6 +85,9 @@ class ChildNodes:
         is_in_order = not is_kept and self._channels.is_in_order(event.channel)
         clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
         return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
+
+    def _recalled(self, child: str, node: str, answer: Answer, now_us: int) -> None:  # noqa: ARG002
+        self.parent.recalled(child, Recalled(node, answer))
 
     # -------------------------------------------------------------------- what children ask for
 
@@ -114,7 +124,8 @@ class ChildNodes:
             return 0
         is_ordered = way.route.bound.is_ordered
         has_come = self._children.has_seen(event)
-        if is_ordered and has_come:
+        is_kept = way.route.bound.is_persistent
+        if is_ordered and has_come and not is_kept:
             return 0  # it has its place in the order
         hub.enter(message, way.route.counts)
         message.home, message.home_number = event.origin, event.original
@@ -122,10 +133,12 @@ class ChildNodes:
         self._is_echoed = is_echoed
         kept = hub.appended
         try:
-            if has_come:
+            if has_come and is_kept:
+                self._keep(message, event)
+            if has_come and not is_ordered:
                 nodes = self._abroad.remotes.selecting(event.channel)
                 self._abroad.send(message, nodes, event.importance)
-            else:
+            elif not has_come:
                 # Where it has to wait for its place it comes by `Abroad.arrived`.
                 if not is_ordered:
                     self._children.is_new(event)
@@ -137,6 +150,15 @@ class ChildNodes:
         if hub.appended > kept:
             self._unkept.append((hub.appended, event.channel, message.number))
         return message.number
+
+    def _keep(self, message: MqttMessage, event: Carried) -> None:
+        """The parent by which it came may have failed before it was on disk there."""
+        hub, pasts = self._broker.hub, self._broker.pasts
+        if pasts is not None and hub.is_durable:
+            pasts.asker.has_kept()
+        with suppress(EventError):
+            message.event()
+            hub.keep(of_child(message, event.origin, event.original))
 
     def _take_answer(self, event: Carried) -> int:
         """A client of a child answers the source of an event, wherever that is."""

@@ -12,15 +12,13 @@ A durable session's progress is recorded when the client has acknowledged a page
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from accord.core.admission.index.patterns import intersects
-from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.asker import Asker
 from accord.core.channels.persistent.messages import PastEvent, Wanted
-from accord.core.channels.persistent.options import is_persistent
 from accord.core.channels.persistent.originals import Original
 from accord.core.channels.persistent.recall import Handed, Missed, Recall
 from accord.core.channels.persistent.source import Position
@@ -263,6 +261,12 @@ class Past(Front):
         tell_session(self._pasts.broker, self.session, PAST, told)
 
 
+class Directory(Protocol):
+    """What a node knows of how channels are defined."""
+
+    def persistent_filters(self) -> list[str]: ...
+
+
 class Pasts:
     """Of one node. `source` is the node of the event that is being handed out.
 
@@ -272,16 +276,16 @@ class Pasts:
     def __init__(
         self,
         broker: Broker,
-        exchange: PastExchange,
-        channels: Channels,
+        asker: Asker,
+        directory: Directory,
         clock_us: Callable[[], int],
     ) -> None:
         self.broker = broker
-        self.exchange = exchange
+        self.asker = asker
         self.clock_us = clock_us
         self.source = broker.hub.node
         self.original: Original | None = None
-        self._channels = channels
+        self._directory = directory
         self._has_kept = False
         self._all: dict[Subscription, Past] = {}
         self._by_recall: dict[Recall, Past] = {}
@@ -295,10 +299,7 @@ class Pasts:
         """Whether a filter may select persistent channels."""
         if pattern.startswith("$"):
             return False
-        defined = [
-            each.name for each in self._channels.overlay.registry.all() if is_persistent(each)
-        ]
-        return any(intersects(pattern, each) for each in (*defined, *self._channels.remembered))
+        return any(intersects(pattern, each) for each in self._directory.persistent_filters())
 
     def has(self, subscription: Subscription) -> bool:
         """Whether it gets persistent channels from here."""
@@ -309,7 +310,7 @@ class Pasts:
         past = Past(self, session, name, subscription, since_ms)
         subscription.receiver = past
         self._attached[past] = True
-        self._add(past, self.exchange.recall(past.wanted(), past.room, self.clock_us()))
+        self._add(past, self.asker.recall(past.wanted(), past.room, self.clock_us()))
 
     def release(self, subscription: Subscription, wanted: Wanted) -> Past | None:
         """The past of a subscription that another takes the place of, if that wants the same."""
@@ -335,14 +336,14 @@ class Pasts:
         """Let one from before go on, which the router knows."""
         past = Past(self, session, name, subscription, progress[0])
         now_us = self.clock_us()
-        self._add(past, self.exchange.resume(past.wanted(), past.room, progress[1], now_us))
+        self._add(past, self.asker.resume(past.wanted(), past.room, progress[1], now_us))
 
     def end(self, subscription: Subscription) -> None:
         past = self._all.pop(subscription, None)
         if past is not None:
             self._by_recall.pop(past.recall)
             self._attached.pop(past, None)
-            self.exchange.end(past.recall)
+            self.asker.end(past.recall)
 
     def progress(self, subscription: Subscription) -> Progress | None:
         """What a crash must not lose of it; None where it has no past."""
@@ -356,28 +357,30 @@ class Pasts:
         self.original = None if abroad is None else abroad.named()
         if abroad is not None and abroad.is_arriving:
             self.source = abroad.source
-            if self.exchange.arrived(
+            if self.asker.arrived(
                 abroad.source, abroad.incarnation, message.number, now_us, original=self.original
             ):
                 self._attach()
                 return True
             return False
         self.source = hub.node
+        if route.bound.goes_up:
+            return False  # it comes back from the parent that keeps it
         if not is_kept_already and message.number <= hub.cut_number:
             # It waited while others were told how far the journal is: it comes behind that.
             hub.number += 1
             message.number = hub.number
         if not self._has_kept and hub.is_durable:
             self._has_kept = True
-            self.exchange.has_kept()
+            self.asker.has_kept()
         if not route.bound.is_ordered:
-            self.exchange.arrived(hub.node, 0, message.number, now_us, original=self.original)
+            self.asker.arrived(hub.node, 0, message.number, now_us, original=self.original)
         return False
 
     def came_again(self, event: Carried) -> None:
         """An event of a secondary node came by another parent of it: nobody is to get it."""
         if self.broker.router.route(event.channel).bound.is_persistent:
-            self.exchange.arrived(event.source, event.incarnation, event.event, self.clock_us())
+            self.asker.arrived(event.source, event.incarnation, event.event, self.clock_us())
             self._attach()
 
     def step(self) -> None:
@@ -394,7 +397,8 @@ class Pasts:
                 self._record(past)
 
     def _attach(self) -> None:
-        for recall in self.exchange.active:
+        self.asker.has_woken = False
+        for recall in self.asker.active:
             past = self._by_recall[recall]
             if past not in self._attached:
                 self._attached[past] = True
@@ -411,7 +415,7 @@ class Pasts:
         self._by_recall[recall] = past
 
     def check_invariants(self) -> None:
-        self.exchange.check_invariants()
+        self.asker.check_invariants()
         assert len(self._all) == len(self._by_recall)
         for past in self._attached:
             assert past.subscription.receiver is past

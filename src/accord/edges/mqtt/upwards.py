@@ -6,23 +6,17 @@ To the broker it is what `Abroad` is at a backbone node, with the parents for al
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from accord.core.admission.index.patterns import intersects
-from accord.core.channels.persistent.options import is_persistent
 from accord.core.feedback.receipts import Receipt
-from accord.core.node.rights import PAST
 from accord.core.node.routes import Subscription
 from accord.core.overlay.binding import UNBOUND, Bound
 from accord.core.tiers.child import NO_ROOM, Child
 from accord.edges.mqtt.abroad import Abroad, HeldBack
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.telling import tell
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
-
-NO_PAST: Final = "is a secondary node, which has no past to give: ask a backbone node for it"
 
 
 class Upwards(Abroad):
@@ -36,7 +30,7 @@ class Upwards(Abroad):
         router = self.broker.router
         router.bound = self._bound
         router.invalidate("#")
-        self._child.on_bound = lambda: router.invalidate("#")
+        self._child.on_bound.append(lambda: router.invalidate("#"))
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
@@ -45,7 +39,6 @@ class Upwards(Abroad):
         if not subscription.pattern.startswith("$"):
             condition = (subscription.where, subscription.xpath)
             self._child.need(subscription.pattern, condition, subscription.predicate)
-            self._tell_of_past(subscription)
 
     def unsubscribed(self, subscription: Subscription) -> None:
         if not subscription.pattern.startswith("$"):
@@ -82,18 +75,6 @@ class Upwards(Abroad):
             if self._child.has_room(channel):
                 for client in self.held_back.pop(channel):
                     client.go_on()
-
-    def _tell_of_past(self, subscription: Subscription) -> None:
-        """A subscription to persistent channels begins with what is live here: say so."""
-        defined = [each for each, _ in self._child.lookups.definitions.values()]
-        pattern = subscription.pattern
-        if not subscription.group and any(
-            is_persistent(each) and intersects(pattern, each.name) for each in defined
-        ):
-            missing = [each.name for each in self._child.status().parents]
-            why = f"{self._child.name} {NO_PAST}"
-            form = {"filter": pattern, "state": "live", "missing": missing, "why": why}
-            tell(self.broker, subscription.receiver.name, PAST, form)
 
     def _bound(self, channel: str) -> Bound:
         if channel.startswith("$"):

@@ -7,7 +7,8 @@ import pytest
 from accord.core.channels.channels import Channels
 from accord.core.channels.letters import Letter
 from accord.core.channels.persistent.answers import BUSY, MOST_READING, CutWanted, PageWanted
-from accord.core.channels.persistent.exchange import FORGET_US, LOOK_US, MOST_GONE, PastExchange
+from accord.core.channels.persistent.asker import FORGET_US, LOOK_US, MOST_GONE
+from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import (
     MOST_ROWS,
     SERVICE,

@@ -13,6 +13,7 @@ import msgspec
 
 from accord.core.channels.persistent.messages import (
     Body,
+    CutAsked,
     NoPage,
     PageAsked,
     Working,
@@ -28,6 +29,7 @@ class CutWanted(msgspec.Struct, frozen=True):
 
     to: str
     round: int
+    child: str = ""
 
 
 class PageWanted(msgspec.Struct, frozen=True):
@@ -48,31 +50,32 @@ class Answers:
         self.refused = 0
         self.senseless = 0
         self._post = post
-        self._reading: dict[tuple[str, int], bool] = {}
+        self._reading: dict[tuple[str, str, int], bool] = {}
 
     def __len__(self) -> int:
         """How many pages are being read."""
         return len(self._reading)
 
-    def cut_asked(self, origin: str, round_: int) -> None:
-        self.orders.append(CutWanted(origin, round_))
+    def cut_asked(self, origin: str, asked: CutAsked) -> None:
+        self.orders.append(CutWanted(origin, asked.round, asked.child))
 
     def page_asked(self, origin: str, asked: PageAsked, now_us: int) -> None:
+        key = (origin, asked.child, asked.id)
         if problem := problem_with_question(asked):
             self.senseless += 1
-            self._post(origin, NoPage(asked.id, problem), now_us)
-        elif (origin, asked.id) in self._reading:
-            self._post(origin, Working(asked.id), now_us)
+            self._post(origin, NoPage(asked.id, problem, asked.child), now_us)
+        elif key in self._reading:
+            self._post(origin, Working(asked.id, asked.child), now_us)
         elif len(self._reading) >= MOST_READING:
             self.refused += 1
-            self._post(origin, NoPage(asked.id, BUSY), now_us)
+            self._post(origin, NoPage(asked.id, BUSY, asked.child), now_us)
         else:
-            self._reading[origin, asked.id] = True
+            self._reading[key] = True
             self.orders.append(PageWanted(origin, asked))
 
     def done(self, order: PageWanted) -> None:
         """The page was read, or can't be."""
-        self._reading.pop((order.to, order.asked.id), None)
+        self._reading.pop((order.to, order.asked.child, order.asked.id), None)
 
     def check_invariants(self) -> None:
         assert len(self._reading) <= MOST_READING

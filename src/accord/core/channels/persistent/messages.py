@@ -1,7 +1,8 @@
 """What nodes say to each other about the past of persistent channels.
 
 Questions are letters; a page of events is an event of its own, of the service's channel, so that
-history waits behind what is live on each link.
+history waits behind what is live on each link. What a secondary node asks comes from its parent,
+with the `child` that it is for, and so do the answers.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class CutAsked(msgspec.Struct, frozen=True, array_like=True, tag="cut?"):
     """How far is your journal, and what do you know of me?"""
 
     round: int
+    child: str = ""
 
 
 class CutMade(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
@@ -41,6 +43,7 @@ class CutMade(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
     offset: int
     number: int
     heard: Stamp
+    child: str = ""
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +65,7 @@ class PageAsked(msgspec.Struct, frozen=True, array_like=True, tag="page?"):
     cursor: str
     rows: int
     bytes: int
+    child: str = ""
 
 
 class NoPage(msgspec.Struct, frozen=True, array_like=True, tag="no page"):
@@ -69,12 +73,14 @@ class NoPage(msgspec.Struct, frozen=True, array_like=True, tag="no page"):
 
     id: int
     problem: str
+    child: str = ""
 
 
 class Working(msgspec.Struct, frozen=True, array_like=True, tag="working"):
     """The page is being read."""
 
     id: int
+    child: str = ""
 
 
 class PastEvent(msgspec.Struct, frozen=True, array_like=True):
@@ -101,8 +107,11 @@ class Page(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     events: tuple[PastEvent, ...]
     cursor: str = ""
     missing: int = 0
+    child: str = ""
 
 
+Question = CutAsked | PageAsked
+Answer = CutMade | NoPage | Working | Page
 Body = CutAsked | CutMade | PageAsked | NoPage | Working
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -48,20 +48,23 @@ class Peer:
         self.gone_us: int | None = None  # since when nobody knows anything of it
         self.is_mark_wanted = False
         self.mark_due_us = 0
+        self._since = 0
         self._round = 0  # that is under way
         self._asked_us = 0
         self._repeat_us = 0
         self._marks: deque[Mark] = deque()
 
-    def look(self, is_here: bool, incarnation: int, now_us: int) -> bool:
-        """How it stands with the node; True where something of it may have been lost."""
-        was_here, known = self.is_here, self.incarnation
+    def look(self, is_here: bool, incarnation: int, now_us: int, since: int = 0) -> bool:
+        """How it stands with the node; True where something of it may have been lost.
+
+        `since` differs where it was away in between.
+        """
+        if not is_here or since != self._since:
+            self._since = since
+            self._leave()
         if not is_here:
-            if was_here:
-                self.is_here = False
-                self._marks.clear()  # what was under way may be lost
-                self._round = 0
             return False
+        was_here, known = self.is_here, self.incarnation
         if not incarnation:
             return False  # it has not said anything yet
         self.is_here = True
@@ -69,6 +72,12 @@ class Peer:
             return False
         self._begin(max(known, incarnation), now_us)
         return True
+
+    def _leave(self) -> None:
+        if self.is_here:
+            self.is_here = False
+            self._marks.clear()  # what was under way may be lost
+            self._round = 0
 
     def has_begun_anew(self, incarnation: int, now_us: int) -> bool:
         """Whether an event shows that the node was started again, before anything else did."""
@@ -109,15 +118,19 @@ class Peer:
             return self._repeat_us
         return 0 if self.is_mark_wanted else self.mark_due_us
 
-    def answered(self, cut: CutMade, now_us: int) -> bool:
-        """False where it is the answer to nothing."""
+    def answered(self, cut: CutMade, now_us: int, come_us: int | None = None) -> bool:
+        """False where it is the answer to nothing.
+
+        What had been on its way for the longest time at `come_us` has come, by default at `now_us`.
+        """
         if not self._round or cut.round != self._round:
             return False
         self._round = 0
         self.mark_due_us = now_us + MARK_US
         self.latest = Mark(cut, self._asked_us, now_us)
         self._marks.append(self.latest)
-        while self._marks and self._marks[0].known_us + SETTLED_US <= now_us:
+        settled_us = (now_us if come_us is None else come_us) - SETTLED_US
+        while self._marks and self._marks[0].known_us <= settled_us:
             safe = self._marks.popleft().cut
             self.safe_offset, self.safe_number = safe.offset, safe.number
         if self.seen:

@@ -73,6 +73,7 @@ class Recall:
         self, wanted: Wanted, own: str, budget: Budget, originals: Originals | None = None
     ) -> None:
         self.wanted = wanted
+        self.noted: Stamp | None = None  # where what is needed stands in what this node tells
         self.needed: Stamp | None = None  # what nodes must have heard to know what is needed
         self.sources: dict[str, Source] = {}
         self.lived: dict[str, bool] = {}  # other nodes that it is live at, and for long
@@ -193,7 +194,10 @@ class Recall:
             peer = peers[name]
             source.look_for_cut(peer, self.needed, now_us)
             self._look_whether_missing(source, peer, now_us)
-        if all(_is_done(each, peers[each.node], now_us) for each in self.sources.values()):
+        is_begun = self.sources or self.lived  # else nobody is known yet
+        if is_begun and all(
+            _is_done(each, peers[each.node], now_us) for each in self.sources.values()
+        ):
             self.is_calm = True
             for name, source in list(self.sources.items()):
                 if source.phase == LIVE:

@@ -1,0 +1,224 @@
+"""What a secondary node knows of others' journals through its parents, and what parents relay."""
+
+from __future__ import annotations
+
+from tests.core.tiers.test_pairs import Port
+
+from accord.core.channels.persistent.asker import FORGET_US, Standing
+from accord.core.channels.persistent.messages import (
+    CutAsked,
+    CutMade,
+    Page,
+    PageAsked,
+    PastEvent,
+    Question,
+    Stamp,
+    Wanted,
+    Working,
+)
+from accord.core.channels.persistent.roster import Nodes
+from accord.core.overlay.signals import Carried
+from accord.core.tiers.child import Child
+from accord.core.tiers.messages import Attend, Down, Recalled, Recalls, Roster, Serve
+from accord.core.tiers.needs_log import NeedsLog
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.parent import Parent
+from accord.core.tiers.recalling import SHED_US, Recalling
+from accord.core.tiers.relaying import AGAIN_US, MOST_BYTES, Relaying
+
+S = 1_000_000
+HERE = Standing(is_here=True, incarnation=5, since=7)
+ASKED = PageAsked(4, Wanted("chat"), 0, 10, "", 100, 1_000)
+
+
+def serve(
+    version: int = 1,
+    heard: Stamp = (3, 4),
+    at_us: int = 0,
+    *,
+    behind_us: int = 0,
+    shed: int = 0,
+) -> Serve:
+    return Serve(1, 1, 1, 1, at_us, version=version, heard=heard, behind_us=behind_us, shed=shed)
+
+
+class Asking:
+    """A secondary node with one subscription that was live for long."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Question]] = []
+        self.log = NeedsLog(1)
+        self.log.needs.add("chat", ("", ""), None)
+        self.recalling = Recalling("x", 1, self.log, lambda *each: self.asked.append(each))
+        self.asker = self.recalling.asker
+        self.recall = self.asker.recall(Wanted("chat"), lambda: (1, 1), 0)
+        self.recalling.told(Roster(1, 9, (("n", HERE),)))
+        self.asker.look(0)
+        self.recall.sources.clear()
+        self.recall.lived, self.recall.is_calm = {"n": True}, True
+        self.asker.active.clear()
+
+    def has_past(self, now_us: int) -> bool:
+        self.recalling.advance(now_us)
+        self.recalling.check_invariants()
+        return self.recall in self.asker.active
+
+
+def test_what_is_needed_counts_when_the_parent_has_told_it_to_all() -> None:
+    asking = Asking()
+    recalling = asking.recalling
+    assert recalling.noted() is None  # not even the parent was told
+    asking.log.update(0)
+    noted = recalling.noted()
+    assert noted == (0, 1)
+    recalling.served(serve(version=0))
+    assert recalling.needed(noted) is None  # it did not know yet
+    recalling.served(serve(heard=(0, 0)))
+    assert recalling.needed(noted) is None  # it has not told others
+    recalling.served(serve())
+    assert recalling.needed(noted) == (3, 4)
+    recalling.begin_turn(S)
+    assert recalling.needed(noted) is None
+
+
+def test_another_parent_means_that_all_nodes_were_away() -> None:
+    asking = Asking()
+    assert not asking.has_past(S)
+    asking.recalling.begin_turn(S)
+    assert not asking.asker.peers["n"].is_here
+    assert not asking.has_past(S)  # nobody can be asked
+    assert asking.recalling.wanted() == 0  # it wants to know who there are
+    asking.recalling.told(Roster(2, 9, (("n", HERE),)))
+    assert asking.has_past(S)
+    assert asking.asked[-1][0] == "n"
+    assert isinstance(asking.asked[-1][1], CutAsked)
+
+
+def test_no_node_is_forgotten_for_want_of_a_parent() -> None:
+    asking = Asking()
+    asking.recalling.begin_turn(S)
+    for _ in range(2):
+        asking.recalling.advance(3 * FORGET_US)
+        assert "n" in asking.asker.peers
+    asking.recalling.told(Roster(2, 9, (("other", HERE),)))  # it is gone indeed
+    asking.recalling.advance(4 * FORGET_US)
+    asking.recalling.advance(5 * FORGET_US)
+    assert "n" not in asking.asker.peers
+
+
+def test_what_a_parent_has_shed_is_looked_for_in_the_journals() -> None:
+    asking = Asking()
+    asking.recalling.served(serve(shed=3))
+    assert not asking.has_past(S)  # that was before
+    asking.recalling.served(serve(shed=4))
+    assert asking.has_past(S)
+    asked = len(asking.asked)
+    asking.recalling.served(serve(shed=5))
+    asking.recalling.advance(S + 1)
+    assert len(asking.asked) == asked  # not all the time
+    asking.recalling.advance(S + SHED_US)
+    assert len(asking.asked) > asked
+
+
+def test_a_mark_is_safe_when_what_came_to_the_parent_has_come_here() -> None:
+    asking = Asking()
+    asking.recalling.served(serve(at_us=90 * S, behind_us=60 * S))
+    assert asking.recalling.come_us(100 * S) == 30 * S
+    asking.recalling.served(serve(at_us=0, behind_us=0))  # of which nobody knows when it was said
+    assert asking.recalling.come_us(100 * S) == 30 * S
+    asking.recalling.served(serve(at_us=91 * S))
+    assert asking.recalling.come_us(100 * S) == 91 * S
+
+
+def test_who_needs_no_roster_does_not_ask_for_one() -> None:
+    asking = Asking()
+    assert asking.recalling.wanted() == 9
+    asking.asker.end(asking.recall)
+    assert asking.recalling.wanted() == -1
+    assert asking.recalling.next_due_us() is None
+
+
+class Past:
+    def __init__(self) -> None:
+        self.relayed: list[tuple[str, str, Question]] = []
+
+    def relay(self, child: str, node: str, question: Question, now_us: int) -> None:  # noqa: ARG002
+        self.relayed.append((child, node, question))
+
+    def heard(self) -> Stamp:
+        return (3, 4)
+
+    def roster(self, now_us: int) -> tuple[int, Nodes]:  # noqa: ARG002
+        return 8, (("n", HERE),)
+
+
+def page(number: int, size: int = 10) -> Recalled:
+    return Recalled("n", Page(number, (PastEvent(1, 1, "chat", "p", 1, b"", b"x" * size),)))
+
+
+def test_a_parent_relays_questions_and_tells_who_there_are() -> None:
+    parent = Parent(1, TierOptions(), Port())
+    past = parent.past = Past()
+    parent.link_up("x", 0)
+    parent.receive("x", Attend(5, 1, is_active=True, at_us=3, roster=0), S)
+    (_, answer), (_, roster) = parent.sends
+    assert isinstance(answer, Serve)
+    assert answer.heard == (3, 4)
+    assert roster == Roster(1, 8, (("n", HERE),))
+    parent.sends.clear()
+    parent.receive("x", Recalls(5, "n", ASKED), S)
+    assert past.relayed == [("x", "n", ASKED)]
+    parent.recalled("x", Recalled("n", CutMade(1, 2, 3, 4, (5, 6))))
+    assert len(parent.sends) == 1
+    parent.recalled("nobody", page(4))  # it has left meanwhile
+    parent.check_invariants()
+
+
+def test_pages_wait_behind_events_and_are_not_read_again_meanwhile() -> None:
+    parent = Parent(1, TierOptions(), Port())
+    past = parent.past = Past()
+    parent.link_up("x", 0)
+    parent.receive("x", Attend(5, 1, is_active=True), S)
+    parent.recalled("x", page(4))
+    parent.put("x", Carried("s", 1, 0, (), "chat", b"x", event=1), S, is_in_order=True)
+    parent.sends.clear()
+    parent.receive("x", Recalls(5, "n", ASKED), S)
+    assert parent.sends == [("x", Recalled("n", Working(4)))]
+    assert past.relayed == []
+    (first,) = parent.take("x", 1_000, S)
+    assert isinstance(first, Down)
+    assert parent.take("x", 1_000, S) == [page(4)]
+    assert parent.take("x", 1_000, S) == []
+
+
+def test_a_child_is_told_once_who_there_are_and_again_if_that_got_lost() -> None:
+    relaying, past = Relaying(), Past()
+    attend = Attend(5, 1, is_active=True, roster=0)
+    assert relaying.roster(past, attend, S) is not None
+    assert relaying.roster(past, attend, S + 1) is None
+    assert relaying.roster(past, attend, S + AGAIN_US) is not None
+    assert relaying.roster(past, Attend(5, 1, is_active=True, roster=8), 9 * S) is None
+    assert relaying.roster(past, Attend(5, 2, is_active=True, roster=0), S + AGAIN_US) is not None
+
+
+def test_no_more_pages_wait_than_there_is_room_for() -> None:
+    relaying = Relaying()
+    for number in range(3):
+        relaying.put(page(number, 2 * MOST_BYTES))
+        relaying.check_invariants()
+    assert relaying.take() == [page(0, 2 * MOST_BYTES)]
+    assert relaying.take() == []
+
+
+def test_a_child_asks_its_active_parent_as_soon_as_somebody_wants_to_know() -> None:
+    child = Child("x", 1_000, TierOptions())
+    child.link_up("a", 0, 1)
+    child.advance(1)
+    child.receive("a", Serve(1, 1, 1_000, child.roles.turn), 2)
+    child.advance(3)
+    child.sends.clear()
+    child.recalling.asker.recall(Wanted("chat"), lambda: (1, 1), 4)
+    child.advance(4)
+    attends = [each for _, each in child.sends if isinstance(each, Attend)]
+    assert [each.roster for each in attends] == [0]
+    child.check_invariants()
