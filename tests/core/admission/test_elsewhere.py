@@ -52,3 +52,10 @@ def test_another_parent_counts_when_one_is_gone() -> None:
     elsewhere.check_invariants()
     assert rates(admission) == {}
     assert admission.order.advertisements == 0
+
+
+def test_a_child_without_a_name_leaves_nothing() -> None:
+    elsewhere = Elsewhere(Admission("c", 1))
+    elsewhere.tell("b", publisher_of("", "sensor"), "n", TRADES, 5)
+    elsewhere.untell("b", publisher_of("", "sensor"), "n")
+    elsewhere.check_invariants()

@@ -104,3 +104,10 @@ def test_a_child_has_only_so_much_room() -> None:
     board.session = board.version = 1
     more = Post(1, 1, 1, 2, 2, (("p", "more", advert(1)), ("p", "0", advert(2))))
     assert board.read(more) == [(("p", "0"), advert(2))]
+
+
+def test_a_message_has_so_many_changes_at_most() -> None:
+    board = Board(1)
+    changes = tuple(("p", str(number), advert(1)) for number in range(65))
+    assert board.read(Post(1, 1, 0, 65, 65, changes)) == []
+    assert len(board.read(Post(1, 1, 0, 64, 64, changes[:64]))) == 64

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
+from typing import Final
 
 from accord.core.admission.enforcement import Enforcement, Overrun, Standing
 from accord.core.admission.errors import AdmissionError
@@ -42,6 +43,9 @@ from accord.core.admission.ways import Path, Way
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse
+
+# Of one promise, so that all there may be together can be told to others, in 64 bits.
+MOST_AMOUNT: Final = 1 << 43
 
 
 class Admission:
@@ -262,7 +266,8 @@ class Admission:
     def carried_rate(self, child: str, key: Hashable) -> int:
         """What is asked for, in thousandths of a hertz; -1 where there is nothing."""
         subscription = self.subscriptions.get(_guest(child), key)
-        return -1 if subscription is None else to_units(subscription.asked_hz)
+        # Of many publishers together: that may be more than one can advertise.
+        return -1 if subscription is None else ceil(subscription.asked_hz * PER_HZ - 1e-6)
 
     def drop(self, child: str, key: Hashable) -> None:
         self.subscriptions.end(_guest(child), key)
@@ -372,11 +377,12 @@ class Admission:
 
     def _amounts(self, rate_hz: float, event_bytes: int, bandwidth: Pool) -> dict[Pool, int]:
         waiting = ceil(rate_hz * self.options.queue_s * event_bytes)
-        return {
+        amounts = {
             MEMORY: self.options.subscription_bytes + waiting,
             CPU: round(rate_hz * PER_HZ),
             bandwidth: ceil(rate_hz * event_bytes * 8),
         }
+        return {pool: min(amount, MOST_AMOUNT) for pool, amount in amounts.items()}
 
 
 def _check(wish: Wish) -> None:

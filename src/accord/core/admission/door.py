@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from accord.core.admission.admission import Admission
+from accord.core.admission.hops import Sent
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.needs import Measured
 from accord.core.admission.options import Guarantee
@@ -58,3 +59,10 @@ class Door:
     def _send(self) -> None:
         """What is to be said to neighbours."""
         raise NotImplementedError
+
+
+def taken_out(sends: list[Sent]) -> list[Sent]:
+    """All of them, first: one that can't be said must not keep others from it for ever."""
+    taken = list(sends)
+    sends.clear()
+    return taken

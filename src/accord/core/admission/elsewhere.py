@@ -47,11 +47,11 @@ class Elsewhere:
             self._choose(child)
 
     def untell(self, node: str, publisher: str, name: str) -> None:
-        child = publisher.rpartition(_APART)[0]
+        child, is_apart, _ = publisher.rpartition(_APART)
         told = self._told.get(child, {}).get(node, {})
         told.pop((publisher, name), None)
         self._admission.unadvertised_elsewhere(node, publisher, name)
-        if child and not told:
+        if is_apart and not told:
             self._forget(child, node)
 
     def rank(self, node: str, child: str, rank: Rank | None) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import Door
+from accord.core.admission.door import Door, taken_out
 from accord.core.admission.elsewhere import Elsewhere, Rank, publisher_of
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.guests import Guests
@@ -166,13 +166,10 @@ class AdmissionExchange(Door, Template):
     # ------------------------------------------------------------------------------------- inside
 
     def _send(self) -> None:
-        sends = self.admission.sends
-        for neighbour, message in sends:
+        for neighbour, message in taken_out(self.admission.sends):
             self.context.say(neighbour, "", _encode(message))
-        sends.clear()
-        for child, message in self.guests.sends:
+        for child, message in taken_out(self.guests.sends):
             self._tiers.say(child, SERVICE, _encode(message))
-        self.guests.sends.clear()
 
     # -------------------------------------------------------------------------- secondary nodes
 
@@ -196,22 +193,21 @@ class AdmissionExchange(Door, Template):
         if post.incarnation > board.incarnation:
             board.begin(post.incarnation)
         for which, advert in board.read(post):
-            self._repeat(child, which, advert)
+            if not self._repeat(child, which, advert):
+                self.dropped += 1
+                board.adverts.pop(which, None)  # it could be of any size
         posted = Posted(board.incarnation, board.session, board.version)
         self._tiers.say(child, SERVICE, _encode(posted))
 
-    def _repeat(self, child: str, which: Which, advert: Advert | None) -> None:
-        """What a child advertises is a fact of this node's."""
+    def _repeat(self, child: str, which: Which, advert: Advert | None) -> bool:
+        """What a child advertises is a fact of this node's; False where it can't be."""
         key = _key(publisher_of(child, which[0]), which[1])
-        if advert is None:
-            self._store.drop(ADVERT, key)
-            self._advert_taken(self.context.name, key, None)
-            return
-        value = _encode(advert)
-        if self._store.put(ADVERT, key, value):
-            self._advert_taken(self.context.name, key, value)
-        else:
-            self.dropped += 1
+        value = None if advert is None else _encode(advert)
+        is_told = value is not None and self._store.put(ADVERT, key, value)
+        if not is_told:
+            self._store.drop(ADVERT, key)  # what was said before does not hold any more, either
+        self._advert_taken(self.context.name, key, value if is_told else None)
+        return is_told or advert is None
 
     def _child_left(self, child: str) -> None:
         self.guests.left(child)

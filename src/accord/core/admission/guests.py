@@ -24,6 +24,7 @@ from accord.core.admission.messages import (
 )
 from accord.core.admission.released import Leg, Released
 from accord.core.admission.request import Decision, State
+from accord.core.admission.requests import MAX_LEGS
 from accord.core.admission.resources import MEMORY
 from accord.core.errors import AccordError
 
@@ -70,6 +71,8 @@ class Guests:
         self._now_us = now_us
         request = message.request
         is_ours = message.path == (child, self._name) and request.origin == child
+        if isinstance(message, Ask) and len(message.replaces) > MAX_LEGS:
+            is_ours = False
         if not is_ours or not self._is_current(child, request.incarnation):
             self.dropped += 1
             return

@@ -177,7 +177,7 @@ class Board:
         if post.session > self.session and not post.since:
             self.session, self.version = post.session, 0
         is_next = post.session == self.session and post.since == self.version
-        if not is_next or post.version <= post.since:
+        if not is_next or post.version <= post.since or len(post.changes) > _AT_ONCE:
             return []
         if not post.since:
             self._stale = dict.fromkeys(self.adverts, True)
@@ -185,6 +185,8 @@ class Board:
         found: dict[Which, Advert | None] = {}
         for publisher, name, advert in post.changes:
             which = (publisher, name)
+            if "\0" in publisher or "\n" in name:
+                continue  # nobody is called so, and others would take it for something else
             self._stale.pop(which, None)
             if advert != self.adverts.get(which) and self._has_room(which, advert):
                 found[which] = advert

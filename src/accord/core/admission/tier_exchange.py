@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import Door
+from accord.core.admission.door import Door, taken_out
 from accord.core.admission.exchange import SERVICE
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
@@ -93,7 +93,5 @@ class TierAdmission(Door):
         self._tiers.say(parent, SERVICE, _encode(post))
 
     def _send(self) -> None:
-        sends = self.admission.sends
-        for parent, message in sends:
+        for parent, message in taken_out(self.admission.sends):
             self._tiers.say(parent, SERVICE, _encode(message))
-        sends.clear()
