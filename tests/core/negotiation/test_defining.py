@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from accord.core.negotiation.defining import AGAIN_US, SERVICE, Defining
+import msgspec
+
+from accord.core.negotiation.defining import AGAIN_US, SERVICE, Define, Defining
 from accord.core.overlay.signals import Said
 from accord.core.overlay.tier_links import TierLink, TierLinks
 
@@ -87,3 +89,12 @@ def test_what_makes_no_sense_is_passed_over() -> None:
     pair.links["a"].heard("x", Said(SERVICE, "", b"\xc1"), 0)
     pair.run(1)
     assert pair.told == {"a": [], "x": []}
+
+
+def test_places_that_there_are_not_are_not_heard_of() -> None:
+    pair = Pair(0)
+    pair.link()
+    for first in (-1, (1 << 64) - 1):
+        body = msgspec.msgpack.encode(Define(first, ("odd",)))
+        pair.links["a"].heard("x", Said(SERVICE, "", body), 0)
+    assert (pair.told["a"], pair.flying) == ([], [])

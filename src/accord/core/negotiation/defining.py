@@ -94,7 +94,9 @@ class Defining:
 
     def _hear(self, neighbour: str, body: bytes, now_us: int) -> None:
         message = decoded(_decoder, body)
-        if isinstance(message, Define) and len(message.texts) <= _AT_ONCE:
+        if isinstance(message, Define):
+            if len(message.texts) > _AT_ONCE or not 0 <= message.first <= MAX_PROPERTIES:
+                return  # nobody has so many
             for text in message.texts:
                 self.on_told(neighbour, text)
             heard = Defined(message.first + len(message.texts))

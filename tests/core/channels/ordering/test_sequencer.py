@@ -203,3 +203,13 @@ def test_who_takes_over_knows_what_each_node_says_that_it_still_has() -> None:
     sequencer.check_invariants()
     held = sequencer.holders(Between(None, stamp_of(sequencer.epoch, 1))).held
     assert held == (Held(first, 2, 2, "b", 1),)
+
+
+def test_who_is_named_twice_is_found_once() -> None:
+    sequencer = Sequencer("q", 7, 0)
+    sequencer.begin(NO_EPOCH, ["a", "b"])
+    sequencer.leave_out(lambda node: node == "b")
+    collected = Collected(sequencer.epoch, NO_EPOCH, (), ("b",), ("b", "b"))
+    assert sequencer.collected("a", collected)
+    assert "b" in sequencer.waiting
+    assert not sequencer.left_out

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from accord.core.channels.ordering.stamps import (
     FAR,
     MAX_EPOCH,
+    MOST_LOST,
     NO_EPOCH,
     Ask,
     Between,
@@ -77,3 +79,9 @@ def test_places_are_bounded_too(place: int) -> None:
     assert not is_sane(Between(None, stamp_of(KNOWN, place)), KNOWN)
     assert not is_sane(Grant(1, Held(KNOWN, place, place, "b", 1)), KNOWN)
     assert not is_sane(Ask(1, place, 1, KNOWN), KNOWN)
+
+
+def test_nobody_is_in_touch_with_more_than_there_can_be() -> None:
+    collected = Collected(NO_EPOCH, NO_EPOCH, (), in_touch=("n",) * MOST_LOST)
+    assert is_sane(collected)
+    assert not is_sane(msgspec.structs.replace(collected, in_touch=("n",) * (MOST_LOST + 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from accord.core.channels.channels import Channels
@@ -165,3 +166,14 @@ def test_so_many_nodes_that_are_gone_are_remembered() -> None:
     assert gone == [f"n{number}" for number in range(100, MOST_GONE + 100)]
     assert sorted(recall.sources) == sorted(exchange.peers)
     exchange.check_invariants()
+
+
+def test_what_makes_no_sense_is_not_relayed() -> None:
+    alone = Alone()
+    answers: list[object] = []
+    alone.exchange.on_answer = lambda *each: answers.append(each[:3])
+    odd = msgspec.structs.replace(ASKED, cursor=20_000_000 * "c")
+    alone.exchange.relay("x", "me", odd, 0)
+    assert answers == [("x", "me", NoPage(1, problem_with_question(odd)))]
+    assert not alone.exchange.orders
+    assert not alone.posted

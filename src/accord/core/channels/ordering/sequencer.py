@@ -106,7 +106,7 @@ class Sequencer:
 
     def found(self, nodes: Iterable[str]) -> None:
         """They can be reached: who was left out is waited for, or told when it is too late."""
-        for each in [each for each in nodes if each in self.left_out]:
+        for each in [each for each in dict.fromkeys(nodes) if each in self.left_out]:
             if self.is_ready:
                 self.left_out[each] = True
             else:

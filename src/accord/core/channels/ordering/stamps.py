@@ -200,7 +200,8 @@ def _is_sound(body: Body) -> bool:
         case Collect():
             return len(body.lost) <= MOST_LOST
         case Collected():
-            return len(body.lost) <= MOST_LOST and _are_held(body.held)
+            most = max(len(body.lost), len(body.in_touch))
+            return most <= MOST_LOST and _are_held(body.held)
         case Holders():
             return _are_held(body.held)
         case Between():

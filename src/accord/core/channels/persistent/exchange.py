@@ -31,6 +31,7 @@ from accord.core.channels.persistent.messages import (
     bodies,
     encode,
     pages,
+    problem_with_question,
 )
 from accord.core.channels.persistent.roster import Nodes, Roster
 from accord.core.channels.template import Context, Template
@@ -105,7 +106,9 @@ class PastExchange(Asker, Template):
 
     def relay(self, child: str, node: str, question: Question, now_us: int) -> None:
         """A secondary node asks one that this one knows."""
-        if node in self._reached():
+        if isinstance(question, PageAsked) and (problem := problem_with_question(question)):
+            self.on_answer(child, node, NoPage(question.id, problem), now_us)
+        elif node in self._reached():
             self._post(node, msgspec.structs.replace(question, child=child), now_us)
 
     def heard(self) -> Stamp:
