@@ -221,3 +221,10 @@ def test_the_first_that_succeeds_is_had_and_others_go_on() -> None:
             await first_of([slow(), failing()])
 
     asyncio.run(scene())
+
+
+def test_a_server_can_not_fill_the_memory_with_names() -> None:
+    copies = Copies()
+    for _ in range(2):
+        assert copies.is_first(copy_of(60_000 * "n", "A"))
+    assert copies.dropped == 0

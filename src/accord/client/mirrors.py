@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 # How far servers may be apart, in events; what is further behind may come again.
 MAX_NAMES: Final = 50_000
+_LONGEST: Final = 1_000  # characters of a name; no node has longer ones
 
 
 class Copies:
@@ -37,6 +38,8 @@ class Copies:
         if event is None:
             return True
         name = (user.get(NODE, ""), event)
+        if sum(map(len, name)) > _LONGEST:
+            return True  # so that what is remembered is bounded, whatever servers say
         if name in self._known:
             self.dropped += 1
             return False
