@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import Door
+from accord.core.admission.door import TellingDoor
 from accord.core.admission.elsewhere import Elsewhere, Rank, publisher_of
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.guests import Guests
@@ -44,7 +44,7 @@ _of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | Post]] = msgspec.msg
 )
 
 
-class AdmissionExchange(Door, Template):
+class AdmissionExchange(TellingDoor, Template):
     """`dropped` counts what others said that made no sense. `tiers`: to secondary nodes."""
 
     def __init__(
@@ -55,7 +55,7 @@ class AdmissionExchange(Door, Template):
         tiers: TierLinks | None = None,
     ) -> None:
         Template.__init__(self, context)
-        Door.__init__(self, admission)
+        TellingDoor.__init__(self, admission)
         self.guests = Guests(admission)
         self.dropped = 0
         self._tiers = TierLinks() if tiers is None else tiers
