@@ -24,11 +24,11 @@ test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
-# Whose nodes inherit from classes that compiled code allows nobody to inherit from.
+# Interpreted only: their nodes inherit from classes that, compiled, nobody may inherit from.
 PLAIN_SIM_TESTS := tests/sim/test_persistent.py
 LIVE_TESTS := tests/scenarios tests/live
 
-# Of simulated seeds a few run here, all of them compiled: that takes half as long.
+# A few of the simulated seeds, interpreted; test-overlay runs all of them compiled, in half the time.
 test-plain:
 	ACCORD_SEEDS=few $(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%) $(PLAIN_SIM_TESTS:%=--ignore=%)
 

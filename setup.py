@@ -7,6 +7,7 @@ import sys
 
 from setuptools import Extension, setup
 
+# mypyc knows no msgspec structs: those of these modules are in modules of their own.
 HOT = [
     f"src/accord/{package}/{name}.py"
     for package, names in {

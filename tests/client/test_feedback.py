@@ -37,7 +37,7 @@ def test_a_dialogue() -> None:
             answered = await event.feedback("seen", quality=3)
             answer = await anext(answers)
             assert (answer.text, answer.attributes) == ("seen", {"quality": 3})
-            assert (answer.channel, answer.source, answer.node) == ("uav/x", "desk", "")
+            assert (answer.channel, answer.source, answer.node) == ("uav/x", "desk", "memory")
             assert (answer.event, answer.correlation_data) == (published.event, b"42")
             await answer.feedback(b"thanks")
             thanks = await anext(back)

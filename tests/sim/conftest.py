@@ -16,9 +16,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get("ACCORD_SEEDS") != "few":
         return
     seen: dict[tuple[str, str], int] = {}
-    left = [item for item in items if _is_one_too_many(item, seen)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if _is_one_too_many(item, seen) else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 def _is_one_too_many(item: pytest.Item, seen: dict[tuple[str, str], int]) -> bool:

@@ -66,7 +66,7 @@ class _Secondary:
 
     def __init__(self, start: Start, node: SecondaryAdmission) -> None:
         self.child = Child(start.name, start.incarnation, TIERS)
-        self.exchange = TierAdmission(node.admission, start.incarnation, self.child.services)
+        self.exchange = TierAdmission(node.admission, start.incarnation, self.child.tiers)
         self.deliveries: list[Delivery] = []
         self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
 

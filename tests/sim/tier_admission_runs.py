@@ -11,9 +11,9 @@ from collections.abc import Hashable, Mapping
 from random import Random
 from typing import Final, cast
 
-from accord.core.admission.exchange import ADVERT
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
+from accord.core.admission.repeating import ADVERT
 from accord.core.admission.request import State, Timing
 from accord.core.admission.resources import CPU
 from accord.core.overlay.options import OverlayOptions

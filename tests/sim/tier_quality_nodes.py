@@ -97,7 +97,7 @@ class SecondaryQuality(QualityNode):
     def _join(self, start: Start, options: OverlayOptions) -> TierExchange:  # noqa: ARG002
         self.child = Child(start.name, start.incarnation, TIERS)
         self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
-        return TierExchange(self.quality, self.child.services)
+        return TierExchange(self.quality, self.child.tiers)
 
     @property
     def sends(self) -> list[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from accord.client.feed import Feed
 from accord.client.inbox import Delivery
 from accord.client.messages import ReceivedEvent
 from accord.client.subscription import Subscription
@@ -37,8 +38,8 @@ class Answers(Subscription):
         assert isinstance(answer, Answer)
         return answer
 
-    def _event(self, delivery: Delivery) -> Answer:
-        received = super()._event(delivery)
+    def _event(self, feed: Feed, delivery: Delivery) -> Answer:
+        received = super()._event(feed, delivery)
         named = {each.name: getattr(received, each.name) for each in dataclasses.fields(received)}
         named["id"] = ""
         node = dict(delivery.message.properties.user).get(NODE, "")

@@ -113,7 +113,7 @@ class Subscription:
             self._news.clear()
             self._taken = self._take()
             if self._taken is not None:
-                return self._event(self._taken[1])
+                return self._event(*self._taken)
             await self._news.wait()
 
     def stands(self, state: ExpectationState) -> None:
@@ -151,10 +151,10 @@ class Subscription:
             feed, delivery = taken
             feed.finish(delivery)
 
-    def _event(self, delivery: Delivery) -> ReceivedEvent:
+    def _event(self, feed: Feed, delivery: Delivery) -> ReceivedEvent:
         return to_received(
             delivery.message,
-            self._clock() - self._feeds[0].age_ms(delivery),
+            self._clock() - feed.age_ms(delivery),
             may_be_kept=self._may_be_kept,
             respond=self._respond,
         )

@@ -11,7 +11,7 @@ import msgspec
 
 from accord.core.channels.persistent.asker import Asker
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.past import Pasts
+from accord.edges.mqtt.past import Directory, Pasts
 from accord.live.logs import get_log
 from accord.live.sending import clock_us
 from accord.live.server import Server
@@ -30,12 +30,10 @@ class Known(msgspec.Struct, frozen=True):
     channels: tuple[str, ...] = ()
 
 
-class Directory(Protocol):
-    """What is known of how channels are defined; `remembered` is from before the start."""
+class Remembering(Directory, Protocol):
+    """`remembered` are persistent channels from before the start."""
 
     remembered: tuple[str, ...]
-
-    def persistent_filters(self) -> list[str]: ...
 
 
 class ClientsPast:
@@ -46,7 +44,7 @@ class ClientsPast:
         broker: Broker,
         server: Server,
         asker: Asker,
-        directory: Directory,
+        directory: Remembering,
         *,
         folder: Path | None,
     ) -> None:

@@ -138,7 +138,8 @@ class QualityService:
         secondary.services.append(exchange)
         self._speak(exchange, secondary.after)
         exchange.defining.on_told = self._take_over
-        self.quality.watching.order_of = lambda channel: order_by(secondary.lookups, channel)
+        lookups = secondary.child.lookups
+        self.quality.watching.order_of = lambda channel: order_by(lookups, channel)
         for property_ in self._defined.values():
             self._tell_property(property_)
 

@@ -13,7 +13,6 @@ from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import CarriedStatus, ChannelStatus, NetStatus, UnlinkedStatus
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.tiers.child import Child
-from accord.core.tiers.lookups import Lookups
 from accord.core.tiers.options import TierOptions
 from accord.edges.link.codec import LinkCodec
 from accord.edges.link.handshake import Local
@@ -70,7 +69,7 @@ class Secondary:
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
         self.child = Child(node, incarnation, tiers)
         self._upwards = Upwards(broker, clock_us, self.child)
-        self.tiers: TierLinks = self.child.services
+        self.tiers: TierLinks = self.child.tiers
         self.services: list[Service] = []
         self._broker = broker
         self._server = server
@@ -237,10 +236,6 @@ class Secondary:
     @property
     def templates(self) -> list[str]:
         return sorted(self.child.lookups.templates)
-
-    @property
-    def lookups(self) -> Lookups:
-        return self.child.lookups
 
     def is_configured(self, name: str) -> bool:  # noqa: ARG002
         return False

@@ -35,10 +35,10 @@ class ChildLinks:
         abroad: Abroad,
         incarnation: int,
         set_clock: Callable[[], None],
-        services: TierLinks,
+        tiers: TierLinks,
     ) -> None:
         self._abroad = abroad
-        self._nodes = ChildNodes(abroad, incarnation, clock_us, services)
+        self._nodes = ChildNodes(abroad, incarnation, clock_us, tiers)
         self._parent: Parent = self._nodes.parent
         self._linked: dict[str, bool] = {}
         self._set_clock = set_clock

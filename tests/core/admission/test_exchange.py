@@ -8,8 +8,9 @@ from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.exchange import ADVERT, SERVICE, AdmissionExchange
+from accord.core.admission.exchange import SERVICE, AdmissionExchange
 from accord.core.admission.options import AdmissionOptions
+from accord.core.admission.repeating import ADVERT
 from accord.core.admission.request import State
 from accord.core.admission.resources import CPU, Resource, link
 from accord.core.admission.subscriptions import Outcome, Refusal

@@ -72,8 +72,8 @@ def test_what_can_not_be_a_fact_is_not_kept() -> None:
     changes = (("p", "long", long), (100_000 * "p", "n", short), ("p", "n", short))
     say(tiers, Post(1, 9, 0, 3, 3, changes))
     tiers.settle()
-    assert exchange.dropped == 2
-    assert list(exchange._boards["x"].adverts) == [("p", "n")]
+    assert exchange._repeating.dropped == 2
+    assert list(exchange._repeating._boards["x"].adverts) == [("p", "n")]
     assert tiers.admission("c").order.advertisements == 1
     say(tiers, Post(1, 9, 3, 4, 4, (("p", "n", long),)))
     tiers.settle()
@@ -86,4 +86,4 @@ def test_names_that_would_be_taken_for_others_are_left_out() -> None:
     say(tiers, Post(1, 9, 0, 2, 2, (("y\0p", "n", advert), ("p", "m\nn", advert))))
     tiers.settle()
     assert tiers.admission("c").order.advertisements == 0
-    assert tiers.exchanges["a"]._boards["x"].adverts == {}
+    assert tiers.exchanges["a"]._repeating._boards["x"].adverts == {}

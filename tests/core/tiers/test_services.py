@@ -16,8 +16,8 @@ def roles(links: dict[str, TierLink]) -> dict[str, bool]:
 
 def ends(world: World) -> list[dict[str, bool]]:
     """As the child, `a` and `b` see it."""
-    services = [world.child.services, *(each.services for each in world.parents.values())]
-    return [roles(each.links) for each in services]
+    tiers = [world.child.tiers, *(each.tiers for each in world.parents.values())]
+    return [roles(each.links) for each in tiers]
 
 
 def linked() -> World:
@@ -31,10 +31,10 @@ def linked() -> World:
 def test_both_ends_of_both_links_know_each_other() -> None:
     world = linked()
     assert ends(world) == [{"a": True, "b": False}, {"x": True}, {"x": False}]
-    for services in (world.child.services, world.parents["a"].services):
-        delays = [link.delay_us for link in services.links.values() if link.is_active]
+    for tiers in (world.child.tiers, world.parents["a"].tiers):
+        delays = [link.delay_us for link in tiers.links.values() if link.is_active]
         assert all(0 < delay <= 20 * MS for delay in delays)
-    standby = world.parents["b"].services.links["x"]
+    standby = world.parents["b"].tiers.links["x"]
     assert standby.delay_us >= OPTIONS.dead_us  # not before it takes over
     assert (standby.life, standby.turn) == (1_000, world.child.roles.turn)
 
@@ -51,26 +51,26 @@ def test_roles_change_with_the_active_parent() -> None:
 
 def test_who_is_silent_does_not_count() -> None:
     world = linked()
-    began = world.child.services.began["a"]
+    began = world.child.tiers.began["a"]
     world.cut["a"] = True
     world.run(OPTIONS.dead_us + S)
-    assert "a" not in world.child.services.links
+    assert "a" not in world.child.tiers.links
     world.run(OPTIONS.quiet_us)
-    assert world.parents["a"].services.links == {}
+    assert world.parents["a"].tiers.links == {}
     world.cut.clear()
     world.run(5 * S)
-    assert roles(world.parents["a"].services.links).keys() == {"x"}
-    assert world.child.services.began["a"] > began
+    assert roles(world.parents["a"].tiers.links).keys() == {"x"}
+    assert world.child.tiers.began["a"] > began
 
 
 def test_who_began_anew_is_another() -> None:
     world = linked()
-    began = world.child.services.began["b"]
+    began = world.child.tiers.began["b"]
     world.restart("b")
     world.run(2 * S)
-    assert world.child.services.began["b"] > began
+    assert world.child.tiers.began["b"] > began
     left: list[str] = []
-    world.parents["b"].services.watch_leaving(left.append)
+    world.parents["b"].tiers.watch_leaving(left.append)
     world.child.leave()
     world.run()
     assert left == ["x"]

@@ -1,4 +1,4 @@
-"""Where a node with others asks whether a subscription may be taken: they are told at once."""
+"""Where a node with others asks whether a subscription may be taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from accord.core.admission.options import Guarantee
 from accord.core.admission.subscriptions import Outcome
 
 
-class Door:
+class TellingDoor:
+    """Others are told at once of what happens here."""
+
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
 

@@ -16,13 +16,14 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import Door, taken_out
-from accord.core.admission.elsewhere import Elsewhere, Rank, publisher_of
+from accord.core.admission.door import TellingDoor, taken_out
+from accord.core.admission.elsewhere import Elsewhere
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.guests import Guests
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
-from accord.core.admission.posting import Advert, Board, Post, Posted, Which
+from accord.core.admission.posting import Advert, Post
+from accord.core.admission.repeating import ADVERT, ADVERTISER, Repeating, key_of
 from accord.core.admission.ways import Way, path_from
 from accord.core.channels.template import Context, Template
 from accord.core.errors import AccordError
@@ -32,19 +33,16 @@ from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import parse
 
 SERVICE: Final = "$admission"
-ADVERT: Final = "advert"
-ADVERTISER: Final = "advertiser"  # for which child a node speaks, and as which of its parents
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _message: Final = msgspec.msgpack.Decoder(AdmissionMessage)
 _advert: Final = msgspec.msgpack.Decoder(Advert)
-_rank: Final = msgspec.msgpack.Decoder(Rank)
 _of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | Post]] = msgspec.msgpack.Decoder(
     AdmissionMessage | Post
 )
 
 
-class AdmissionExchange(Door, Template):
+class AdmissionExchange(TellingDoor, Template):
     """`dropped` counts what others said that made no sense. `tiers`: to secondary nodes."""
 
     def __init__(
@@ -55,13 +53,14 @@ class AdmissionExchange(Door, Template):
         tiers: TierLinks | None = None,
     ) -> None:
         Template.__init__(self, context)
-        Door.__init__(self, admission)
+        TellingDoor.__init__(self, admission)
         self.guests = Guests(admission)
         self.dropped = 0
         self._tiers = TierLinks() if tiers is None else tiers
-        self._tiers_seen = 0
-        self._boards: dict[str, Board] = {}  # by child
         self._elsewhere = Elsewhere(admission)
+        self._repeating = Repeating(
+            context.name, store, self._tiers, self._elsewhere, self._advert_taken
+        )
         self._store = store
         self._gone_us = admission.options.timing.lease_us  # then nothing is promised there
         self._map_version = -1  # as it was last looked at
@@ -72,11 +71,11 @@ class AdmissionExchange(Door, Template):
         self._check_us = -1  # when one of them will have been missed for long
         admission.find_ways = self.ways
         context.watch(ADVERT, self._advert_told)
-        context.watch(ADVERTISER, self._advertiser_told)
+        context.watch(ADVERTISER, self._repeating.told)
         for origin, key, value in store.all(ADVERT):
             self._advert_told(origin, key, value)
         for origin, key, value in store.all(ADVERTISER):
-            self._advertiser_told(origin, key, value)
+            self._repeating.told(origin, key, value)
         self._tiers.serve(SERVICE, self._child_said)
         self._tiers.watch_leaving(self._child_left)
 
@@ -88,7 +87,7 @@ class AdmissionExchange(Door, Template):
         """A local publisher's promise, of which all nodes are told; the same name replaces it."""
         if "\n" in name:
             raise AdmissionError("name", "expected one line")
-        key = _key(publisher, name)
+        key = key_of(publisher, name)
         value = _encode(Advert(filter_.channel, str(filter_.predicate), rate_hz))
         before = self._store.get(self.context.name, ADVERT, key)
         if not self._store.put(ADVERT, key, value):
@@ -103,7 +102,7 @@ class AdmissionExchange(Door, Template):
             raise
 
     def unadvertise(self, publisher: str, name: str) -> bool:
-        self._store.drop(ADVERT, _key(publisher, name))
+        self._store.drop(ADVERT, key_of(publisher, name))
         return super().unadvertise(publisher, name)
 
     def ways(self, filter_: Filter, known: tuple[Way, ...] = ()) -> tuple[Way, ...]:
@@ -139,15 +138,13 @@ class AdmissionExchange(Door, Template):
                 self.admission.looking.changed()
         elif 0 <= self._check_us <= now_us:
             self._look_for_nodes(now_us)
-        if self._tiers.version != self._tiers_seen:
-            self._tiers_seen = self._tiers.version
-            self._look_at_children()
+        self._repeating.advance()
         self.guests.advance(now_us)
         self.admission.advance(now_us)
         self._send()
 
     def next_due_us(self) -> int | None:
-        if self.admission.sends or self.guests.sends or self._tiers.version != self._tiers_seen:
+        if self.admission.sends or self.guests.sends or self._repeating.is_due:
             return 0
         dues = [self.admission.next_due_us(), self.guests.next_due_us()]
         dues.append(self._check_us if self._check_us >= 0 else None)
@@ -178,60 +175,17 @@ class AdmissionExchange(Door, Template):
         if message is None:
             self.dropped += 1
         elif isinstance(message, Post):
-            self._posted(child, message)
+            posted = self._repeating.posted(child, message)
+            if posted is not None:
+                self._tiers.say(child, SERVICE, _encode(posted))
         else:
             self.guests.receive(child, message, now_us)
             self._send()
 
-    def _posted(self, child: str, post: Post) -> None:
-        board = self._boards.get(child)
-        if board is None:
-            board = self._boards[child] = Board(post.incarnation)
-            self._look_at_children()
-        if post.incarnation < board.incarnation:
-            return
-        if post.incarnation > board.incarnation:
-            board.begin(post.incarnation)
-        for which, advert in board.read(post):
-            if not self._repeat(child, which, advert):
-                self.dropped += 1
-                board.adverts.pop(which, None)  # it could be of any size
-        posted = Posted(board.incarnation, board.session, board.version)
-        self._tiers.say(child, SERVICE, _encode(posted))
-
-    def _repeat(self, child: str, which: Which, advert: Advert | None) -> bool:
-        """What a child advertises is a fact of this node's; False where it can't be."""
-        key = _key(publisher_of(child, which[0]), which[1])
-        value = None if advert is None else _encode(advert)
-        is_told = value is not None and self._store.put(ADVERT, key, value)
-        if not is_told:
-            self._store.drop(ADVERT, key)  # what was said before does not hold any more, either
-        self._advert_taken(self.context.name, key, value if is_told else None)
-        return is_told or advert is None
-
     def _child_left(self, child: str) -> None:
         self.guests.left(child)
-        board = self._boards.pop(child, None)
-        if board is not None:
-            for which in list(board.adverts):
-                self._repeat(child, which, None)
-            self._store.drop(ADVERTISER, child)
-            self._elsewhere.rank(self.context.name, child, None)
+        self._repeating.left(child)
         self._send()
-
-    def _look_at_children(self) -> None:
-        """Say as which of their parents this node speaks for them."""
-        for child in self._boards:
-            link = self._tiers.links.get(child)
-            if link is not None:
-                rank = (link.life, link.turn, link.is_active)
-                self._store.put(ADVERTISER, child, _encode(rank))
-                self._elsewhere.rank(self.context.name, child, rank)
-
-    def _advertiser_told(self, origin: str, child: str, value: bytes | None) -> None:
-        if origin != self.context.name:
-            rank = None if value is None else decoded(_rank, value)
-            self._elsewhere.rank(origin, child, rank)
 
     # ------------------------------------------------------------------------------ other nodes
 
@@ -278,7 +232,3 @@ class AdmissionExchange(Door, Template):
                 self._elsewhere.gone(node)
         self._missed = missed
         self._check_us = min(missed.values()) + self._gone_us if missed else -1
-
-
-def _key(publisher: str, name: str) -> str:
-    return f"{publisher}\n{name}"

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import Door, taken_out
+from accord.core.admission.door import TellingDoor, taken_out
 from accord.core.admission.exchange import SERVICE
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
@@ -28,7 +28,7 @@ _decoder: Final[msgspec.msgpack.Decoder[AdmissionMessage | Posted]] = msgspec.ms
 )
 
 
-class TierAdmission(Door):
+class TierAdmission(TellingDoor):
     """`dropped` counts what parents said that made no sense."""
 
     def __init__(self, admission: Admission, incarnation: int, tiers: TierLinks) -> None:

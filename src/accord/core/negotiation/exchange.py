@@ -37,7 +37,7 @@ _decoder: Final = msgspec.msgpack.Decoder(QualityMessage)
 
 
 class TierExchange:
-    """Of a secondary node: all its neighbours are parents."""
+    """Over links between tiers; a secondary node has no others."""
 
     def __init__(self, negotiation: Negotiation, tiers: TierLinks) -> None:
         self.negotiation = negotiation
@@ -126,7 +126,7 @@ class TierExchange:
 class QualityExchange(TierExchange, Template):
     """For `Channels.serve(SERVICE, lambda context: QualityExchange(context, negotiation))`.
 
-    With `tiers`, those to secondary nodes.
+    `tiers` are its links to secondary nodes.
     """
 
     def __init__(

@@ -67,8 +67,8 @@ class Child:
         self.losses: list[tuple[Carried, str]] = []
         self.lookups = Lookups(options)
         self.roles = Roles(options, self._begin_turn)
-        self.services = TierLinks()  # what they speak over with its parents
-        self.services.send = lambda parent, said: self.sends.append((parent, said))
+        self.tiers = TierLinks()  # over which services speak with its parents
+        self.tiers.send = lambda parent, said: self.sends.append((parent, said))
         self.on_bound: list[Callable[[], None]] = []
         self._delivered = 0
         self._again = 0  # events that came once more
@@ -172,7 +172,7 @@ class Child:
                 self.lookups.told(message, now_us)
                 self._decide(now_us)
             case Said():
-                self.services.heard(parent, message, now_us)
+                self.tiers.heard(parent, message, now_us)
 
     def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[Up]:
         """Events to send to a parent next."""
@@ -298,7 +298,7 @@ class Child:
         if message.child != self._incarnation or not self.roles.served(parent, message, now_us):
             return
         if parent.life != life:
-            self.services.drop(parent.name)  # it knows nothing of what they said
+            self.tiers.drop(parent.name)  # it knows nothing of what they said
         self._look_at_links(now_us)
         if message.version != parent.version:
             parent.version = message.version
@@ -359,18 +359,18 @@ class Child:
     def _look_at_links(self, now_us: int) -> None:
         """Services speak with the parents that are used, and sound."""
         there = {each.name: each for each in self.roles.used() if each.is_usable()}
-        for name in list(self.services.links):
+        for name in list(self.tiers.links):
             if name not in there:
-                self.services.drop(name)
+                self.tiers.drop(name)
         for name, parent in there.items():
             way_us = _way_us(parent)
             if not way_us:
                 continue
-            if name not in self.services.links:
+            if name not in self.tiers.links:
                 parent.attend_by(now_us)  # so that it knows as well
             is_active = name == self.roles.active
             delay_us = way_us if is_active else way_us + self._options.dead_us
-            self.services.set(name, TierLink(delay_us, is_active))
+            self.tiers.set(name, TierLink(delay_us, is_active))
 
     # ---------------------------------------------------------------------------------------- needs
 

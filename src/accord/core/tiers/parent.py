@@ -128,7 +128,7 @@ class _State:
 class Parent:
     """`sends` are control messages for children; `ready` are those for whom events wait.
 
-    `services` speak with them over these links.
+    `tiers` are the links over which services speak with them.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class Parent:
         incarnation: int,
         options: TierOptions,
         port: ParentPort,
-        services: TierLinks | None = None,
+        tiers: TierLinks | None = None,
     ) -> None:
-        self.services = TierLinks() if services is None else services
-        self.services.send = self._send
+        self.tiers = TierLinks() if tiers is None else tiers
+        self.tiers.send = self._send
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
         self.losses: list[tuple[Carried, str, str]] = []  # event, child and cause
@@ -164,7 +164,7 @@ class Parent:
     def link_down(self, child: str, now_us: int) -> None:  # noqa: ARG002
         """It may come back: what is kept for it stays for a while."""
         self._links.pop(child, None)
-        self.services.drop(child)
+        self.tiers.drop(child)
 
     def has_link(self, child: str) -> bool:
         return child in self._links
@@ -176,7 +176,7 @@ class Parent:
             self._send(child, self._port.answer(message))
             return
         if isinstance(message, Said):
-            self.services.heard(child, message, now_us)
+            self.tiers.heard(child, message, now_us)
             return
         state = self._state(child, message.incarnation, now_us, is_new=isinstance(message, Attend))
         if state is None:
@@ -255,7 +255,7 @@ class Parent:
                 self._forget(child)
                 continue
             if state.heard_us + self._options.quiet_us <= now_us:
-                self.services.drop(child)
+                self.tiers.drop(child)
             if state.serve_us <= now_us:
                 self._serve(child, state, now_us)
         if self._settle_us <= now_us:
@@ -267,7 +267,7 @@ class Parent:
         options = self._options
         due_us = min(self._offer_us, self._settle_us)
         for child, state in self._children.items():
-            silent_us = options.quiet_us if child in self.services.links else options.lease_us
+            silent_us = options.quiet_us if child in self.tiers.links else options.lease_us
             due_us = min(due_us, state.serve_us, state.heard_us + silent_us)
         return None if due_us == NEVER else due_us
 
@@ -341,7 +341,7 @@ class Parent:
             wait_us = 0 if message.is_active else self._options.dead_us
             delay_us = message.takes_us + wait_us
             link = TierLink(delay_us, message.is_active, message.incarnation, message.turn)
-            self.services.set(child, link)
+            self.tiers.set(child, link)
         if message.is_active:
             keeping.heard(message.through, message.missing, now_us)
             self._is_ready(child, keeping)
@@ -495,7 +495,7 @@ class Parent:
     def _forget(self, child: str) -> None:
         """It has left: its needs go, and what was kept for it."""
         state = self._children.pop(child)
-        self.services.left(child)
+        self.tiers.left(child)
         for key in state.needs:
             self._port.need(child, key, None)
         self._port.left(child)

@@ -117,7 +117,7 @@ class Recalling:
     # ----------------------------------------------------------------------------------- as it goes
 
     def wanted(self) -> int:
-        """Which roster the parent is told to be known here; -1 where nobody needs one."""
+        """Which roster the parent is told to be known; -1, and none is, where nobody needs one."""
         if self.asker.recalls:
             return self.roster
         self.roster = 0

@@ -40,11 +40,11 @@ class ChildNodes:
         abroad: Abroad,
         incarnation: int,
         clock_us: Callable[[], int],
-        services: TierLinks | None = None,
+        tiers: TierLinks | None = None,
     ) -> None:
         assert abroad.channels is not None
         assert abroad.answering is not None
-        self.parent = Parent(incarnation, TierOptions(), self, services)
+        self.parent = Parent(incarnation, TierOptions(), self, tiers)
         self._abroad = abroad
         self._channels = abroad.channels
         self._answering = abroad.answering
