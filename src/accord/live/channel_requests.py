@@ -89,8 +89,8 @@ def answer(net: ChannelView | None, body: bytes, *, may_see: bool, may_change: b
 
 def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -> Channel:
     """PolicyError where it can't be, DefinedError where it is defined otherwise already."""
-    if problem := net.problem_with_defining():
-        raise PolicyError("", problem)
+    if not_here := net.problem_with_defining():
+        raise PolicyError("", not_here)
     if definition.name.startswith("$"):
         raise PolicyError(
             "name", "channels that begin with $ stay on their node: nothing to define"
