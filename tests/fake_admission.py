@@ -85,13 +85,16 @@ def status(mode: str = "enforce") -> AdmissionStatus:
 
 
 class FakeAdmission:
-    def __init__(self, mode: str = "enforce") -> None:
+    def __init__(self, mode: str = "enforce", *, is_secondary: bool = False) -> None:
         self.mode = mode
+        self.is_secondary = is_secondary
 
     def status(self) -> AdmissionStatus:
         return replace(status(self.mode), filters=())
 
     async def show(self) -> AdmissionStatus:
+        if self.is_secondary:
+            return replace(status(self.mode), filters=(), filters_total=0, is_secondary=True)
         return status(self.mode)
 
     async def need(self, channel: str, where: str, client_: str = "") -> NeedStatus:
@@ -117,4 +120,5 @@ class FakeAdmission:
             state="refused" if is_refused else "admitted",
             share=0.5 if is_refused else 1.0,
             problems=("node denver lacks memory: 1 MB asked, 2 KB free",) if is_refused else (),
+            is_secondary=self.is_secondary,
         )

@@ -140,6 +140,9 @@ class FakeNet:
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
         return problem_with_options(definition.options, SHIPPED[definition.template].options)
 
+    def problem_with_defining(self) -> str:
+        return ""
+
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
         return self.registry.create(definition, replace=replace)
 

@@ -55,6 +55,15 @@ def test_what_a_subscription_would_need(url: str) -> None:
     assert "asks for 31 events/s of 1,000 bytes (248 kbit/s), guarantee full" in text
 
 
+def test_a_secondary_node_does_not_know_what_others_advertise() -> None:
+    known = "what other nodes advertise only the parents of this node know"
+    with serving(None, admission=FakeAdmission(is_secondary=True)) as url:
+        shown = lines(run(url, "admission", width=160))
+        asked = lines(run(url, "admission", "ask", "stock", width=160))
+    assert shown[-1] == known
+    assert asked[-1] == f"rates are of what is advertised at denver: {known}"
+
+
 def test_what_would_be_refused_is_an_exit_code(url: str) -> None:
     refused = run(url, "admission", "ask", "stock", "--client", "bob")
     assert refused.exit_code == 1

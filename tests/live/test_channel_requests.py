@@ -19,12 +19,16 @@ class View:
     """One node's channels, without links."""
 
     templates = ("local", "routed", "total_order")
+    problem = ""  # with defining anything here
 
     def __init__(self) -> None:
         self.overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
 
     def channel_statuses(self) -> list[ChannelStatus]:
         return channel_statuses(self.overlay)
+
+    def problem_with_defining(self) -> str:
+        return self.problem
 
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
         return problem_with_options(definition.options, SHIPPED[definition.template].options)
@@ -43,6 +47,14 @@ def ask(
     told = answer(view, body, may_see=may_see, may_change=may_change)  # type: ignore[arg-type]
     found: dict[str, Any] = json.loads(told)
     return found
+
+
+def test_where_nothing_can_be_defined_that_is_said_first() -> None:
+    view = View()
+    view.problem = "x is a secondary node"
+    refused = ask(view, {"do": "create", "name": "queue", "template": "nobody's"})
+    assert refused["error"] == view.problem
+    assert not ask(view, {"do": "list"})["channels"]
 
 
 def test_channels_are_defined_listed_and_deleted() -> None:

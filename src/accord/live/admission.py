@@ -97,6 +97,7 @@ class AdmissionService:
         self.admission.set_capacity(MEMORY, settings.memory_bytes)
         self.admitting = Admitting(broker, self.admission, clock_us, self._estimate)
         self._node = node
+        self._is_secondary = is_secondary
         self._broker = broker
         self._clock = clock
         self._registry = registry
@@ -230,6 +231,7 @@ class AdmissionService:
                 )
                 for each in reversed(self.admitting.lately)
             ),
+            is_secondary=self._is_secondary,
         )
 
     async def need(self, channel: str, where: str, client_: str = "") -> NeedStatus:
@@ -268,6 +270,7 @@ class AdmissionService:
             state=outcome.state,
             share=outcome.share,
             problems=tuple(map(refusal_text, outcome.refusals)),
+            is_secondary=self._is_secondary,
         )
 
     # -------------------------------------------------------------------------------------- inside

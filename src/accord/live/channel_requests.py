@@ -34,6 +34,9 @@ class ChannelView(Protocol):
 
     def channel_statuses(self) -> list[ChannelStatus]: ...
 
+    def problem_with_defining(self) -> str:
+        """Why nothing can be defined at this node, whatever it is; empty where it can."""
+
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
         """The option that its template can't use, and why."""
 
@@ -86,6 +89,8 @@ def answer(net: ChannelView | None, body: bytes, *, may_see: bool, may_change: b
 
 def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -> Channel:
     """PolicyError where it can't be, DefinedError where it is defined otherwise already."""
+    if not_here := net.problem_with_defining():
+        raise PolicyError("", not_here)
     if definition.name.startswith("$"):
         raise PolicyError(
             "name", "channels that begin with $ stay on their node: nothing to define"

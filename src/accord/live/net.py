@@ -370,6 +370,9 @@ class Net:
         """Whether it is defined anew whenever this node is started."""
         return any(each.name == name for each in self.options.channels)
 
+    def problem_with_defining(self) -> str:
+        return ""
+
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
         return self.channels.problem_with_options(definition)
 

@@ -240,19 +240,19 @@ class Secondary:
     def is_configured(self, name: str) -> bool:  # noqa: ARG002
         return False
 
-    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:  # noqa: ARG002
-        return None  # nothing is defined here
-
-    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:  # noqa: ARG002
-        return self._elsewhere()
-
-    def delete_channel(self, name: str) -> str | None:  # noqa: ARG002
-        return self._elsewhere()
-
-    def _elsewhere(self) -> str:
+    def problem_with_defining(self) -> str:
         """Why channels are not defined here."""
         parents = ", ".join(each.name for each in self.child.status().parents) or "none yet"
         return (
             f"{self.child.name} is a secondary node: define channels at a backbone node "
             f"(its parents: {parents})"
         )
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:  # noqa: ARG002
+        return None  # nothing is defined here
+
+    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:  # noqa: ARG002
+        return self.problem_with_defining()
+
+    def delete_channel(self, name: str) -> str | None:  # noqa: ARG002
+        return self.problem_with_defining()

@@ -56,6 +56,21 @@ def test_a_program_gets_its_configuration(tmp_path: Path, apply: str) -> None:
     asyncio.run(test())
 
 
+def test_a_program_that_runs_so_already_goes_on(tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = read_settings(write(tmp_path, GOOD.replace("SIGHUP", "restart")))
+        program = Program(settings, [sys.executable, "-c", PROGRAM, str(tmp_path)])
+        await program.start()
+        assert await program.adapt("rate", 7.5)
+        running = program.pid
+        assert await program.adapt("rate", 7.5)
+        assert program.pid == running
+        assert program.starts == 2
+        await program.stop()
+
+    asyncio.run(test())
+
+
 def test_a_program_that_does_not_end_is_ended(tmp_path: Path) -> None:
     async def test() -> None:
         settings = read_settings(write(tmp_path, GOOD.replace("1.5", "0.05")))

@@ -44,6 +44,8 @@ class Program:
         return True
 
     async def _adapt(self, name: str, value: Value) -> None:
+        if self._process is not None and self.values[name] == value:
+            return  # a start takes a while in which it publishes less, and is advised again
         self.values[name] = value
         self._write()
         if self._settings.apply and self._process is not None:

@@ -31,6 +31,9 @@ _OFF: Final = (
     'set mode = "enforce" under [admission] in accord.toml ("report" only notes them)'
 )
 
+_HERE: Final = "what other nodes advertise only the parents of this node know"
+_NOTHING: Final = "nothing is advertised, so no subscription needs anything"
+
 
 def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
     """Each part has `rows` lines at most."""
@@ -51,8 +54,8 @@ def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
     if status.filters_total > len(status.filters):
         more = status.filters_total - len(status.filters)
         parts.append(Text(f"… and {more:,} more filters", "dim"))
-    if not status.filters:
-        parts += [Text(), Text("nothing is advertised, so no subscription needs anything", "dim")]
+    if status.is_secondary or not status.filters:
+        parts += [Text(), Text(_HERE if status.is_secondary else _NOTHING, "dim")]
     return Group(*parts)
 
 
@@ -73,6 +76,8 @@ def draw_need(need: NeedStatus) -> Group:
         f"asks for {rate_text(need.asked_hz)} events/s of {need.event_bytes:,} bytes "
         f"({bandwidth}), guarantee {need.guarantee}"
     )
+    if need.is_secondary:
+        asked = f"rates are of what is advertised at {safe(need.node)}: {_HERE}"
     return Group(
         _verdict(need), Text(), table, Text(f"measured: {estimate}", "dim"), Text(asked, "dim")
     )

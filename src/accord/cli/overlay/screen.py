@@ -90,12 +90,14 @@ def _carry(rules: Sequence[CarryStatus]) -> Table:
 
 def _children(children: Sequence[ChildStatus]) -> Table:
     """The secondary nodes whose parent this one is."""
-    table = new_table("child", "this node is", "needs", "waiting", "lost", right=("needs",))
+    table = new_table(
+        "child", "this node is", "needs", "waiting", "lost", right=("needs", "waiting")
+    )
     return fill_children(table, children)
 
 
 def _parents(parents: Sequence[ParentStatus]) -> Table:
-    table = new_table("parent", "state", "takes", "waiting", "lost", right=("takes",))
+    table = new_table("parent", "state", "takes", "waiting", "lost", right=("takes", "waiting"))
     return fill_parents(table, parents)
 
 

@@ -86,6 +86,7 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
     decided: dict[str, int]  # how often, by what was decided
     refused: dict[str, int]  # subscriptions, by the resource that was short
     lately: tuple[RefusedLine, ...]
+    is_secondary: bool = False  # what is advertised elsewhere only its parents know
 
 
 class Range(Struct, frozen=True, kw_only=True):
@@ -116,6 +117,7 @@ class NeedStatus(Struct, frozen=True, kw_only=True):
     state: str
     share: float
     problems: tuple[str, ...]
+    is_secondary: bool = False  # rates are of what is advertised there; its parents know the rest
 
 
 def range_of(between: Between) -> Range:
