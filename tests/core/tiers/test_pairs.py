@@ -79,6 +79,7 @@ class World:
         self.got: list[int] = []
         self.ups: list[Up] = []
         self.rate = 10_000  # bytes that a link carries at a time, of events
+        self.needs_are_lost = False
 
     def _new(self, name: str, incarnation: int) -> Parent:
         return Parent(incarnation, OPTIONS, self.ports[name])
@@ -119,7 +120,7 @@ class World:
         child, now_us = self.child, self.now_us
         sends, child.sends = child.sends, []
         for name, message in sends:
-            if name not in self.cut:
+            if name not in self.cut and not (self.needs_are_lost and isinstance(message, Wants)):
                 self.parents[name].receive("x", message, now_us)
         for name, parent in self.parents.items():
             for _, answer in parent.sends if name not in self.cut else ():
@@ -474,3 +475,27 @@ def test_the_important_goes_up_first_and_the_least_important_is_shed() -> None:
     world.link("a")
     world.run()
     assert [each for _, each, _ in world.ports["a"].taken] == [50, 2, 51, 3, 4, 5, 6, 7, 8]
+
+
+def test_nothing_goes_up_to_a_parent_that_does_not_know_what_is_needed_here() -> None:
+    world = World()
+    world.link("a")
+    world.child.need("room", ("", ""), None)
+    world.run()
+    world.unlink("a")
+    world.child.publish(event(1), world.now_us)
+    world.needs_are_lost = True
+    world.link("b")
+    assert world.run() == []
+    assert world.roles() == ("b", "")
+    assert world.ups == [], "its own clients would not get it back from there"
+    world.needs_are_lost = False
+    world.run(5_000 * MS)
+    assert [up.event.event for up in world.ups] == [1]
+    assert [number for _, number, _ in world.ports["b"].taken] == [1]
+    # What is needed besides, later on, holds nothing up.
+    world.needs_are_lost = True
+    world.child.need("hall", ("", ""), None)
+    world.child.publish(event(2), world.now_us)
+    world.run()
+    assert [number for _, number, _ in world.ports["b"].taken] == [1, 2]

@@ -75,6 +75,9 @@ class Child:
         self._lost: dict[str, int] = {}
         self._incarnation = incarnation
         self._names = 0  # given to events of local clients
+        # Of the needs when this turn began. Before the active parent knows them nothing goes up:
+        # what local clients are to get back from there would not come.
+        self._turn_version = 0
         self._options = options
         self._log = NeedsLog(incarnation)
         self.recalling = Recalling(name, incarnation, self._log, self._recall)
@@ -177,7 +180,7 @@ class Child:
     def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[Up]:
         """Events to send to a parent next."""
         active = self.roles.met()
-        if active is None or parent != active.name:
+        if active is None or parent != active.name or active.version < self._turn_version:
             return []
         taken = self._up.take(bytes_wanted, active.through)
         return [
@@ -255,6 +258,7 @@ class Child:
 
     def _begin_turn(self, now_us: int) -> None:
         self._inflow = Inflow()
+        self._turn_version = self._log.version
         self.recalling.begin_turn(now_us)
 
     def _take_leave(self) -> None:
