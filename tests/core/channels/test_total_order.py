@@ -180,6 +180,13 @@ def test_places_of_a_source_that_failed_do_not_hold_up_the_others() -> None:
     assert net.got(others[0]) == net.got(others[1]) == net.got(first)
 
 
+def test_where_there_was_no_sequencer_nobody_is_taken_for_lost() -> None:
+    net = a_net()
+    net.publish("a", "first")
+    net.run(S)
+    assert not any(node(net, name).office.contacts.is_lost("", net.now_us) for name in net.names)
+
+
 def test_nothing_is_kept_when_members_have_left() -> None:
     net = a_net()
     talk(net, 5)
