@@ -262,6 +262,32 @@ def test_after_parts_have_met_there_is_one_sequencer() -> None:
     assert net.got("a")[-20:] == net.got("b")[-20:] == net.got("c")[-20:] == net.got("d")[-20:]
 
 
+def test_what_the_own_part_has_published_is_not_missed_when_parts_meet() -> None:
+    """The sequencer of the others does not know of it: who is in touch with its source asks."""
+    net = a_net("ab cd bc")
+    source, member, other = "abc" if sequencer_of(net) in "ab" else "dcb"
+    talk(net, 3)
+    net.run(S)
+    net.break_link("b", "c")
+    talk(net, 5, 2 * S, other)
+    net.run(5 * S)
+    (begun,) = {each[1] for each in latest(net) if each[0] == 2}
+    net.loses = lambda _, target, message: (
+        (target == member and isinstance(message, Carried) and message.source == source)
+        or letter_between(source, begun, message)
+    )
+    net.publish(source, "late")
+    net.run(S // 2)
+    net.make_link("b", "c")
+    talk(net, 3, S // 5, other)
+    assert "late" not in net.got(member)
+    net.loses = lambda *_: False
+    net.run(5 * S)
+    assert "late" in net.got(member)
+    assert net.got(member) == net.got(source)
+    assert len({*latest(net)}) == 1
+
+
 def test_who_was_cut_off_learns_of_the_others_before_it_says_something() -> None:
     """Else what it publishes has a place of an epoch that all others have behind them."""
     net = a_net("ab bc cd da ac", "")
