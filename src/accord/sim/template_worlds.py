@@ -78,8 +78,12 @@ class World(Struct, frozen=True, kw_only=True):
 
     @property
     def end_us(self) -> int:
-        """When all is forgotten: what lacks something, a minute after its source waits no more."""
-        return self.leave_us + 145 * S * (3 if self.is_long else 1)
+        """When all is forgotten: what lacks something, a minute after its source waits no more.
+
+        A sequencer is forgotten two minutes after it has given the last place. Until then it tells
+        nodes of the order that come into reach, and they too remember that for two minutes.
+        """
+        return self.leave_us + (435 if self.is_long else 205) * S
 
 
 def topology_of(random: Random, count: int) -> Topology:

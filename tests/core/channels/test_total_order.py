@@ -180,6 +180,13 @@ def test_places_of_a_source_that_failed_do_not_hold_up_the_others() -> None:
     assert net.got(others[0]) == net.got(others[1]) == net.got(first)
 
 
+def test_where_there_was_no_sequencer_nobody_is_taken_for_lost() -> None:
+    net = a_net()
+    net.publish("a", "first")
+    net.run(S)
+    assert not any(node(net, name).office.contacts.is_lost("", net.now_us) for name in net.names)
+
+
 def test_nothing_is_kept_when_members_have_left() -> None:
     net = a_net()
     talk(net, 5)
@@ -253,6 +260,32 @@ def test_after_parts_have_met_there_is_one_sequencer() -> None:
     net.run(10 * S)
     assert net.got("a")[before:] == net.got("d")[-20:]
     assert net.got("a")[-20:] == net.got("b")[-20:] == net.got("c")[-20:] == net.got("d")[-20:]
+
+
+def test_what_the_own_part_has_published_is_not_missed_when_parts_meet() -> None:
+    """The sequencer of the others does not know of it: who is in touch with its source asks."""
+    net = a_net("ab cd bc")
+    source, member, other = "abc" if sequencer_of(net) in "ab" else "dcb"
+    talk(net, 3)
+    net.run(S)
+    net.break_link("b", "c")
+    talk(net, 5, 2 * S, other)
+    net.run(5 * S)
+    (begun,) = {each[1] for each in latest(net) if each[0] == 2}
+    net.loses = lambda _, target, message: (
+        (target == member and isinstance(message, Carried) and message.source == source)
+        or letter_between(source, begun, message)
+    )
+    net.publish(source, "late")
+    net.run(S // 2)
+    net.make_link("b", "c")
+    talk(net, 3, S // 5, other)
+    assert "late" not in net.got(member)
+    net.loses = lambda *_: False
+    net.run(5 * S)
+    assert "late" in net.got(member)
+    assert net.got(member) == net.got(source)
+    assert len({*latest(net)}) == 1
 
 
 def test_who_was_cut_off_learns_of_the_others_before_it_says_something() -> None:

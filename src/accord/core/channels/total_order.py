@@ -20,6 +20,7 @@ from accord.core.channels.ordering.desk import Desk
 from accord.core.channels.ordering.member import Member
 from accord.core.channels.ordering.office import Office
 from accord.core.channels.ordering.stamps import (
+    MAX_PLACE,
     NO_EPOCH,
     Ask,
     Between,
@@ -322,6 +323,7 @@ class TotalOrder(Reliable):
 
     def _asked_whether(self, origin: str, channel: str, message: Yours, now_us: int) -> None:
         held = message.held
+        self.desks[channel].heard_of(message.latest, now_us)
         first = self._first_to_come(origin, channel, held) if self._is_ours(held) else None
         answer: Coming | Void = Void(held)
         if first is not None:
@@ -363,10 +365,23 @@ class TotalOrder(Reliable):
             return
         match message:
             case Holders():
-                member.holders(message)
+                member.holders(message, self._of_left_out(channel, message, now_us))
             case Void():
                 member.void(message)
         self._tend_member(channel, member, now_us)
+
+    def _of_left_out(self, channel: str, message: Holders, now_us: int) -> list[Held]:
+        """What sources may have in this node's last epoch that the sequencer has left out."""
+        low, contacts = message.low, self.office.contacts
+        if low is None:
+            return []
+        streams = [self.streams.get((channel, each)) for each in message.left_out]
+        keys = [each.key for each in streams if each is not None]
+        return [
+            Held(epoch_of(low), low[3] + 1, MAX_PLACE, key.source, key.incarnation)
+            for key in keys
+            if contacts.is_in_touch(key.source, now_us)
+        ]
 
     def _tend_member(self, channel: str, member: Member, now_us: int) -> None:
         contacts = self.office.contacts
@@ -379,7 +394,8 @@ class TotalOrder(Reliable):
             self._post(self.office.head(channel, now_us), channel, question, now_us)
         for held in member.questions(now_us):
             contacts.ask(held.source, now_us)
-            self._post(held.source, channel, Yours(held), now_us)
+            yours = Yours(held, self.desks[channel].latest)
+            self._post(held.source, channel, yours, now_us)
 
     def takes(self, channel: str) -> bool:  # noqa: ARG002
         """What has come waits for its turn, and is not acknowledged before."""

@@ -11,6 +11,7 @@ from accord.core.channels.ordering.member import (
     Member,
 )
 from accord.core.channels.ordering.stamps import (
+    MAX_PLACE,
     MOST_SHOWN,
     Between,
     Epoch,
@@ -114,6 +115,19 @@ def test_a_later_epoch_waits_for_what_the_earlier_one_still_has() -> None:
     assert out(member) == []
     assert put(member, 2) == ["1.2", "2.1"]
     assert put(member, 2, NEXT) == ["2.2"]
+
+
+def test_it_also_waits_for_others_that_the_sequencer_does_not_know_of() -> None:
+    member = begun()
+    low, high = stamp_of(EPOCH, 1), stamp_of(NEXT, 1)
+    assert put(member, 1, NEXT) == []
+    some = Held(EPOCH, 2, MAX_PLACE, "x", 1)
+    member.holders(all_holders(low, high), [some])
+    assert out(member) == []
+    assert member.questions(ASK_US) == [some]
+    assert put(member, 2) == ["1.2"]
+    member.void(Void(some))
+    assert out(member) == ["2.1"]
 
 
 def test_an_answer_to_an_earlier_question_does_not_count() -> None:

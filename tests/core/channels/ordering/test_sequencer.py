@@ -96,6 +96,10 @@ def test_who_was_left_out_is_told_when_it_is_back() -> None:
     sequencer.found("c")
     assert sequencer.is_ready
     held = Held(OLD, 5, 6, "c", 1)
+    epoch = sequencer.epoch
+    high = stamp_of(epoch, 5)
+    assert sequencer.holders(Between(stamp_of(OLD, 4), high)).left_out == ("c",)
+    assert sequencer.holders(Between(stamp_of(epoch, 2), high)).left_out == ()
     assert sequencer.collected("c", Collected(sequencer.epoch, OLD, (held,)))
     assert not sequencer.is_asking
     assert sequencer.lost == ()

@@ -48,7 +48,7 @@ def said(epoch: Epoch) -> list[Body]:
         Between(None, other, epoch),
         Holders(None, stamp, "", (sane,), is_all=True),
         Holders(None, other, "", (held,), is_all=True),
-        *(Grant(1, held), Yours(held), Coming(held), Void(held)),
+        *(Grant(1, held), Yours(held), Yours(sane, epoch), Coming(held), Void(held)),
     ]
 
 
@@ -85,3 +85,9 @@ def test_nobody_is_in_touch_with_more_than_there_can_be() -> None:
     collected = Collected(NO_EPOCH, NO_EPOCH, (), in_touch=("n",) * MOST_LOST)
     assert is_sane(collected)
     assert not is_sane(msgspec.structs.replace(collected, in_touch=("n",) * (MOST_LOST + 1)))
+
+
+def test_nor_were_more_left_out() -> None:
+    holders = Holders(None, stamp_of(KNOWN, 3), "", (), is_all=True, left_out=("n",) * MOST_LOST)
+    assert is_sane(holders)
+    assert not is_sane(msgspec.structs.replace(holders, left_out=("n",) * (MOST_LOST + 1)))

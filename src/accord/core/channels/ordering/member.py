@@ -7,12 +7,16 @@ not wait for this member any more. What comes after all is too late here, and le
 missing than in another order than elsewhere. So is what a source had sent before it was started
 again, after something that it has sent since.
 
+When parts of a divided overlay meet, the sequencer may be of the other part and not know what was
+published in this one. So a member also asks the sources that the sequencer has left out, if it is
+in touch with them itself.
+
 What waits is not acknowledged to its source: so no more waits than the windows of all streams have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final
 
@@ -113,8 +117,8 @@ class Member:
         self._incarnations[source] = incarnation
         return False
 
-    def holders(self, message: Holders) -> None:
-        """The sequencer's answer."""
+    def holders(self, message: Holders, others: Iterable[Held] = ()) -> None:
+        """The sequencer's answer, and what `others` may have that it does not know of."""
         gap = self.gap
         if gap is None or gap.is_known:
             return
@@ -122,6 +126,8 @@ class Member:
             return
         gap.outstanding += message.held
         gap.is_known = message.is_all
+        if message.is_all:
+            gap.outstanding += others
         if message.held and not message.is_all:
             gap.after = message.held[-1].source
             gap.asked_us -= ASK_US  # for the next at once

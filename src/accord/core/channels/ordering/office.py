@@ -142,7 +142,8 @@ class Office:
         if not is_current:
             if self._is_young(now_us):
                 return None
-            self.contacts.told_lost(latest[1], now_us)
+            if latest[1]:
+                self.contacts.told_lost(latest[1], now_us)
             sequencer = self._take_over(channel, max(desk.latest, latest), now_us)
         assert sequencer is not None
         sequencer.used_us = now_us

@@ -28,6 +28,7 @@ from accord.core.channels.ordering.stamps import (
     Grant,
     Held,
     Holders,
+    epoch_of,
     merged,
 )
 
@@ -172,7 +173,9 @@ class Sequencer:
         shown = dict.fromkeys(sources[:MOST_SHOWN], True)
         held = merged(each for each in found if each.source in shown)
         is_all = len(shown) == len(sources)
-        return Holders(ask.low, ask.high, ask.after, tuple(held), is_all)
+        is_of_earlier = ask.low is None or epoch_of(ask.low) < self.epoch
+        left_out = self.lost if is_of_earlier else ()
+        return Holders(ask.low, ask.high, ask.after, tuple(held), is_all, left_out)
 
     def check_invariants(self) -> None:
         assert not self.waiting.keys() & self.left_out.keys()

@@ -107,19 +107,27 @@ class Between(msgspec.Struct, frozen=True, array_like=True, tag="between"):
 
 
 class Holders(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
-    """Those whose names come after `after`: all, or the first of them."""
+    """Those whose names come after `after`: all, or the first of them.
+
+    What nodes have of earlier epochs that were `left_out` the sequencer does not know.
+    """
 
     low: Stamp | None
     high: Stamp
     after: str
     held: tuple[Held, ...]
     is_all: bool
+    left_out: tuple[str, ...] = ()
 
 
 class Yours(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
-    """A member asks a source whether what it has at these places will come."""
+    """A member asks a source whether what it has at these places will come.
+
+    Who answers takes no more places of epochs before the latest that the member knows of.
+    """
 
     held: Held
+    latest: Epoch = NO_EPOCH
 
 
 class Coming(msgspec.Struct, frozen=True, array_like=True, tag="coming"):
@@ -183,7 +191,9 @@ def _epochs(body: Body) -> list[Epoch]:
             return [body.latest, *_ends(body)]
         case Holders():
             return [*_ends(body), *[held.epoch for held in body.held]]
-        case Grant() | Yours() | Coming() | Void():
+        case Yours():
+            return [body.held.epoch, body.latest]
+        case Grant() | Coming() | Void():
             return [body.held.epoch]
 
 
@@ -203,7 +213,7 @@ def _is_sound(body: Body) -> bool:
             most = max(len(body.lost), len(body.in_touch))
             return most <= MOST_LOST and _are_held(body.held)
         case Holders():
-            return _are_held(body.held)
+            return len(body.left_out) <= MOST_LOST and _are_held(body.held)
         case Between():
             return all(each is None or 0 <= each[3] <= MAX_PLACE for each in (body.low, body.high))
     return True
