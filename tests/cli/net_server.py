@@ -51,9 +51,11 @@ def serving(
         thread.join()
 
 
-def run(url: str, *arguments: str, width: int = 120, **environment: str) -> Result:
-    environment = {"COLUMNS": str(width), "ACCORD_HTTP_URL": url, **environment}
-    return CliRunner().invoke(commands, list(arguments), env=environment)
+def run(url: str, *arguments: str, width: int | None = 120, **environment: str) -> Result:
+    """With no width, as in a pipe."""
+    columns = None if width is None else str(width)
+    variables = {"COLUMNS": columns, "ACCORD_HTTP_URL": url, **environment}
+    return CliRunner().invoke(commands, list(arguments), env=variables)
 
 
 def lines(result: Result) -> list[str]:

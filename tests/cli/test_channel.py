@@ -164,6 +164,13 @@ def test_ls_shows_options_and_where_templates_lack(site: Site) -> None:
     ]
 
 
+def test_a_pipe_gets_rows_whole(site: Site) -> None:
+    name = "/".join(["fleet", "a-long-name-of-a-region", "a-long-name-of-a-depot", "telemetry"] * 2)
+    site.heard("create", name, "--max-delay", "1.5s", "--persistent")
+    heard = lines(run(site.url, "channel", "ls", width=None))
+    assert [row.split()[0] for row in heard] == ["channel", name]
+
+
 def test_rights() -> None:
     users = Users([User("bob", PASSWORD, Rights(("#",), ("#",)))])
     with serving(FakeNet(), users) as running:

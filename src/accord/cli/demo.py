@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from accord.apps.targeting.meters import Meters
     from accord.apps.targeting.story import Act
 
-_FILE_WIDTH: Final = 120
 _PHASE_S: Final = 8.0
 _QUICK_S: Final = 1.2
 
@@ -95,8 +94,6 @@ def five_cities(
     from accord.cli.screen import open_console
 
     console = open_console()
-    if not console.is_terminal:
-        console.width = _FILE_WIDTH
     net = FiveCities(paths=paths, ping_ms=ping, seed=seed, stretch=stretch)
     seconds = (_QUICK_S if quick else _PHASE_S) * stretch
     try:
@@ -137,8 +134,6 @@ class Screen:
         from accord.cli.screen import open_console
 
         self._console = open_console()
-        if not self._console.is_terminal:
-            self._console.width = _FILE_WIDTH
         self._is_live = is_live
         self._live: Live | None = None
 

@@ -6,6 +6,7 @@ characters, and never as markup.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
@@ -24,10 +25,15 @@ from accord.core.predicates.tree import render_name, render_value
 
 MAX_VALUE_LENGTH: Final = 48
 MAX_PAIRS: Final = 24
+PIPE_WIDTH: Final = 1_000
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    """One as wide as its terminal; files and pipes get rows whole, for `grep` and `awk`."""
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPE_WIDTH
+    return console
 
 
 def safe(text: str) -> str:
