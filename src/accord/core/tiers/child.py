@@ -114,8 +114,11 @@ class Child:
         self._send_up(named, now_us, is_echoed=False)
         return key_of(named)
 
-    def submit(self, event: Carried, now_us: int) -> None:
-        """What local clients are to get when its turn has come, as its template decides."""
+    def submit(self, event: Carried, now_us: int) -> Key | None:
+        """What local clients are to get when its turn has come, as its template decides.
+
+        Gives what all will call it, where that is known yet.
+        """
         event = msgspec.structs.replace(event, source=self.name)
         bound = self.lookups.bound(event.channel)
         if not self._fits(2):
@@ -125,7 +128,8 @@ class Child:
             self._undecided_bytes += _size(event)
             self.lookups.want(event.channel, now_us)
         else:
-            self._decided(event, now_us, is_ordered=bound.is_ordered)
+            return self._decided(event, now_us, is_ordered=bound.is_ordered)
+        return None
 
     def answer(self, event: Carried, now_us: int) -> bool:
         """For the source of an event, wherever that is; False where there is no room for it."""
@@ -424,11 +428,12 @@ class Child:
             is_ordered = is_kept or (bound is not None and bound.is_ordered)
             self._decided(aged, now_us, is_ordered=is_ordered)
 
-    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> None:
+    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> Key:
         named = self._named(event)
         if not is_ordered:
             self.deliveries.append(named)
         self._send_up(named, now_us, is_echoed=is_ordered)
+        return key_of(named)
 
     def _named(self, event: Carried) -> Carried:
         """No other has its number, of no other life of this node either; later ones are larger."""

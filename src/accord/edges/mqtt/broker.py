@@ -32,7 +32,7 @@ from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
-from accord.edges.mqtt.kept import of_child, of_node
+from accord.edges.mqtt.kept import to_keep
 from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import OWN
@@ -305,10 +305,9 @@ class Broker:
             abroad.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
             if abroad is None or not abroad.is_arriving:
-                named = None if abroad is None or not route.bound.is_persistent else abroad.named()
-                self.hub.keep(message if named is None else of_child(message, *named))
+                self.hub.keep(to_keep(message))
             elif route.is_kept_always:
-                self.hub.keep(of_node(message, abroad.source))
+                self.hub.keep(to_keep(message, abroad.source))
         if message.is_retained:
             self.retain(message)
         if reached:

@@ -28,6 +28,7 @@ class Upwards(Abroad):
     def begin(self) -> None:
         """From now on."""
         router = self.broker.router
+        self.broker.hub.is_naming = False
         router.bound = self._bound
         router.invalidate("#")
         self._child.on_bound.append(lambda: router.invalidate("#"))
@@ -57,7 +58,8 @@ class Upwards(Abroad):
 
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
         self._is_sent = True
-        self._child.submit(self.carried(message, importance), self._clock_us())
+        name = self._child.submit(self.carried(message, importance), self._clock_us())
+        message.home, message.home_number = name or ("", -1)  # which is not decided yet
 
     def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:  # noqa: ARG002
         """Its parent finds out where that is."""
