@@ -178,6 +178,22 @@ def test_what_clients_say_comes_back_from_who_keeps_it_and_is_not_kept_here() ->
     assert heard(ada) == []
 
 
+def test_what_a_secondary_node_has_on_disk_has_the_name_that_went_up() -> None:
+    x = Secondary(0)
+    x.table.join("ada", expiry_s=60).subscribe("other/#", qos=1).drop()
+    x.run(1)
+    bob = x.table.join("bob")
+    for number in range(3):
+        bob.publish("other/a", str(number).encode(), 1)
+    x.run(1)
+    sent = {each.event.payload: (each.event.origin, each.event.original) for each in x.ups}
+    assert len({*sent.values()}) == 3
+    after, restored = x.table.after_crash(x.table.log)
+    assert restored.problems == []
+    owed = [each.message for each in after.session("ada").unacknowledged.values()]
+    assert {each.payload: (each.home, each.home_number) for each in owed} == sent
+
+
 @pytest.mark.parametrize("channel", ["other/a", "placed/a"])
 def test_what_a_secondary_node_keeps_has_the_name_that_went_up(channel: str) -> None:
     x = Secondary(0, kept=["other/#", "placed/#"])

@@ -108,11 +108,15 @@ class Child:
         """How many filters of its clients the parents are told wider, for want of room."""
         return self._log.needs.widened()
 
-    def publish(self, event: Carried, now_us: int) -> Key:
-        """What local clients have already, if they want it; gives what others will call it."""
-        named = self._named(event)
+    def new_name(self) -> Key:
+        """No other event has it, of no other life of this node either; later ones are larger."""
+        self._names += 1
+        return self.name, self._incarnation * NUMBERS + self._names
+
+    def publish(self, event: Carried, now_us: int) -> None:
+        """What local clients have already, if they want it; it may have a name."""
+        named = event if event.origin else self._named(event)
         self._send_up(named, now_us, is_echoed=False)
-        return key_of(named)
 
     def submit(self, event: Carried, now_us: int) -> Key | None:
         """What local clients are to get when its turn has come, as its template decides.
@@ -436,9 +440,7 @@ class Child:
         return key_of(named)
 
     def _named(self, event: Carried) -> Carried:
-        """No other has its number, of no other life of this node either; later ones are larger."""
-        self._names += 1
-        original = self._incarnation * NUMBERS + self._names
+        _, original = self.new_name()
         return msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
 
     def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:

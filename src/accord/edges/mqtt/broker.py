@@ -292,7 +292,10 @@ class Broker:
         ):
             way.renew(self.router.route(message.channel))
             route = way.route
-        if route.bound.is_ordered and abroad is not None and not abroad.is_arriving:
+        is_ordered = route.bound.is_ordered
+        if not (self.hub.is_naming or is_ordered or abroad is None or abroad.is_arriving):
+            abroad.name(message)  # before it is on its way to anybody, or to disk
+        if is_ordered and abroad is not None and not abroad.is_arriving:
             abroad.send(message, [], way.grant.importance)
             reached = 1
         elif route.is_watched and self.quality is not None:
