@@ -79,12 +79,13 @@ def start_accord(
     *,
     has_websocket: bool = False,
     is_killed: bool = False,
+    port: int | None = None,
 ) -> Iterator[Broker]:
-    """An Accord node; `config` is the text of its accord.toml.
+    """An Accord node; `config` is the text of its accord.toml, `port` where it was before.
 
     Checks that it stops cleanly, unless it is to be killed without a chance to.
     """
-    port, websocket_port = free_port(), free_port()
+    port, websocket_port = port or free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="accord-") as folder:
         command = [sys.executable, "-m", "accord", "up", "--mqtt", f"{HOST}:{port}", "--http", ""]
         command += ["--data", str(data or Path(folder) / "data"), "--no-demo", "--no-pipeline"]

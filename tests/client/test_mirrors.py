@@ -183,6 +183,7 @@ def test_what_belongs_to_one_server_can_not_be_mirrored() -> None:
             for options in (
                 {"keep": True},
                 {"since": "-1h"},
+                {"user": {"since": "-1h"}},
                 {"expect": [accord.Expectation(rate_hz=1)]},
             ):
                 with pytest.raises(ValueError, match="mirrored"):

@@ -20,7 +20,7 @@ from accord.client.past import (
 )
 from accord.client.signals import Lost, SubscribeAsked
 from accord.core.model.moments import read_moment
-from accord.edges.mqtt.names import EVENT, RECEIVED
+from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
 from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
 from accord.edges.mqtt.properties import Properties
 from tests.client.test_machine import Talk
@@ -35,6 +35,15 @@ def live(payload: bytes = b"x", *, retain: bool = False) -> Publish:
 def told(name: str, received_ms: int, payload: bytes = b"x") -> Publish:
     user = (("n", "1"), (EVENT, name), (RECEIVED, str(received_ms)))
     return Publish("a", payload, 1, properties=Properties(user=user))
+
+
+def test_events_of_two_nodes_may_have_the_same_number() -> None:
+    past = Past("-24h", 0)
+    for node in ("a", "b"):
+        message = told("A", 50_000)
+        user = (*message.properties.user, (NODE, node))
+        assert past.accept(Publish("a", b"x", 1, properties=Properties(user=user)), 10), node
+        assert not past.accept(Publish("a", b"x", 1, properties=Properties(user=user)), 10)
 
 
 class TestWhereToGoOn:

@@ -14,7 +14,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.edges.mqtt.broker import make_message
-from accord.edges.mqtt.kept import of_child, of_node
+from accord.edges.mqtt.kept import to_keep
 from accord.edges.mqtt.properties import Properties
 from accord.edges.pipeline.messages import Ask, Found
 from accord.edges.pipeline.messages import Page as ArchivePage
@@ -61,7 +61,7 @@ class Shelf:
         at_ms = NOW_MS - ago_ms
         properties = Properties(user=tuple(user.items()))
         message = make_message(channel, text.encode(), 1, False, "bob", at_ms, properties)
-        self.journal.append([encode_event(of_node(message, node) if node else message)])
+        self.journal.append([encode_event(to_keep(message, node))])
         self.journal.work()
 
     def retire(self) -> None:
@@ -107,7 +107,8 @@ def test_events_of_secondary_nodes_have_their_names(tmp_path: Path) -> None:
     for number, text in ((17, "2"), (18, "3")):
         user = Properties(user=(("level", "4"),))
         message = make_message("chat/a", text.encode(), 1, False, "cy", NOW_MS, user)
-        shelf.journal.append([encode_event(of_child(message, "x@1", number))])
+        message.home, message.home_number = "x@1", number
+        shelf.journal.append([encode_event(to_keep(message))])
         shelf.journal.work()
     found = shelf.read(Wanted("chat/#", where="level = 4")).events
     assert [(each.origin, each.original) for each in found] == [("x@1", 17), ("x@1", 18)]

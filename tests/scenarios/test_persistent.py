@@ -111,7 +111,7 @@ async def _choose(a: RunningNode, b: RunningNode) -> None:
 
 
 class Site:
-    """Nodes that are killed and started again, with what they had on disk."""
+    """Nodes that are killed and started again where they were, with what they had on disk."""
 
     def __init__(
         self, folder: Path, neighbours: dict[str, list[str]], secondary: tuple[str, ...] = ()
@@ -139,7 +139,8 @@ ping_ms = 200
         stack = self.stacks[name] = ExitStack()
         extra = ["--http", self.http[name]]
         data = self.folder / name
-        started = start_accord(data=data, config=config, extra=extra, is_killed=True)
+        port = self.brokers[name].port if name in self.brokers else None
+        started = start_accord(data=data, config=config, extra=extra, is_killed=True, port=port)
         self.brokers[name] = stack.enter_context(started)
         return self.url(name)
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from accord.core.model.moments import read_moment
-from accord.edges.mqtt.names import EVENT, OWN, RECEIVED
+from accord.edges.mqtt.names import EVENT, NODE, OWN, RECEIVED
 from accord.edges.mqtt.packets import Publish
 
 SINCE: Final = "since"  # a user property of SUBSCRIBE
@@ -55,7 +55,7 @@ class Past:
         self._told_ms = now_ms  # when the last of the past came, or none was there yet
         self._place_ms: int | None = None  # when the server received that
         self._live_ms: int | None = None
-        self._names: dict[str, None] = {}
+        self._names: dict[tuple[str, str], None] = {}
         self._contents: deque[tuple[int, int]] = deque()
         self._again: Counter[int] = Counter()
 
@@ -119,14 +119,17 @@ def _ago_ms(since: str) -> int | None:
     return 2**60 - first if later > first else None
 
 
-def _origin(message: Publish) -> tuple[str, int | None]:
-    name, received_ms = "", None
+def _origin(message: Publish) -> tuple[tuple[str, str], int | None]:
+    """Its name, of which the node is a part where several have a past, and when it came."""
+    node, event, received_ms = "", "", None
     for key, value in message.properties.user:
         if key == EVENT:
-            name = value
+            event = value
+        elif key == NODE:
+            node = value
         elif key == RECEIVED and value.isascii() and value.isdecimal() and len(value) < 16:
             received_ms = int(value)
-    return name, received_ms
+    return (node, event), received_ms
 
 
 def _content(message: Publish) -> int:

@@ -181,7 +181,8 @@ class Session:
         chosen = Filter(pattern, qos, no_local, retain_as_published, retain_handling)
         is_shared = pattern.startswith(SHARED)
         mirrors = () if pattern.startswith("$") and not is_shared else self._mirrors
-        if mirrors and (keep or named or beginning or is_shared):
+        has_past = any(name == SINCE for name, _ in pairs)
+        if mirrors and (keep or named or has_past or is_shared):
             raise ValueError("mirrored: expected no `keep`, `since`, `expect`, and no $share")
         subscription = Subscription(
             mirrors or (self._driver,),
@@ -189,7 +190,7 @@ class Session:
             tuple(pairs),
             queue=queue,
             keep=keep,
-            may_be_kept=bool(mirrors) or any(name == SINCE for name, _ in pairs),
+            may_be_kept=bool(mirrors) or has_past,
             clock=self._clock,
             before=self._listening(EXPECTATIONS) if named else None,
             respond=self.respond,

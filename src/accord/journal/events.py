@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.event import Event
+from accord.edges.mqtt.kept import as_published, origin_of
 from accord.edges.mqtt.mapping import to_event
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import read_block
@@ -67,7 +68,8 @@ def encode_event(message: MqttMessage) -> bytes:
 
 
 def kept_message(kept: KeptEvent) -> MqttMessage:
-    """The message that was kept; ProtocolError where the record is damaged."""
+    """The message that was kept, as it was published; ProtocolError where that is damaged."""
+    block = as_published(kept.attributes)
     message = MqttMessage(
         kept.channel,
         string_bytes(kept.channel),
@@ -76,12 +78,13 @@ def kept_message(kept: KeptEvent) -> MqttMessage:
         kept.is_retained,
         kept.publisher,
         kept.received_ms,
-        read_block(kept.attributes),
-        kept.attributes,
+        read_block(block),
+        block,
         0,
     )
     message.expiry_s = kept.expiry_s
     message.number = kept.number
+    message.home, message.home_number = origin_of(kept.attributes)
     message.packet_id = kept.packet_id
     return message
 

@@ -12,8 +12,10 @@ from accord.edges.mqtt import history
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.history import CatchUp, Wanted
+from accord.edges.mqtt.kept import to_keep
+from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.names import EVENT, RECEIVED
+from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
 from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.restoring import restore
@@ -213,6 +215,50 @@ def test_history_comes_first_and_says_when_it_was() -> None:
     assert event_number(told[EVENT]) == past.number
     assert (second.payload, second.properties.user) == (b"1", ())
     assert event_id(past.number) == told[EVENT]
+
+
+@pytest.mark.parametrize("is_secondary", [False, True])
+def test_who_asks_for_names_gets_those_of_the_past_too(is_secondary: bool) -> None:
+    """By them copies from several nodes are known, so no name is better than a wrong one."""
+    world = World()
+    hub = world.table.hub
+    hub.node, hub.is_naming = "b", not is_secondary
+    bob = world.table.join("bob")
+    asking = Properties(user=(EVENT_NAMES,))
+    for _ in range(4):
+        world.publish(bob)
+    copies = [("", "", 0), ("a", "a", 0), ("a", "x", 7), ("", "y", 8)]  # from, named by, and number
+    for message, (source, home, number) in zip(hub.kept, copies, strict=True):
+        assert isinstance(message, MqttMessage)
+        message.home, message.home_number = home, number or (message.number if home else 0)
+        hub.kept[hub.kept.index(message)] = to_keep(message, source)
+    first = hub.kept[0].number
+    world.commit()
+    told = [
+        dict(each.properties.user)
+        for name in ("ada", "eve")
+        for each in history_of(world, name, asking if name == "ada" else None)
+    ]
+    assert [(each.get(NODE), event_number(each[EVENT])) for each in told] == [
+        (None if is_secondary else "b", first),
+        ("a", first + 1),
+        ("x", 7),
+        ("y", 8),
+        # Others are told what this node calls them, as ever.
+        (None, first),
+        ("a", first + 1),
+        ("a", first + 2),
+        (None, first + 3),
+    ]
+    assert all(set(each) <= {NODE, EVENT, RECEIVED} for each in told)
+
+
+def history_of(world: World, name: str, properties: Properties | None) -> list[Publish]:
+    peer = world.table.join(name, properties=properties)
+    peer.send(Subscribe(900, (Filter("kept/#", 1),), SINCE))
+    world.commit()
+    world.answer()
+    return [each for each in peer.hear() if isinstance(each, Publish)]
 
 
 def test_channels_that_are_not_kept_have_no_past_and_do_not_wait() -> None:

@@ -6,19 +6,25 @@ from typing import Final
 
 import pytest
 
+from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import OUTCOMES, event_id, read_detail
 from accord.core.node.limits import Limits
 from accord.core.qos.book import read_book
-from accord.core.qos.policies import Policies
+from accord.core.qos.policies import Entity, Policies
+from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, V311, Reason
+from accord.edges.mqtt.kept import name_of, past_message, result_message, to_keep
+from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, PUBLISHER, RECEIVED
 from accord.edges.mqtt.packets import Connect, Filter, Puback, Publish, Pubrec, Pubrel
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import ConditionsOrder
 from accord.edges.mqtt.restoring import snapshot
 from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
-from tests.edges.mqtt.dialogue import Peer, Table
+from accord.edges.pipeline.messages import Found
+from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
+PAIR: Final = ("height", "3")
 ALARMS_FIRST: Final = """
 strategy = "strict"
 [[policies]]
@@ -555,6 +561,63 @@ def test_a_snapshot_has_messages_as_they_were_published() -> None:
     for name in ("ann", "bob"):
         (delivery,) = after.session(name).unacknowledged.values()
         assert delivery.message.payload == name.encode() * 5_000
+
+
+SMALL: Final = """
+[[policies]]
+name = "small"
+preferences = { shaping = "scaling", max_bytes = 5000 }
+"""
+
+
+def test_nobody_gets_another_message_in_the_shape_of_its_own() -> None:
+    """Messages may have one number: of old, those from disk had none."""
+    table = Table()
+    table.hub.has_workers = True
+    decide(table, SMALL)
+    for name in ("ann", "bob"):
+        payload = name.encode() * 5_000
+        message = make_message(f"image/{name}", payload, 1, True, "", START_MS, NO_PROPERTIES)
+        table.broker.retained.set(message)
+    ada = table.join("ada").subscribe("image/#", qos=1)
+    for order in table.hub.orders:
+        assert isinstance(order, ShapingOrder)
+        order.finished(shaped_message(order.message, order.message.payload[:3], ()))
+    table.turn()
+    heard = [each for each in ada.hear() if isinstance(each, Publish)]
+    assert sorted((each.topic, each.payload) for each in heard) == [
+        ("image/ann", b"ann"),
+        ("image/bob", b"bob"),
+    ]
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_a_kept_event_has_its_name_in_any_shape(is_result: bool) -> None:
+    table = Table()
+    table.hub.has_workers = True
+    decide(table, SMALL)
+    ada = table.join("ada").subscribe("image", qos=1)
+    message = make_message("image", b"x" * 10_000, 1, False, "", START_MS, Properties(user=(PAIR,)))
+    message.number, message.home, message.home_number = 9, "x", 7
+    kept = to_keep(message)
+    found = Found(0, 9, START_MS, "image", "bob", 1, kept.block, kept.payload)
+    if is_result:
+        told = result_message(found, "image", b"1", START_MS)
+    else:
+        told = past_message(found, ChannelCounts("image"), START_MS, name_of(found, "a"))
+    session = table.session("ada")
+    grant = table.hub.router.grant(told, Entity("bob"), session.entity)
+    session.deliver_kept(told, 1, (), grant)
+    (order,) = table.hub.orders
+    assert isinstance(order, ShapingOrder)
+    order.finished(shaped_message(told, b"small", told.properties.user))
+    table.turn()
+    (heard,) = ada.hear()
+    assert isinstance(heard, Publish)
+    shaped, at = ("shaped-from", "10000"), (RECEIVED, str(START_MS))
+    past = ((EVENT, "7"), at, (NODE, "x"))
+    result = ((CHANNEL, "image"), (EVENT, "9"), at, (PUBLISHER, "bob"))
+    assert heard.properties.user == (PAIR, shaped, *(result if is_result else past))
 
 
 def test_what_an_ended_session_left_is_not_its_successors() -> None:

@@ -14,13 +14,16 @@ from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE, Page, PastEvent
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.model.channels import filter_selects
+from accord.core.node.message import Message
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
+from accord.core.qos.policies import Entity, Grant
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.child_nodes import ChildNodes
 from accord.edges.mqtt.kept import is_of_node, origin_of
+from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
 from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
@@ -30,6 +33,7 @@ from accord.edges.mqtt.restoring import restore
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
 CHAT: Final = "chat/room"
+ASKING: Final = Properties(user=(EVENT_NAMES,))
 
 
 class Site:
@@ -156,7 +160,7 @@ class World:
                 other.overlay.receive(site.name, event, self.now_us)
                 other.hand_over()
 
-    def join(self, site: str, client: str, **more: bool | int) -> Peer:
+    def join(self, site: str, client: str, **more: bool | int | Properties) -> Peer:
         return self.sites[site].table.join(client, **more)  # type: ignore[arg-type]
 
     def say(self, site: str, words: str, *, retain: bool = False) -> None:
@@ -389,10 +393,10 @@ def test_a_durable_session_goes_on_where_it_was_after_a_crash() -> None:
     assert words(back) == ["6"]
 
 
-def give_up(site: Site, number: int, word: str) -> None:
+def give_up(site: Site, number: int, word: str, channel: str = CHAT) -> None:
     """A client of the secondary node x has published, and x gives that to one of its parents."""
     event = Carried(
-        "x", 1, 0, (), CHAT, word.encode(), qos=1, publisher="cy", origin="x", original=number
+        "x", 1, 0, (), channel, word.encode(), qos=1, publisher="cy", origin="x", original=number
     )
     children = site.abroad.children
     assert children is not None
@@ -417,6 +421,77 @@ def test_what_two_parents_of_a_secondary_node_kept_comes_once() -> None:
         assert sorted(dict(past[1].properties.user)) == [EVENT, NODE, RECEIVED]
         world.settle()
         assert len(world.sites[name].pasts) == 0  # nothing of it is left open
+
+
+def names(peer: Peer) -> list[tuple[str, str]]:
+    return [(told[NODE], told[EVENT]) for told in (dict(e.properties.user) for e in read(peer))]
+
+
+def test_an_event_of_the_past_has_the_name_it_had_live() -> None:
+    world = World()
+    live = [world.join(at, f"live at {at}", properties=ASKING) for at in "ab"]
+    for peer in live:
+        peer.subscribe("chat/#", qos=1)
+    world.settle()
+    world.say("a", "1")
+    for number, at in ((7, "a"), (8, "b"), (9, "a")):
+        give_up(world.sites[at], number, str(number))
+        world.settle(100)
+    world.say("b", "2")
+    late = [world.join(at, f"late at {at}", properties=ASKING) for at in "ab"]
+    for peer in late:
+        peer.subscribe("chat/#", qos=1)
+    world.settle()
+    first, *others = [names(peer) for peer in (*live, *late)]
+    assert [node for node, _ in first] == ["a", "x", "x", "x", "b"]
+    assert all(each == first for each in others)
+
+
+def test_what_was_kept_before_its_channel_was_persistent_has_its_name() -> None:
+    world = World(kept=["room/#"])
+    site = world.sites["a"]
+    give_up(site, 7, "1", channel="room/a")
+    world.settle()
+    (kept,) = site.journal
+    assert origin_of(kept.block) == ("x", 7)
+    for each in world.sites.values():
+        definition = ChannelDefinition(name="room/#", options={PERSISTENT: "true"})
+        each.overlay.registry.create(definition)
+    ada = world.join("b", "ada", properties=ASKING).subscribe("room/#", qos=1)
+    world.settle()
+    assert names(ada) == [("x", "7")]
+
+
+def test_a_copy_at_another_node_has_the_name_of_the_event() -> None:
+    world = World(kept=["chat/#"])
+    for at in "ab":
+        world.join(at, f"ada at {at}").subscribe("chat/#", qos=1)
+    world.settle()
+    give_up(world.sites["a"], 7, "1")
+    world.settle()
+    (own,), (copy,) = (world.sites[name].journal for name in "ab")
+    assert not is_of_node(own.block)
+    assert is_of_node(copy.block)
+    assert own.number == copy.number
+    assert origin_of(own.block) == origin_of(copy.block) == ("x", 7)
+
+
+def test_policies_know_where_an_event_of_the_past_was_published() -> None:
+    world = World()
+    give_up(world.sites["a"], 7, "1")
+    world.settle()
+    asked: list[str] = []
+    router = world.sites["b"].hub.router
+    grant = router.grant
+
+    def granting(message: Message, publisher: Entity, receiver: Entity) -> Grant:
+        asked.append(publisher.node)
+        return grant(message, publisher, receiver)
+
+    router.grant = granting  # type: ignore[method-assign]
+    world.join("b", "ada").subscribe("chat/#", qos=1)
+    world.settle()
+    assert asked == ["x"]
 
 
 def test_what_came_by_one_parent_is_not_read_at_the_other() -> None:
@@ -497,6 +572,10 @@ DAMAGED: Final[list[dict[str, Any]]] = [
     {"number": 2**64 - 1},
     {"block": b"\xff\xff"},
     {"publisher": "\0"},
+    {"origin": "\0", "original": 1},
+    {"origin": "x" * 70_000, "original": 1},
+    {"origin": "x", "original": -1},
+    {"origin": "x", "original": 2**64 - 1},
 ]
 
 

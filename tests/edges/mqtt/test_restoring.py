@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from msgspec.structs import replace
 
 from accord.core.node.limits import Limits
+from accord.core.qos.policies import Entity
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.broker import FOREVER, Broker
+from accord.edges.mqtt.broker import FOREVER, Broker, make_message
 from accord.edges.mqtt.codes import V311
 from accord.edges.mqtt.delivery import RELEASED
 from accord.edges.mqtt.durable import decode_record, encode_record
+from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.packets import (
     Disconnect,
     Filter,
@@ -25,7 +28,7 @@ from accord.edges.mqtt.packets import (
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.restoring import snapshot
 from accord.edges.mqtt.session import Session
-from tests.edges.mqtt.dialogue import START_MS, Table
+from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 from tests.edges.mqtt.world import CLIENTS, RETAINED, World
 
 
@@ -82,6 +85,64 @@ def test_messages_wait_for_a_client_that_is_away() -> None:
     )
     after.join("bob").publish("a", b"third", 1)
     ada.expect(Publish("a", b"third", 1, packet_id=3))
+
+
+def test_messages_have_the_names_they_had() -> None:
+    """By them a client that is at several nodes knows copies, whichever were started anew."""
+    table = Table(is_durable=True)
+    asking = Properties(session_expiry_s=60, user=(EVENT_NAMES,))
+    ada = table.join("ada", properties=asking).subscribe("a", qos=1)
+    bob = table.join("bob")
+    bob.publish("a", b"own", 1)
+    way = table.broker.way(Entity("eve", node="b"), "a")
+    for payload, name in (
+        (b"of b", ("b", 7)),
+        (b"of a child of b", ("x", 8)),
+        (b"nameless", ("", -1)),
+    ):
+        message = make_message("a", payload, 1, False, "eve", START_MS, Properties())
+        table.hub.enter(message, way.route.counts)
+        message.home, message.home_number = name
+        table.broker.publish_now(message, way)
+    bob.publish("a", b"retained", 1, retain=True)
+    table.commit()
+    before = called(ada)
+    assert len({*before.values()}) == 5
+    assert before[b"nameless"] == ()
+    again = crashed(table)
+    for after in (again, crashed_to(again, snapshot(again.broker))):
+        back = after.connect("ada", clean=False, properties=asking)
+        after.commit()
+        assert called(back) == before
+        eve = after.join("eve", properties=asking).subscribe("a", qos=1)
+        assert called(eve) == {b"retained": before[b"retained"]}
+
+
+def called(peer: Peer) -> dict[bytes, tuple[tuple[str, str], ...]]:
+    return {each.payload: each.properties.user for each in peer.hear() if isinstance(each, Publish)}
+
+
+def crashed_to(table: Table, records: list[bytes]) -> Table:
+    after, restored = table.after_crash(records)
+    assert restored.problems == []
+    return after
+
+
+def test_messages_recorded_before_they_had_names_are_sent_without() -> None:
+    table = Table(is_durable=True)
+    asking = Properties(session_expiry_s=60, user=(EVENT_NAMES,))
+    table.join("ada", properties=asking).subscribe("a", qos=1).drop()
+    table.join("bob").publish("a", b"old", 1)
+    table.commit()
+    records = []
+    for data in table.log:
+        record = msgspec.msgpack.decode(data)
+        records.append(msgspec.msgpack.encode(record[:11] if record[0] == "msg" else record))
+    assert records != table.log
+    after = crashed_to(table, records)
+    back = after.connect("ada", clean=False, properties=asking)
+    after.commit()
+    assert called(back) == {b"old": ()}
 
 
 def test_what_may_have_been_sent_is_a_duplicate() -> None:
@@ -508,10 +569,15 @@ def test_messages_that_can_not_be_sent_are_left_out() -> None:
         replace(sane, number=4, channel="a\0"),
         replace(sane, number=5, channel="a" * 70_000),
         replace(sane, number=6, block=b"\x23\0\7"),
+        replace(sane, number=7, event=-1),
+        replace(sane, number=8, event=2**63),
+        replace(sane, number=9, home="x\0", home_number=1),
+        replace(sane, number=10, home="x", home_number=-2),
+        replace(sane, number=11, home="x", home_number=2**63),
     ]
     records = [
         record for each in (sane, *damaged) for record in (each, durable.Retained(each.number))
     ]
     broken = b"\x9b\xa3msg\1\xa1\xff"  # no UTF-8
     _, restored = table.after_crash([*map(encode_record, records), broken])
-    assert (restored.retained, restored.unusable) == (1, 6)
+    assert (restored.retained, restored.unusable) == (1, 11)

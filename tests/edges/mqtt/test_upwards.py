@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
+import pytest
+
 from accord.core.channels.persistent.asker import Standing
 from accord.core.channels.persistent.messages import CutAsked, CutMade, Page, PageAsked, PastEvent
 from accord.core.channels.persistent.options import PERSISTENT
@@ -24,9 +26,14 @@ from accord.core.tiers.messages import (
     Up,
 )
 from accord.core.tiers.options import TierOptions
+from accord.edges.mqtt.kept import origin_of
+from accord.edges.mqtt.mapping import EVENT_NAMES
+from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Publish
 from accord.edges.mqtt.past import Pasts
+from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.upwards import Upwards
+from accord.journal.events import decode_event, encode_event, kept_message
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
 S: Final = 1_000_000
@@ -37,9 +44,11 @@ HERE: Final = Standing(is_here=True, incarnation=1, has_kept=True, since=1)
 class Secondary:
     """The node x, and its parent a, which has kept some events and has no other clients."""
 
-    def __init__(self, count: int = 3) -> None:
+    def __init__(
+        self, count: int = 3, kept: list[str] | None = None, *, is_linked: bool = True
+    ) -> None:
         self.now_us = 1
-        self.table = Table(is_durable=True)
+        self.table = Table(is_durable=True, kept=kept)
         self.table.hub.node = "x"
         self.child = Child("x", 1, TierOptions())
         self.upwards = Upwards(self.table.broker, lambda: self.now_us, self.child)
@@ -51,8 +60,9 @@ class Secondary:
         self.kept = [_kept(number) for number in range(1, count + 1)]
         self.ups: list[Up] = []
         self.downs = 0
-        self.child.link_up("a", 0, self.now_us)
-        self.run(1)
+        if is_linked:
+            self.child.link_up("a", 0, self.now_us)
+            self.run(1)
 
     def run(self, for_s: float) -> None:
         for _ in range(round(for_s * 20)):
@@ -95,8 +105,10 @@ class Secondary:
                 page = (
                     (ChannelDefinition("chat/#", options={PERSISTENT: "7d"}), "a"),
                     (ChannelDefinition("other/#"), "a"),
+                    (ChannelDefinition("placed/#", template="total_order"), "a"),
                 )
-                tell("a", Told(7, {"routed": Trait()}, page=page, after="", is_last=True), now_us)
+                traits = {"routed": Trait(), "total_order": Trait(is_ordered=True)}
+                tell("a", Told(7, traits, page=page, after="", is_last=True), now_us)
 
     def publish_at_parent(self, origin: str = "", original: int = 0) -> None:
         """The parent keeps an event, and sends it down."""
@@ -164,6 +176,51 @@ def test_what_clients_say_comes_back_from_who_keeps_it_and_is_not_kept_here() ->
     x.child.recalling.begin_turn(x.now_us)
     x.run(4)
     assert heard(ada) == []
+
+
+def test_what_a_secondary_node_has_on_disk_has_the_name_that_went_up() -> None:
+    x = Secondary(0)
+    x.table.join("ada", expiry_s=60).subscribe("other/#", qos=1).drop()
+    x.run(1)
+    bob = x.table.join("bob")
+    for number in range(3):
+        bob.publish("other/a", str(number).encode(), 1)
+    x.run(1)
+    sent = {each.event.payload: (each.event.origin, each.event.original) for each in x.ups}
+    assert len({*sent.values()}) == 3
+    after, restored = x.table.after_crash(x.table.log)
+    assert restored.problems == []
+    owed = [each.message for each in after.session("ada").unacknowledged.values()]
+    assert {each.payload: (each.home, each.home_number) for each in owed} == sent
+
+
+@pytest.mark.parametrize("channel", ["other/a", "placed/a"])
+def test_what_a_secondary_node_keeps_has_the_name_that_went_up(channel: str) -> None:
+    x = Secondary(0, kept=["other/#", "placed/#"])
+    x.table.join("bob").publish(channel, b"1")
+    x.run(1)
+    (kept,) = x.table.hub.kept
+    assert isinstance(kept, MqttMessage)
+    (up,) = [each.event for each in x.ups]
+    record = decode_event(encode_event(kept))
+    assert origin_of(record.attributes) == (up.origin, up.original) == ("x", up.original)
+    # And it is the same after a crash, without what was noted besides.
+    again = kept_message(record)
+    assert (again.home, again.home_number) == ("x", up.original)
+    assert not again.properties.user
+
+
+def test_what_waits_for_its_name_is_kept_without_one() -> None:
+    x = Secondary(0, kept=["other/#"], is_linked=False)
+    x.table.join("bob").publish("other/a", b"1", retain=True)
+    (kept,) = x.table.hub.kept
+    assert isinstance(kept, MqttMessage)
+    assert origin_of(kept.block) == ("", 0)
+    # Its number is none: another event may have it as its name.
+    ada = x.table.join("ada", properties=Properties(user=(EVENT_NAMES,))).subscribe("other/#")
+    (retained,) = ada.hear()
+    assert isinstance(retained, Publish)
+    assert not retained.properties.user
 
 
 def test_after_a_change_of_the_parent_what_got_lost_is_read() -> None:

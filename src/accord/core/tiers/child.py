@@ -108,14 +108,21 @@ class Child:
         """How many filters of its clients the parents are told wider, for want of room."""
         return self._log.needs.widened()
 
-    def publish(self, event: Carried, now_us: int) -> Key:
-        """What local clients have already, if they want it; gives what others will call it."""
-        named = self._named(event)
-        self._send_up(named, now_us, is_echoed=False)
-        return key_of(named)
+    def new_name(self) -> Key:
+        """No other event has it, of no other life of this node either; later ones are larger."""
+        self._names += 1
+        return self.name, self._incarnation * NUMBERS + self._names
 
-    def submit(self, event: Carried, now_us: int) -> None:
-        """What local clients are to get when its turn has come, as its template decides."""
+    def publish(self, event: Carried, now_us: int) -> None:
+        """What local clients have already, if they want it; it may have a name."""
+        named = event if event.origin else self._named(event)
+        self._send_up(named, now_us, is_echoed=False)
+
+    def submit(self, event: Carried, now_us: int) -> Key | None:
+        """What local clients are to get when its turn has come, as its template decides.
+
+        Gives what all will call it, where that is known yet.
+        """
         event = msgspec.structs.replace(event, source=self.name)
         bound = self.lookups.bound(event.channel)
         if not self._fits(2):
@@ -125,7 +132,8 @@ class Child:
             self._undecided_bytes += _size(event)
             self.lookups.want(event.channel, now_us)
         else:
-            self._decided(event, now_us, is_ordered=bound.is_ordered)
+            return self._decided(event, now_us, is_ordered=bound.is_ordered)
+        return None
 
     def answer(self, event: Carried, now_us: int) -> bool:
         """For the source of an event, wherever that is; False where there is no room for it."""
@@ -424,16 +432,15 @@ class Child:
             is_ordered = is_kept or (bound is not None and bound.is_ordered)
             self._decided(aged, now_us, is_ordered=is_ordered)
 
-    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> None:
+    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> Key:
         named = self._named(event)
         if not is_ordered:
             self.deliveries.append(named)
         self._send_up(named, now_us, is_echoed=is_ordered)
+        return key_of(named)
 
     def _named(self, event: Carried) -> Carried:
-        """No other has its number, of no other life of this node either; later ones are larger."""
-        self._names += 1
-        original = self._incarnation * NUMBERS + self._names
+        _, original = self.new_name()
         return msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
 
     def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:

@@ -94,6 +94,9 @@ class Abroad:
                 assert channels is not None
                 channels.replay(self.carried(message, 0), [node], self._clock_us())
 
+    def name(self, message: MqttMessage) -> None:
+        """A client of this node publishes it: give it a name where its number is none."""
+
     def published(self, message: MqttMessage, importance: int) -> None:  # noqa: ARG002
         """The router has just been through with `message`, whose publisher has that importance."""
         wanted = self.remotes.wanted

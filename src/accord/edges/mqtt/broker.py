@@ -32,7 +32,7 @@ from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
-from accord.edges.mqtt.kept import of_child, of_node
+from accord.edges.mqtt.kept import to_keep
 from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import OWN
@@ -292,7 +292,10 @@ class Broker:
         ):
             way.renew(self.router.route(message.channel))
             route = way.route
-        if route.bound.is_ordered and abroad is not None and not abroad.is_arriving:
+        is_ordered = route.bound.is_ordered
+        if not (self.hub.is_naming or is_ordered or abroad is None or abroad.is_arriving):
+            abroad.name(message)  # before it is on its way to anybody, or to disk
+        if is_ordered and abroad is not None and not abroad.is_arriving:
             abroad.send(message, [], way.grant.importance)
             reached = 1
         elif route.is_watched and self.quality is not None:
@@ -305,10 +308,9 @@ class Broker:
             abroad.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
             if abroad is None or not abroad.is_arriving:
-                named = None if abroad is None or not route.bound.is_persistent else abroad.named()
-                self.hub.keep(message if named is None else of_child(message, *named))
+                self.hub.keep(to_keep(message))
             elif route.is_kept_always:
-                self.hub.keep(of_node(message, abroad.source))
+                self.hub.keep(to_keep(message, abroad.source))
         if message.is_retained:
             self.retain(message)
         if reached:

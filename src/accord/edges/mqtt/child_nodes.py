@@ -28,7 +28,7 @@ from accord.core.tiers.messages import Ask, Recalled, Told
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.edges.mqtt.abroad import Abroad, message_of
-from accord.edges.mqtt.kept import of_child
+from accord.edges.mqtt.kept import to_keep
 from accord.edges.mqtt.message import MqttMessage
 
 
@@ -134,7 +134,7 @@ class ChildNodes:
         kept = hub.appended
         try:
             if has_come and is_kept:
-                self._keep(message, event)
+                self._keep(message)
             if has_come and not is_ordered:
                 nodes = self._abroad.remotes.selecting(event.channel)
                 self._abroad.send(message, nodes, event.importance)
@@ -151,14 +151,14 @@ class ChildNodes:
             self._unkept.append((hub.appended, event.channel, message.number))
         return message.number
 
-    def _keep(self, message: MqttMessage, event: Carried) -> None:
+    def _keep(self, message: MqttMessage) -> None:
         """The parent by which it came may have failed before it was on disk there."""
         hub, pasts = self._broker.hub, self._broker.pasts
         if pasts is not None and hub.is_durable:
             pasts.asker.has_kept()
         with suppress(EventError):
             message.event()
-            hub.keep(of_child(message, event.origin, event.original))
+            hub.keep(to_keep(message))
 
     def _take_answer(self, event: Carried) -> int:
         """A client of a child answers the source of an event, wherever that is."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from accord.core.errors import EventError
-from accord.core.overlay.sanity import MAX_EXPIRY_S, MAX_QOS
+from accord.core.overlay.sanity import MAX_EXPIRY_S, MAX_NUMBER, MAX_QOS, problem_with_name
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Will
 from accord.edges.mqtt.properties import read_passed_on
@@ -67,7 +67,7 @@ class Unsubscribed(_Record, frozen=True, tag="unsub"):
 
 
 class Stored(_Record, frozen=True, tag="msg"):
-    """A message that records after it refer to by `number`."""
+    """A message that records after it refer to by `number`; the last three are its names."""
 
     number: int
     channel: str
@@ -79,6 +79,9 @@ class Stored(_Record, frozen=True, tag="msg"):
     expires_ms: int
     expiry_s: int
     block: bytes
+    event: int = 0
+    home: str = ""
+    home_number: int = 0
 
 
 class Retained(_Record, frozen=True, tag="retain"):
@@ -172,6 +175,9 @@ def stored(number: int, message: MqttMessage) -> Stored:
         message.expires_ms,
         message.expiry_s,
         message.block,
+        message.number,
+        message.home,
+        message.home_number,
     )
 
 
@@ -183,6 +189,10 @@ def restored(record: Stored) -> MqttMessage:
     """
     if not (-1 <= record.expiry_s <= MAX_EXPIRY_S and 0 <= record.qos <= MAX_QOS):
         raise EventError("message", "expected an expiry of 32 bits, and QoS 0, 1 or 2")
+    if problem := problem_with_name(record.home):
+        raise EventError("message", problem)
+    if not (0 <= record.event <= MAX_NUMBER and -1 <= record.home_number <= MAX_NUMBER):
+        raise EventError("message", f"expected numbers up to {MAX_NUMBER}")
     message = MqttMessage(
         record.channel,
         string_bytes(record.channel),
@@ -196,5 +206,7 @@ def restored(record: Stored) -> MqttMessage:
         record.expires_ms,
     )
     message.expiry_s = record.expiry_s
+    message.number = record.event
+    message.home, message.home_number = record.home, record.home_number
     message.stored_as = record.number
     return message

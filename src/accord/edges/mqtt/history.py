@@ -28,7 +28,7 @@ from accord.core.qos.policies import Entity, Grant
 from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.delivery import RELEASED, Delivery
 from accord.edges.mqtt.hub import Cut
-from accord.edges.mqtt.kept import past_message
+from accord.edges.mqtt.kept import name_of, past_message
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.session import Session
 from accord.edges.pipeline.messages import Ask, Found
@@ -236,7 +236,10 @@ class CatchUp(Receiver):
         if self.subscription.is_local_excluded and found.publisher == session.name:
             return True
         try:
-            message = past_message(found, hub.router.channels.get(found.channel), hub.now_ms)
+            counts = hub.router.channels.get(found.channel)
+            here = hub.node if hub.is_naming else ""
+            name = name_of(found, here) if session.wants_names else None
+            message = past_message(found, counts, hub.now_ms, name)
         except ProtocolError:
             hub.counters.shed("unreadable in the archive", session.name)
             return True

@@ -136,6 +136,8 @@ class Hub:
     ) -> None:
         self.limits = limits
         self.node = node
+        # Whether its numbers are what other nodes call its events; a secondary node's are not.
+        self.is_naming = True
         self.router = router
         self.is_durable = is_durable
         self.now_ms = now_ms

@@ -3,6 +3,9 @@
 They are messages like those that were published, with what the archive knows besides as user
 properties. What was said of their use at the time (expiry, replacement key) does not bind them: who
 asks for the past wants just what is over.
+
+An event has one name wherever it goes, given where it was published. The journal has it: it is the
+number of the record's event and the node whose journal it is, or what `to_keep` noted besides.
 """
 
 from __future__ import annotations
@@ -13,20 +16,32 @@ import msgspec
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import event_id
+from accord.core.overlay.sanity import MAX_NUMBER
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, ORIGIN, PUBLISHER, RECEIVED
 from accord.edges.mqtt.properties import Properties, passed_on_block, read_block
 from accord.edges.mqtt.wire import string_bytes
 from accord.edges.pipeline.messages import Found
 
+_NOTED: Final = (NODE, ORIGIN)
 _DIGITS: Final = 19  # of a number of 63 bits
 
 
-def past_message(found: Found, counts: ChannelCounts, now_ms: int, node: str = "") -> MqttMessage:
-    """A kept event for a subscription; ProtocolError where its properties are damaged."""
-    properties = read_block(found.properties)
-    user = tuple(each for each in properties.user if each[0] != ORIGIN)
-    told = (*user, *_named(found), *(((NODE, node),) if node else ()))
+def past_message(
+    found: Found, counts: ChannelCounts, now_ms: int, name: tuple[str, int] | None
+) -> MqttMessage:
+    """A kept event for a subscription; ProtocolError where its properties are damaged.
+
+    Its client is told the `name`, or else what the node that kept it calls it.
+    """
+    kept = read_block(found.properties)
+    properties = _published(kept)
+    if name is None:
+        told = (*properties.user, *_copied(kept), *_called(found.number, found.received_ms))
+    else:
+        home, number = name
+        told = (*properties.user, *_called(number, found.received_ms))
+        told = (*told, (NODE, home)) if home else told
     message = _message(found, string_bytes(found.channel), properties, told, now_ms)
     message.counts = counts
     return message
@@ -36,7 +51,8 @@ def result_message(
     found: Found, topic: str, correlation_data: bytes | None, now_ms: int
 ) -> MqttMessage:
     """A kept event for who asked for it, on `topic`; ProtocolError as above."""
-    published = read_block(found.properties)
+    kept = read_block(found.properties)
+    published = _published(kept)
     answering = Properties(
         payload_format=published.payload_format,
         content_type=published.content_type,
@@ -45,36 +61,25 @@ def result_message(
     )
     told = (
         *published.user,
+        *_copied(kept),
         (CHANNEL, found.channel),
-        *_named(found),
+        *_called(found.number, found.received_ms),
         (PUBLISHER, found.publisher),
     )
     return _message(found, string_bytes(topic), answering, told, now_ms)
 
 
-def of_node(message: MqttMessage, node: str) -> MqttMessage:
-    """The same to be kept here, though it was published at another node."""
-    return _noted(message, NODE, node)
+def to_keep(message: MqttMessage, node: str = "") -> MqttMessage:
+    """The same as it is kept, with its name where that is not its number at this node.
 
-
-def of_child(message: MqttMessage, origin: str, original: int) -> MqttMessage:
-    """The same to be kept, with what the secondary node calls it where it was published."""
-    return _noted(message, ORIGIN, f"{original}@{origin}")
-
-
-def origin_of(block: bytes) -> tuple[str, int]:
-    """What `of_child` has noted of an event that was kept; ProtocolError where it is damaged."""
-    if ORIGIN.encode() in block:
-        for name, text in read_block(block).user:
-            number, _, origin = text.partition("@")
-            is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
-            if name == ORIGIN and is_number:
-                return origin, int(number)
-    return "", 0
-
-
-def _noted(message: MqttMessage, name: str, text: str) -> MqttMessage:
-    user = (*message.properties.user, (name, text))
+    `node` is the one that it came from, where that is another.
+    """
+    notes = [(NODE, node)] if node else []
+    if message.home_number > 0 and (message.home, message.home_number) != (node, message.number):
+        notes.append((ORIGIN, f"{message.home_number}@{message.home}"))
+    if not notes:
+        return message
+    user = (*message.properties.user, *notes)
     block = passed_on_block(msgspec.structs.replace(message.properties, user=user))
     kept = MqttMessage(
         message.channel,
@@ -89,7 +94,29 @@ def _noted(message: MqttMessage, name: str, text: str) -> MqttMessage:
         message.expires_ms,
     )
     kept.number = message.number
+    kept.packet_id = message.packet_id
     return kept
+
+
+def as_published(block: bytes) -> bytes:
+    """A block of properties without what `to_keep` noted; ProtocolError where it is damaged."""
+    if not any(name.encode() in block for name in _NOTED):
+        return block
+    return passed_on_block(_published(read_block(block)))
+
+
+def origin_of(block: bytes) -> tuple[str, int]:
+    """Node and number that `to_keep` has noted as a name; ProtocolError where it is damaged."""
+    return _origin(read_block(block)) if ORIGIN.encode() in block else ("", 0)
+
+
+def name_of(found: Found, node: str) -> tuple[str, int]:
+    """Where an event that `node` kept was published, and its number; ProtocolError if damaged."""
+    properties = read_block(found.properties)
+    origin, original = _origin(properties)
+    if origin:
+        return origin, original
+    return next((text for name, text in properties.user if name == NODE), node), found.number
 
 
 def is_of_node(block: bytes) -> bool:
@@ -97,9 +124,29 @@ def is_of_node(block: bytes) -> bool:
     return NODE.encode() in block and any(name == NODE for name, _ in read_block(block).user)
 
 
-def _named(found: Found) -> tuple[tuple[str, str], ...]:
-    """What the node calls it, and when it came."""
-    return (EVENT, event_id(found.number)), (RECEIVED, str(found.received_ms))
+def _origin(properties: Properties) -> tuple[str, int]:
+    for name, text in properties.user:
+        number, _, origin = text.partition("@")
+        is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
+        if name == ORIGIN and is_number and int(number) <= MAX_NUMBER:
+            return origin, int(number)
+    return "", 0
+
+
+def _published(kept: Properties) -> Properties:
+    """Without what `to_keep` noted."""
+    user = tuple(each for each in kept.user if each[0] not in _NOTED)
+    return kept if len(user) == len(kept.user) else msgspec.structs.replace(kept, user=user)
+
+
+def _copied(kept: Properties) -> tuple[tuple[str, str], ...]:
+    """Of a copy, whose event it is."""
+    return tuple(each for each in kept.user if each[0] == NODE)
+
+
+def _called(number: int, received_ms: int) -> tuple[tuple[str, str], ...]:
+    """What a node calls it, and when it came."""
+    return (EVENT, event_id(number)), (RECEIVED, str(received_ms))
 
 
 def _message(

@@ -13,6 +13,6 @@ EVENT: Final = "accord-event"
 RECEIVED: Final = "accord-received-ms"
 PUBLISHER: Final = "accord-publisher"
 NODE: Final = "accord-node"  # where the publisher is a client
-ORIGIN: Final = "accord-origin"  # of a secondary node's event in a journal: NUMBER@NODE
+ORIGIN: Final = "accord-origin"  # in a journal, an event's name where that is another: NUMBER@NODE
 PAGE: Final = "accord-page"  # the message behind the events of a page: (PAGE, END)
 END: Final = "end"

@@ -188,6 +188,7 @@ class Past(Front):
         if subscription.is_local_excluded and event.publisher == session.name:
             return None
         hub = session.hub
+        name = (event.origin, event.original) if event.origin else (node, event.number)
         found = Found(
             0,
             event.number,
@@ -201,22 +202,25 @@ class Past(Front):
         try:
             self._check(event)
             counts = hub.router.channels.get(event.channel)
-            message = past_message(found, counts, hub.now_ms, node)
+            message = past_message(found, counts, hub.now_ms, name)
         except (ProtocolError, EventError, ValueError):
             hub.counters.shed("unreadable in the archive", session.name)
             return None
-        grant = hub.router.grant(message, Entity(event.publisher, node=node), session.entity)
+        publisher = Entity(event.publisher, node=name[0])
+        grant = hub.router.grant(message, publisher, session.entity)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
 
     def _check(self, event: PastEvent) -> None:
         """EventError where no node can have kept it for this subscription."""
         channel = event.channel
-        if problem := problem_with_channel(channel) or problem_with_name(event.publisher):
+        problem = problem_with_channel(channel) or problem_with_name(event.publisher)
+        if problem := problem or problem_with_name(event.origin):
             raise EventError("channel", problem)
         if channel.startswith("$") or not filter_selects(self.subscription.pattern, channel):
             raise EventError("channel", "expected one that was asked for")
-        if not (0 <= event.qos <= MAX_QOS and 0 <= event.number <= MAX_NUMBER):
+        is_numbered = 0 <= event.number <= MAX_NUMBER and 0 <= event.original <= MAX_NUMBER
+        if not (0 <= event.qos <= MAX_QOS and is_numbered):
             raise EventError("event", "expected QoS 0, 1 or 2, and a number of its node")
 
     def _settle(self) -> None:

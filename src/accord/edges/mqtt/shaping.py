@@ -17,7 +17,8 @@ from accord.core.scheduling.shaping import Shape, choose_shape
 from accord.edges.mqtt.delivery import Delivery
 from accord.edges.mqtt.hub import HeldShape, Hub, Order
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import passed_on, passed_on_block
+from accord.edges.mqtt.names import OWN
+from accord.edges.mqtt.properties import passed_on, passed_on_block, read_block
 
 SHAPED_FROM: Final = "shaped-from"
 _MOST: Final = 1_000  # conversions under way
@@ -56,7 +57,7 @@ class ShapingOrder(Order):
 
     def finished(self, message: MqttMessage | None) -> None:
         """The conversion is done; None where it could not be."""
-        self.hub.shapings.pop((self.message.number, self.shape), None)
+        self.hub.shapings.pop((id(self.message), self.shape), None)
         if message is not None:
             if self.message.shaped is None:
                 self.message.shaped = {}
@@ -71,12 +72,17 @@ class ShapingOrder(Order):
 def shaped_message(
     message: MqttMessage, payload: bytes, user: tuple[tuple[str, str], ...]
 ) -> MqttMessage:
-    """`message` with another payload or other attributes; receivers can see that it is so."""
+    """`message` with another payload or other attributes; receivers can see that it is so.
+
+    What a node told of a kept event besides stays.
+    """
     properties = replace(
         passed_on(message.properties),
         user=(*user, (SHAPED_FROM, str(len(message.payload)))),
         message_expiry_s=message.properties.message_expiry_s,
     )
+    told = () if message.home_number >= 0 else read_block(message.block).user
+    told = tuple(each for each in told if each[0].startswith(OWN))
     shaped = MqttMessage(
         message.channel,
         message.topic,
@@ -86,7 +92,7 @@ def shaped_message(
         message.publisher,
         message.received_ms,
         properties,
-        passed_on_block(properties),
+        passed_on_block(replace(properties, user=(*properties.user, *told))),
         message.expires_ms,
     )
     shaped.key = message.key
@@ -100,7 +106,8 @@ def shaped_message(
 
 def join_shaping(hub: Hub, delivery: Delivery, shape: Shape, held: HeldShape) -> bool:
     """Let `held` wait for a conversion; False where too many are under way."""
-    key = (delivery.message.number, shape)
+    # Not by its number: others may have the same, as those from disk, or of another node.
+    key = (id(delivery.message), shape)
     order = hub.shapings.get(key)
     if order is None:
         if len(hub.shapings) >= _MOST:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from accord.core.feedback.receipts import Receipt
 from accord.core.node.routes import Subscription
 from accord.core.overlay.binding import UNBOUND, Bound
@@ -28,6 +30,7 @@ class Upwards(Abroad):
     def begin(self) -> None:
         """From now on."""
         router = self.broker.router
+        self.broker.hub.is_naming = False
         router.bound = self._bound
         router.invalidate("#")
         self._child.on_bound.append(lambda: router.invalidate("#"))
@@ -45,6 +48,10 @@ class Upwards(Abroad):
             condition = (subscription.where, subscription.xpath)
             self._child.unneed(subscription.pattern, condition)
 
+    def name(self, message: MqttMessage) -> None:
+        if not message.channel.startswith("$"):
+            message.home, message.home_number = self._child.new_name()
+
     def published(self, message: MqttMessage, importance: int) -> None:
         was_sent, self._is_sent = self._is_sent, False
         if self.is_arriving or message.channel.startswith("$"):
@@ -52,12 +59,18 @@ class Upwards(Abroad):
         if message.is_retained:
             self._foreign.pop(message.channel, None)
         if not was_sent:
-            event = self.carried(message, importance)
-            message.home, message.home_number = self._child.publish(event, self._clock_us())
+            event = msgspec.structs.replace(
+                self.carried(message, importance),
+                source=message.home,
+                origin=message.home,
+                original=message.home_number,
+            )
+            self._child.publish(event, self._clock_us())
 
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
         self._is_sent = True
-        self._child.submit(self.carried(message, importance), self._clock_us())
+        name = self._child.submit(self.carried(message, importance), self._clock_us())
+        message.home, message.home_number = name or ("", -1)  # which is not decided yet
 
     def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:  # noqa: ARG002
         """Its parent finds out where that is."""
