@@ -18,32 +18,34 @@ help: ## list the targets
 up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
-test: $(COMPILED_READY) peers ## run all tests, and those of core and edges once more on compiled code
+test: $(READY) peers ## run all tests, and those of compiled modules once more on compiled code
 	@echo "five parts, three at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target test-pipeline test-overlay test-live test-plain test-compiled
+	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
+LIVE_TESTS := tests/scenarios tests/live
+# Simulations take half as long on compiled code; live nodes run the same interpreted.
 OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
 # Interpreted only: their nodes inherit from classes that, compiled, nobody may inherit from.
 PLAIN_SIM_TESTS := tests/sim/test_persistent.py
-LIVE_TESTS := tests/scenarios tests/live
+# The packages with modules that setup.py compiles, and what uses them from outside.
+COMPILED_TESTS := $(addprefix tests/core/,predicates scheduling monitoring qos node) tests/edges/mqtt tests/conformance tests/test_package.py
 
-# A few of the simulated seeds, interpreted; test-overlay runs all of them compiled, in half the time.
-test-plain:
-	ACCORD_SEEDS=few $(BIN)/python -m pytest $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%) $(PLAIN_SIM_TESTS:%=--ignore=%)
-
-test-live:
-	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
-
-test-overlay:
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(PLAIN_SIM_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
-	$(BIN)/python -m pytest $(PLAIN_SIM_TESTS)
-
-test-pipeline:
+test-pipeline: $(READY)
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
 
-test-compiled:
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(OVERLAY_TESTS:%=--ignore=%) tests/core tests/edges tests/conformance tests/test_package.py
+test-live: $(READY)
+	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
+
+test-overlay: $(COMPILED_READY)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(PLAIN_SIM_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
+
+test-plain: $(READY)
+	$(BIN)/python -m pytest --ignore=tests/sim $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%)
+	$(BIN)/python -m pytest $(PLAIN_SIM_TESTS)
+
+test-compiled: $(COMPILED_READY)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(COMPILED_TESTS)
 
 hunt: $(READY) ## look for failures with new random examples, longer than `make test` does
 	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
