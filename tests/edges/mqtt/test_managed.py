@@ -657,6 +657,25 @@ def test_an_older_event_does_not_replace_a_newer_one(qos: int, is_later_sent: bo
     assert got + payloads(ada) == [b"new"]
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("is_in_turn", [False, True])
+def test_the_newer_of_two_nodes_events_replaces_the_older(qos: int, is_in_turn: bool) -> None:
+    """Nodes count for themselves: the one that was started last has the largest numbers."""
+    table = Table()
+    ada = listener(table, "#", qos=qos)
+    ada.is_slow = True
+    older = (b"old", "west", 900, START_MS + 5)
+    newer = (b"new", "east", 100, START_MS + 7)
+    for payload, home, number, at_ms in (older, newer) if is_in_turn else (newer, older):
+        message = make_message("position", payload, qos, False, "bob", at_ms, keyed("1"))
+        way = table.broker.way(Entity("bob", node=home), "position")
+        message.counts = way.route.counts
+        message.number, message.home, message.home_number = number, home, number
+        table.broker.publish_now(message, way)
+    table.session("ada").check_invariants()
+    assert payloads(ada) == [b"new"]
+
+
 def test_a_mistake_found_in_a_task_ends_the_connection_and_nothing_else() -> None:
     table = Table(kept=["t"], is_durable=True)
     conditional(table, "ada", "a IS NULL")

@@ -282,8 +282,8 @@ class Session(Receiver):
         """Whether `delivery` took the place of an older one with its key."""
         key = (delivery.message.channel, delivery.message.key)
         older = self.replaceable.get(key)
-        if older is not None and older.number > delivery.number and older.stage == QUEUED:
-            self._is_replaced(delivery, older)  # it was shaped for too long
+        if older is not None and older.stage == QUEUED and _is_newer(older, delivery):
+            self._is_replaced(delivery, older)  # it was shaped, or on its way, for too long
             return True
         self.replaceable[key] = delivery
         if older is None or older.stage != QUEUED or older.was_sent:
@@ -679,3 +679,11 @@ class HeldDelivery(HeldShape):
         if message is not None:
             self.delivery.becomes(message)
         self.release()
+
+
+def _is_newer(one: Delivery, other: Delivery) -> bool:
+    """By number if they are of one node; nodes count for themselves, so otherwise by time."""
+    ours, theirs = one.original, other.original
+    if ours.home == theirs.home:
+        return one.number > other.number
+    return ours.received_ms > theirs.received_ms
