@@ -211,3 +211,20 @@ def test_a_need_less_is_not_compared_with_all_that_waits() -> None:
         sys.setprofile(None)
     assert parent.status()[0].waiting == count - 1
     assert calls < 20 * count
+
+
+def test_long_conditions_are_read_one_by_one() -> None:
+    port = Port()
+    parent = a_parent(port)
+    long = [(str(each), Need(f"room/{each}", "a" * 4_096)) for each in range(3)]
+    short = [(f"s{each}", Need(f"hall/{each}", "a = 1")) for each in range(50)]
+    parent.receive("x", Wants(1, 0, 53, (*long, *short)), 2)
+    assert (len(port.needs), said(parent, Serve)[-1].version) == (1, 0)
+    again = Wants(1, 0, 1, (("other", Need("other")),))
+    parent.receive("x", again, 2)
+    for count in (2, 3, 53):
+        assert parent.next_due_us() == 0
+        parent.advance(3)
+        assert len(port.needs) == count
+    assert said(parent, Serve)[-1].version == 53
+    assert parent.next_due_us() != 0

@@ -6,6 +6,8 @@ through the index of predicates finds local and remote receivers alike.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from accord.core.errors import PredicateError
 from accord.core.model.channels import filter_selects
 from accord.core.node.message import Message
@@ -110,6 +112,7 @@ class Remotes:
             del self.nodes[node]
 
 
+@lru_cache(maxsize=64)
 def predicate_of(need: Need) -> Predicate | None:
     """None for all events: also where a newer node says what this one can't read."""
     try:

@@ -56,6 +56,7 @@ _MOST_NEEDS: Final = 65_536
 _NEEDS_BYTES: Final = 2 * BUDGET  # while others take their place
 _MOST_KEY: Final = 65_536
 _FEW: Final = 512  # events that are gone through at once, however often
+_TEXT_AT_ONCE: Final = 4_096  # of needs: to read long conditions takes a while
 
 
 class ParentPort(Protocol):
@@ -99,6 +100,8 @@ class _State:
         self.needs: dict[str, Need] = {}
         self.needs_bytes = 0
         self.version = 0
+        self.changes: deque[tuple[str, Need | None]] = deque()  # that were not looked at yet
+        self.next_version = 0  # when they were
         self.has_other = False  # another parent
         self._filters: ChannelMap[int] = ChannelMap()  # how many needs have each
         # A child keeps no more than that, unless there are very large ones among it.
@@ -280,6 +283,9 @@ class Parent:
                 continue
             if state.heard_us + self._options.quiet_us <= now_us:
                 self.tiers.drop(child)
+            if state.changes:
+                self._change_needs(child, state)
+                state.serve_us = now_us
             if state.serve_us <= now_us:
                 self._serve(child, state, now_us)
             if state.asked is not None:
@@ -296,7 +302,7 @@ class Parent:
         for child, state in self._children.items():
             silent_us = options.quiet_us if child in self.tiers.links else options.lease_us
             due_us = min(due_us, state.serve_us, state.heard_us + silent_us)
-            if state.asked is not None:
+            if state.asked is not None or state.changes:
                 return 0
         return None if due_us == NEVER else due_us
 
@@ -393,20 +399,31 @@ class Parent:
                 self._send(child, roster)
 
     def _wanted(self, child: str, state: _State, message: Wants) -> None:
-        if message.since != state.version or message.version <= message.since:
-            return
-        for key, need in message.changes:
+        if message.since == state.version < message.version and not state.changes:
+            state.changes.extend(message.changes)
+            state.next_version = message.version
+            self._change_needs(child, state)
+
+    def _change_needs(self, child: str, state: _State) -> None:
+        """The next of them, and the version when that was the last."""
+        left = _TEXT_AT_ONCE
+        is_less = False
+        while state.changes and left > 0:
+            key, need = state.changes.popleft()
+            is_less = is_less or need is None
             if _is_bad(key, need) or (need is not None and not state.has_room(key, need)):
                 continue
             if need is not None:
+                left -= len(need.where) + len(need.xpath)
                 state.need(key, need)
                 self._port.need(child, key, need)
             elif key in state.needs:
                 state.need(key, None)
                 self._port.need(child, key, None)
-        if any(need is None for _, need in message.changes):
+        if is_less:
             state.keeping.keep_only(state.wants)
-        state.version = message.version
+        if not state.changes:
+            state.version = state.next_version
 
     def _take_up(self, child: str, state: _State, now_us: int) -> None:
         before = state.up.through
