@@ -7,11 +7,25 @@ import pytest
 from tests.core.admission.test_exchange import TRADES, S
 from tests.core.admission.test_tier_exchange import KBIT, Tiers, advertising
 
+from accord.core.admission import guests as guest_module
+from accord.core.admission import hops as hop_module
+from accord.core.admission.admission import Admission
 from accord.core.admission.exchange import SERVICE
-from accord.core.admission.messages import AdmissionMessage, Ask, RequestId, Wish
+from accord.core.admission.guests import MOST_GUESTS, Guests
+from accord.core.admission.hops import MAX_LEGS
+from accord.core.admission.messages import (
+    AdmissionMessage,
+    Answer,
+    Ask,
+    Release,
+    RequestId,
+    Verdict,
+    Wish,
+)
+from accord.core.admission.options import AdmissionOptions
 from accord.core.admission.posting import Advert, Post
 from accord.core.admission.request import State
-from accord.core.admission.requests import MAX_LEGS
+from accord.core.admission.requests import MOST_REQUESTS
 from accord.core.admission.resources import MEMORY, link
 from accord.core.overlay.signals import Said
 
@@ -62,6 +76,80 @@ def test_so_many_legs_are_replaced_at_most() -> None:
     assert (guests.dropped, len(guests)) == (1, 0)
     say(tiers, ask(Wish("#", "TRUE", True), tuple(range(2, 2 + MAX_LEGS))))
     assert (guests.dropped, len(guests)) == (1, 1)
+
+
+def guest(child: str, number: int, where: str = "TRUE") -> Ask:
+    return Ask(RequestId(child, 1, number), 1, 1, (child, "a"), Wish("trades", where, True))
+
+
+def answers(guests: Guests) -> list[Answer]:
+    found = [each for _, each in guests.sends if isinstance(each, Answer)]
+    guests.sends.clear()
+    return found
+
+
+def test_one_child_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_module, "MOST_GUESTS", 8)
+    guests = Guests(Admission("a", 1, AdmissionOptions()))
+    for child, count in (("x", 4), ("y", 2), ("z", 1)):
+        for number in range(8):
+            guests.receive(child, guest(child, number), 0)
+        guests.check_invariants()
+        said = [each.verdicts[0] for each in answers(guests)]
+        assert said[:count] == [Verdict("a")] * count
+        full = Verdict("a", "memory", f"secondary node {child}", 1_010, 0)
+        assert said[count:] == [full] * (8 - count)
+    guests.receive("x", Release(RequestId("x", 1, 0), 1, ("x", "a")), 1)
+    guests.receive("x", guest("x", 9), 1)
+    assert not answers(guests)[0].verdicts[0].is_yes, "there are more now who share"
+    guests.receive("z", guest("z", 9), 1)
+    assert answers(guests)[0].verdicts == (Verdict("a"),)
+    for child in "xyz":
+        guests.left(child)
+    guests.check_invariants()
+    assert len(guests) == 0
+
+
+def test_long_wishes_are_shared_like_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_module, "MOST_BYTES", 40_000)
+    guests = Guests(Admission("a", 1, AdmissionOptions()))
+    long = f"a = '{'x' * 9_000}'"
+    for child in "xy":
+        for number in range(4):
+            guests.receive(child, guest(child, number, long), 0)
+        guests.check_invariants()
+        said = [each.verdicts[0].is_yes for each in answers(guests)]
+        assert said == [True, child == "x", False, False]
+
+
+def test_clients_have_as_much_room_as_children() -> None:
+    assert MOST_REQUESTS - MOST_GUESTS >= MOST_GUESTS
+
+
+def test_one_neighbour_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever it says that its requests are of."""
+    monkeypatch.setattr(hop_module, "MOST_HOLDS", 8)
+    admission = Admission("a", 1, AdmissionOptions())
+    for neighbour, count in (("x", 4), ("y", 2)):
+        for number in range(8):
+            id_ = RequestId(f"{neighbour} {number}", 1, number)
+            path = (id_.origin, neighbour, "a")
+            wish = Wish("trades", "TRUE", True)
+            admission.receive(neighbour, Ask(id_, 1, 1, path, wish, (Verdict(neighbour),)), 0)
+        admission.check_invariants()
+        said = [each.verdicts[1] for _, each in admission.sends if isinstance(each, Answer)]
+        admission.sends.clear()
+        assert said[:count] == [Verdict("a")] * count
+        assert said[count:] == [Verdict("a", "memory", f"link {neighbour}", 510, 0)] * (8 - count)
+
+
+def test_a_neighbour_replaces_so_many_legs_at_most() -> None:
+    admission = Admission("a", 1, AdmissionOptions())
+    replaces = tuple(range(2, 3 + MAX_LEGS))
+    wish = Wish("trades", "TRUE", True)
+    ask = Ask(RequestId("x", 1, 1), 1, 1, ("x", "a"), wish, (), replaces)
+    admission.receive("x", ask, 0)
+    assert (admission.dropped, admission.sends) == (1, [])
 
 
 def test_what_can_not_be_a_fact_is_not_kept() -> None:
