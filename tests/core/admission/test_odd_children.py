@@ -27,7 +27,14 @@ from accord.core.admission.posting import Advert, Post
 from accord.core.admission.request import State
 from accord.core.admission.requests import MOST_REQUESTS
 from accord.core.admission.resources import MEMORY, link
+from accord.core.channels.channels import Channels
+from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Said
+from accord.core.overlay.tier_links import TierLink
+from accord.core.tiers.answering import Answering
 
 HUGE = Wish("#", "TRUE", True, event_bytes=(1 << 64) - 1)
 
@@ -166,6 +173,52 @@ def test_what_can_not_be_a_fact_is_not_kept() -> None:
     say(tiers, Post(1, 9, 3, 4, 4, (("p", "n", long),)))
     tiers.settle()
     assert tiers.admission("c").order.advertisements == 0
+
+
+def post_many(tiers: Tiers, child: str, count: int) -> int:
+    """How many of that child's advertisements all nodes are told."""
+    advert = Advert("c", f"a = '{'x' * 500}'", 1)
+    for first in range(0, count, 50):
+        changes = tuple(("p", str(each), advert) for each in range(first, first + 50))
+        said = Said(
+            SERVICE, "", msgspec.msgpack.encode(Post(1, 9, first, first + 50, count, changes))
+        )
+        tiers.tiers["a"].heard(child, said, tiers.now_us)
+    return len(tiers.exchanges["a"]._repeating._boards[child].adverts)
+
+
+def test_what_one_child_advertises_leaves_room_for_others() -> None:
+    tiers = Tiers()
+    tiers.tiers["a"].set("y", TierLink(5_000, True, 1, 1))
+    told = post_many(tiers, "x", 1_000)
+    assert 100 < told < 200, "half of what there is"
+    assert 50 < post_many(tiers, "y", 1_000) < 100, "half of the rest"
+    tiers.exchanges["a"].advertise("client", "n", TRADES, 1, tiers.now_us)
+    tiers.tiers["a"].left("x")
+    assert post_many(tiers, "y", 1_000) < told
+    tiers.tiers["a"].left("y")
+    assert tiers.exchanges["a"]._repeating._bytes == {}
+    assert tiers.channels["a"].overlay.store.room("advert") > 200_000
+
+
+def test_whatever_is_advertised_there_is_room_for_what_nodes_must_know() -> None:
+    overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
+    channels = Channels(overlay)
+    past = channels.serve(
+        "$past", lambda context: PastExchange(context, overlay.store, overlay.needs)
+    )
+    answering = Answering(channels)
+    number = 0
+    while overlay.store.put("advert", str(number), b"x" * 100):
+        number += 1
+    while overlay.store.put("property", str(number), b""):
+        number += 1
+    assert overlay.registry.create(ChannelDefinition("uav/#", template="reliable")) is None
+    answering.joined("x", 1)
+    past.has_kept()
+    assert answering.ways("x") == ["a"]
+    assert overlay.store.get("a", "past", "") is not None
+    overlay.check_invariants()
 
 
 def test_names_that_would_be_taken_for_others_are_left_out() -> None:

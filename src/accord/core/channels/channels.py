@@ -37,6 +37,7 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
 }
 UNKNOWN: Final = "template not installed"
 TEMPLATE: Final = "template"  # the kind of fact: which are installed at a node
+_TEMPLATE_BYTES: Final = 4 << 10  # that nothing else takes, of what a node may say
 _names: Final = msgspec.msgpack.Decoder(list[str])
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
@@ -75,6 +76,7 @@ class Channels:
         self._timed = self._find_timed()
         overlay.on_said = self._said
         overlay.on_carried = self._carried
+        overlay.store.reserve(TEMPLATE, _TEMPLATE_BYTES)
         self._tell()
 
     def names(self) -> list[str]:
