@@ -46,6 +46,7 @@ INSANE: list[dict[str, Any]] = [
     {"trail": (("b", 1),) * 4_097},
     {"receipts": (Receipt("b", 1, 1),) * 4_097},
     {"routes": (1,) * 32_769},
+    {"channel": "x" * 65_536},
 ]
 
 

@@ -17,7 +17,7 @@ from accord.core.channels.routed import Routed
 from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
 from accord.core.model.decoding import decoded
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.map import Map
@@ -315,7 +315,7 @@ class Channels:
 
     def _said(self, neighbour: str, said: Said, now_us: int) -> None:
         listener = self.services.get(said.template) or self._template(said.template)
-        if listener is None:
+        if listener is None or len(said.channel) > MAX_CHANNEL_BYTES:
             return
         try:
             listener.said(neighbour, said.channel, said.body, now_us)

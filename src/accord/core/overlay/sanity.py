@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.channels import problem_with_filter
+from accord.core.model.channels import MAX_CHANNEL_BYTES, problem_with_filter
 from accord.core.model.importance import IMPORTANCES
 from accord.core.overlay.needs import (
     MOST_CONDITION_BYTES,
@@ -37,6 +37,8 @@ def problem_with_event(event: Carried) -> str | None:
     """Why no node can have sent it, or None where one can."""
     if len(event.trail) > MAX_NODES or len(event.receipts) > MAX_NODES:
         return f"expected {MAX_NODES} nodes at most"
+    if len(event.channel) > MAX_CHANNEL_BYTES:
+        return f"expected a channel of at most {MAX_CHANNEL_BYTES} bytes"
     if len(event.routes) > MAX_ROUTES:
         return f"expected {MAX_ROUTES} routes at most, got {len(event.routes)}"
     for name in (event.publisher, event.source, event.origin):
