@@ -150,9 +150,9 @@ def test_one_neighbour_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -
         assert said[count:] == [Verdict("a", "memory", f"link {neighbour}", 510, 0)] * (8 - count)
 
 
-def test_a_neighbour_replaces_so_many_legs_at_most() -> None:
+@pytest.mark.parametrize("replaces", [tuple(range(2, 3 + MAX_LEGS)), (2, 1)], ids=len)
+def test_a_neighbour_replaces_some_other_legs(replaces: tuple[int, ...]) -> None:
     admission = Admission("a", 1, AdmissionOptions())
-    replaces = tuple(range(2, 3 + MAX_LEGS))
     wish = Wish("trades", "TRUE", True)
     ask = Ask(RequestId("x", 1, 1), 1, 1, ("x", "a"), wish, (), replaces)
     admission.receive("x", ask, 0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.hops import MAX_LEGS, Sent
+from accord.core.admission.hops import Sent, is_replacing
 from accord.core.admission.messages import (
     AdmissionMessage,
     Answer,
@@ -79,7 +79,7 @@ class Guests:
         self._now_us = now_us
         request = message.request
         is_ours = message.path == (child, self._name) and request.origin == child
-        if isinstance(message, Ask) and len(message.replaces) > MAX_LEGS:
+        if isinstance(message, Ask) and not is_replacing(message):
             is_ours = False
         if not is_ours or not self._is_current(child, request.incarnation):
             self.dropped += 1

@@ -102,7 +102,7 @@ class Hops:
     def ask(self, neighbour: str, ask: Ask, now_us: int) -> None:
         at = self._place(neighbour, ask, is_outward=True)
         leg = (ask.request, ask.leg)
-        is_sane = len(ask.verdicts) == at - 1 and len(ask.replaces) <= MAX_LEGS
+        is_sane = len(ask.verdicts) == at - 1 and is_replacing(ask)
         if at == 0 or not is_sane or not self._is_current(ask.request):
             self.dropped += 1
             return
@@ -266,6 +266,11 @@ class Hops:
             if len(self._incarnations) > _ORIGINS:
                 self._incarnations.popitem(last=False)
         return request.incarnation >= known
+
+
+def is_replacing(ask: Ask) -> bool:
+    """Whether it replaces other legs than itself, and not too many."""
+    return len(ask.replaces) <= MAX_LEGS and ask.leg not in ask.replaces
 
 
 def _size(wish: Wish) -> int:
