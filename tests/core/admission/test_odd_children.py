@@ -165,7 +165,8 @@ def test_what_can_not_be_a_fact_is_not_kept() -> None:
     long = Advert("c", "a = '" + 100_000 * "x" + "'", 1)
     short = Advert("c", "TRUE", 1)
     changes = (("p", "long", long), (100_000 * "p", "n", short), ("p", "n", short))
-    say(tiers, Post(1, 9, 0, 3, 3, changes))
+    for version, change in enumerate(changes):
+        say(tiers, Post(1, 9, version, version + 1, 3, (change,)))
     tiers.settle()
     assert exchange._repeating.dropped == 2
     assert list(exchange._repeating._boards["x"].adverts) == [("p", "n")]
@@ -219,6 +220,16 @@ def test_whatever_is_advertised_there_is_room_for_what_nodes_must_know() -> None
     assert answering.ways("x") == ["a"]
     assert overlay.store.get("a", "past", "") is not None
     overlay.check_invariants()
+
+
+def test_more_than_a_child_posts_at_once_is_nothing() -> None:
+    tiers = Tiers()
+    long = Advert("c", f"a = '{'x' * 15_000}'", 1)
+    say(tiers, Post(1, 9, 0, 5, 5, tuple(("p", str(each), long) for each in range(5))))
+    boards = tiers.exchanges["a"]._repeating._boards
+    assert boards["x"].adverts == {}
+    say(tiers, Post(1, 9, 0, 4, 4, tuple(("p", str(each), long) for each in range(4))))
+    assert len(boards["x"].adverts) == 4
 
 
 def test_names_that_would_be_taken_for_others_are_left_out() -> None:

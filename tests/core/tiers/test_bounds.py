@@ -228,3 +228,20 @@ def test_long_conditions_are_read_one_by_one() -> None:
         assert len(port.needs) == count
     assert said(parent, Serve)[-1].version == 53
     assert parent.next_due_us() != 0
+
+
+def test_children_that_are_away_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parents, "MOST_CHILDREN", 3)
+    port = Port()
+    parent = Parent(1, OPTIONS, port)
+    for at_us, child in enumerate("abcdef", 1):
+        parent.link_up(child, at_us)
+        parent.receive(child, Attend(1, 1, True), at_us)
+        if child in "bc":
+            parent.link_down(child, at_us)
+    assert sorted(port.children) == ["a", "d", "e"], "f has to wait"
+    parent.link_down("d", 10)
+    parent.receive("f", Attend(1, 1, True), 11)
+    assert sorted(port.children) == ["a", "e", "f"]
+    parent.receive("a", Attend(2, 1, True), 12)
+    assert sorted(port.children) == ["a", "e", "f"], "another life takes no more room"

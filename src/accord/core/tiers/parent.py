@@ -52,6 +52,7 @@ from accord.core.tiers.relaying import PastPort, Relaying
 NEVER: Final = 1 << 62
 _LOSSES: Final = 1_000  # remembered at a time
 _PAUSES: Final = 8
+MOST_CHILDREN: Final = 1_024  # as many as there are links at most
 _MOST_NEEDS: Final = 65_536
 _NEEDS_BYTES: Final = 2 * BUDGET  # while others take their place
 _MOST_KEY: Final = 65_536
@@ -336,6 +337,7 @@ class Parent:
         ]
 
     def check_invariants(self) -> None:
+        assert len(self._children) <= MOST_CHILDREN
         for state in self._children.values():
             state.keeping.check_invariants()
             state.up.check_invariants()
@@ -358,9 +360,18 @@ class Parent:
             return None
         if known is not None:
             self._forget(child)
+        elif len(self._children) >= MOST_CHILDREN and not self._make_room():
+            return None
         state = self._children[child] = _State(incarnation, self._options, now_us)
         self._port.joined(child, incarnation)
         return state
+
+    def _make_room(self) -> bool:
+        """Forget the child that was not heard of for longest, of those that are away."""
+        away = [each for each in self._children if each not in self._links]
+        if away:
+            self._forget(min(away, key=lambda each: self._children[each].heard_us))
+        return bool(away)
 
     def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:
         keeping = state.keeping
