@@ -174,7 +174,8 @@ class TestDefining:
         assert net.registry.all() == []
 
     def test_what_is_no_json(self) -> None:
-        for content in (b"{", b"\xff", b""):
+        nested = b'{"options": {"a": ' + b"[" * 30_000 + b"]" * 30_000 + b"}}"
+        for content in (b"{", b"\xff", b"", nested):
             headers = {"Content-Type": "application/json"}
             answer = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=content, headers=headers)
             assert answer.status_code == 400

@@ -14,6 +14,7 @@ from tests.live.fake_overlay import Node, close_all
 from tests.transports.recording import until
 
 from accord.edges.link.options import LinkOptions
+from accord.live import neighbour_link
 from accord.live.addresses import Address, ListenError
 from accord.live.neighbour_tls import link_contexts
 from accord.live.sending import clock_us
@@ -349,6 +350,41 @@ def test_a_mistake_over_one_message_costs_no_link() -> None:
         athens.send("nobody", Note(4))
         await until(lambda: athens.neighbours.unsent == 1)
         assert athens.overlay.events == ["up berlin"]
+        await close_all((athens, berlin))
+
+    run(test)
+
+
+def test_nobody_waits_until_all_is_said_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour_link, "_WORK_US", 0)
+
+    async def test() -> None:
+        transport = TcpTransport()
+        athens, berlin, cairo = (Node(name, transport) for name in ("athens", "berlin", "cairo"))
+        await link(athens, berlin)
+        await link(cairo, berlin)
+        athens.send("berlin", *(Note(number) for number in range(5_000)))
+        await until(lambda: len(berlin.overlay.numbers("athens")) > 100)
+        cairo.send("berlin", Note(1))
+        await until(lambda: berlin.overlay.numbers("cairo") == [1])
+        assert len(berlin.overlay.numbers("athens")) < 5_000
+        await until(lambda: len(berlin.overlay.numbers("athens")) == 5_000)
+        assert berlin.overlay.numbers("athens") == list(range(5_000))
+        athens.overlay.put("berlin", Load(5_000, b""))
+        athens.neighbours.due()
+        await until(lambda: berlin.overlay.numbers("athens")[-1] == 5_000)
+        await close_all((athens, berlin, cairo))
+
+    run(test)
+
+
+def test_what_can_not_be_encoded_costs_nobody_else_anything() -> None:
+    async def test() -> None:
+        network = MemoryNetwork()
+        athens, berlin = Node("athens", network), Node("berlin", network)
+        await link(athens, berlin)
+        athens.send("berlin", Note(1 << 64), Note(2))
+        await until(lambda: berlin.overlay.numbers("athens") == [2])
         await close_all((athens, berlin))
 
     run(test)

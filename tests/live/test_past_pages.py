@@ -128,6 +128,25 @@ def test_a_look_goes_no_further_than_it_should(
     assert shelf.all(Wanted("chat/#")) == ["yes"]
 
 
+def test_a_look_takes_no_longer_than_it_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_pages, "_LOOK_S", 0.0)
+    shelf = Shelf(tmp_path)
+    for number in range(5):
+        shelf.keep("other", "no")
+        shelf.keep("chat/a", str(number))
+    first = shelf.read(Wanted("chat/#"))
+    assert (first.events, first.cursor) == ((), "j1"), "one record at least"
+    assert shelf.all(Wanted("chat/#")) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("cursor", ["x1", "j", "j-1", "jä", "j" + "9" * 5_000, "a1.5:x"])
+def test_cursors_that_nobody_was_given(tmp_path: Path, cursor: str) -> None:
+    with pytest.raises(PageError, match="none of this node's"):
+        Shelf(tmp_path).read(Wanted("chat/#"), cursor)
+
+
 def test_moments_and_spans_leave_out_what_is_older(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.keep("week/a", "old", ago_ms=8 * DAY_MS)

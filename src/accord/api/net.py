@@ -140,6 +140,8 @@ async def _read(request: Request) -> WantedChannel:
         raise _Refusal(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
     try:
         return msgspec.json.decode(data, type=WantedChannel)
+    except RecursionError:
+        raise _Refusal(400, "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         wrong = mistake(error)
         raise _Refusal(400, wrong.problem, wrong.place) from None

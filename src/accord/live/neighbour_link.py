@@ -3,11 +3,15 @@
 What is written is beyond our ordering, so data is handed over only as far as keeps the link busy
 (`core/scheduling/link`), and never more than a piece ahead of what the network takes. Control is
 written at once: it waits behind no more than that.
+
+What comes is looked at for a few milliseconds at a time. A neighbour that says more than that is
+not read from until the rest has had its turn, so that others have theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, Final, Protocol, cast
 
 from accord.core.scheduling.link import Link
@@ -27,6 +31,7 @@ _CLOSE_S: Final = 2.0
 _DISCARDED_BYTES: Final = 1_000_000
 # Sooner than this after a look nothing new can be learned.
 _AGAIN_US: Final = 200
+_WORK_US: Final = 5_000  # on what came from one neighbour, in one turn of the loop
 
 
 class LinkOwner(Protocol):
@@ -36,7 +41,7 @@ class LinkOwner(Protocol):
 
     def opened(self, link: NeighbourLink, remote: Remote) -> Session | None: ...
     def up(self, link: NeighbourLink, now_us: int) -> None: ...
-    def receive(self, link: NeighbourLink, messages: list[Any], now_us: int) -> None: ...
+    def receive(self, link: NeighbourLink, message: Any, now_us: int) -> None: ...
     def down(self, link: NeighbourLink, now_us: int) -> None: ...
     def lost(self, link: NeighbourLink) -> None: ...
     def due(self) -> None: ...
@@ -65,6 +70,8 @@ class NeighbourLink(asyncio.Protocol):
         self._is_paused = False
         self._is_finished = False
         self._discarded = 0
+        self._came: deque[Any] = deque()  # what was not looked at yet
+        self._is_reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -94,17 +101,40 @@ class NeighbourLink(asyncio.Protocol):
             self._owner.up(self, now_us)
             self.up.set_result(None)
             self._meet_datagrams()
-        if messages:
-            self._owner.receive(self, messages, now_us)
+        self._came.extend(messages)
+        self.work()
         self._owner.due()
 
     def datagram_received(self, datagram: bytes) -> None:
         session = self.session
         if session is not None and self.up_us >= 0:
             messages = session.receive_datagram(datagram)
+            now_us = clock_us()
+            for message in messages:
+                self._owner.receive(self, message, now_us)
             if messages:
-                self._owner.receive(self, messages, clock_us())
                 self._owner.due()
+
+    def work(self) -> bool:
+        """Look at what has come, for a while; gives whether something is left."""
+        came = self._came
+        if not came and self._is_reading:
+            return False
+        now_us = clock_us()
+        until_us = now_us + _WORK_US
+        while came:
+            self._owner.receive(self, came.popleft(), now_us)
+            now_us = clock_us()
+            if now_us >= until_us:
+                break
+        is_reading, transport = not came, self._transport
+        if is_reading != self._is_reading and transport is not None:
+            self._is_reading = is_reading
+            if is_reading:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+        return bool(came)
 
     def eof_received(self) -> bool:
         return False
@@ -115,6 +145,7 @@ class NeighbourLink(asyncio.Protocol):
         if ended is None:
             ended = _lost(error, is_up=self.up_us >= 0)
         self._wait_no_longer()
+        self._came.clear()  # as if it had been on its way
         self._transport = None
         self._gauge = None
         if self._owner.endpoint is not None and session is not None and session.datagrams:

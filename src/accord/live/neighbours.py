@@ -257,11 +257,9 @@ class Neighbours:
             )
         self.due()
 
-    def receive(self, link: NeighbourLink, messages: list[Any], now_us: int) -> None:
-        overlay, node = self._overlay, link.node
-        for message in messages:
-            if self.links.get(node) is link:
-                self._guarded(overlay.receive, node, message, now_us)
+    def receive(self, link: NeighbourLink, message: Any, now_us: int) -> None:
+        if self.links.get(link.node) is link:
+            self._guarded(self._overlay.receive, link.node, message, now_us)
 
     def _receive_shared(self, node: str, datagram: GroupDatagram) -> None:
         assert self.group is not None
@@ -298,6 +296,7 @@ class Neighbours:
     def _turn(self) -> None:
         self._is_due = False
         now_us = clock_us()
+        is_behind = [link for link in list(self._connections) if link.work()]
         due_us = self._overlay.next_due_us()
         if due_us is not None and due_us <= now_us:
             self._guarded(self._overlay.advance, now_us)
@@ -309,7 +308,7 @@ class Neighbours:
             self._guarded(self.group.flush, now_us)
         for link in list(self._connections):
             self._guarded(link.flush, now_us)
-        if self._overlay.sends:
+        if is_behind or self._overlay.sends:
             self.due()  # what it was asked for had consequences
         self._set_timer(now_us)
 
@@ -322,7 +321,7 @@ class Neighbours:
             if link is None or link.session is None:
                 self.unsent += 1
             else:
-                link.session.send(message)
+                self._guarded(link.session.send, message)
 
     def _set_timer(self, now_us: int) -> None:
         due_us = now_us + _LATEST_US

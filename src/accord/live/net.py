@@ -52,6 +52,8 @@ CHANNELS: Final = "channels.json"
 _MISSES: Final = 3  # of pings, until a neighbour may be another than it was
 _SOON_US: Final = 1_000_000
 _LONG_US: Final = 60_000_000
+_TEXT_AT_ONCE: Final = 8_192  # of predicates that other nodes say: a tenth of a second, about
+_PAUSES: Final = 4  # as long as that took, in which everything else has its turn
 
 
 class NetOptions(Struct, frozen=True, kw_only=True):
@@ -88,6 +90,7 @@ class Net:
         self.incarnation = incarnation
         self.addresses: list[Address] = []
         self.abroad = Abroad(broker, clock_us)
+        self.abroad.remotes.at_once = _TEXT_AT_ONCE
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
         self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
@@ -101,6 +104,7 @@ class Net:
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
         self._is_widened = False  # what clients need, for want of room
+        self._read_us = 0  # when to read on what other nodes need
         self._file = None if folder is None else folder / CHANNELS
         self._neighbours: Neighbours | None = None
         self._local = Local(node=node, incarnation=incarnation, key=SharedKey(options.key))
@@ -204,6 +208,7 @@ class Net:
         self._after()
 
     def advance(self, now_us: int) -> None:
+        self._read_needs(now_us)
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
@@ -223,6 +228,8 @@ class Net:
 
     def next_due_us(self) -> int:
         due_us = self.channels.next_due_us()
+        if self.abroad.remotes.has_unread():
+            due_us = min(due_us, self._read_us)
         return due_us if self._children is None else min(due_us, self._children.next_due_us())
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
@@ -258,6 +265,12 @@ class Net:
             for event in events:
                 self.abroad.sent(neighbour, event)
         return [self._encode(each) for each in events]
+
+    def _read_needs(self, now_us: int) -> None:
+        """Go on with what other nodes said that they need, not all the time."""
+        if now_us >= self._read_us:
+            self.abroad.remotes.read_on()
+            self._read_us = now_us + _PAUSES * (clock_us() - now_us)
 
     def _repairs(self, template: str) -> bool:
         """Whether it sends again what links lose."""

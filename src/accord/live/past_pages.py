@@ -8,6 +8,7 @@ nothing is remembered between pages but readers, which know their place in a fil
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -35,7 +36,9 @@ from accord.live.pipeline_options import PipelineError
 MAX_EVENT: Final = 8 << 20  # larger ones can't be sent as part of a page
 _RECORDS: Final = 5_000  # looked at for one page
 _RECORD_BYTES: Final = 8 << 20
+_LOOK_S: Final = 0.5  # for one page: predicates may take long, and others want theirs
 _READERS: Final = 32
+_DIGITS: Final = 20
 _JOURNAL: Final = "j"
 _ARCHIVE: Final = "a"
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, ProtocolError)
@@ -158,6 +161,7 @@ def _scan(reader: Reader, asked: PageAsked, start: int) -> _Scan:
     predicate = _predicate(asked.wanted.where, asked.wanted.xpath)
     scan = _Scan([], start)
     size = 0
+    until_s = time.monotonic() + _LOOK_S
     most = min(_RECORDS, asked.before - start)
     for item in reader.read(start, max_records=most, max_bytes=_RECORD_BYTES) if most > 0 else ():
         if isinstance(item, Batch):
@@ -170,6 +174,8 @@ def _scan(reader: Reader, asked: PageAsked, start: int) -> _Scan:
                         return scan
                     scan.events.append(event)
                 scan.next_offset += 1
+                if time.monotonic() >= until_s:
+                    return scan
             continue
         end = item.first_available if isinstance(item, Retired) else item.next_offset
         end = min(end, asked.before)
@@ -238,6 +244,7 @@ def _read_cursor(text: str) -> tuple[str, int, str]:
     if not text:
         return "", 0, ""
     place, _, cursor = text[1:].partition(":")
-    if text[0] not in (_JOURNAL, _ARCHIVE) or not (place.isascii() and place.isdigit()):
+    is_place = place.isascii() and place.isdigit() and len(place) <= _DIGITS
+    if text[0] not in (_JOURNAL, _ARCHIVE) or not is_place:
         raise PageError("the cursor is none of this node's")
     return text[0], int(place), cursor

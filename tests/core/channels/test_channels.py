@@ -237,3 +237,12 @@ def test_who_does_not_get_on_is_waited_for_as_a_channel_says() -> None:
         definition = ChannelDefinition(name="uav/#", template="reliable", options=options)
         assert node.overlay.registry.create(definition, replace=True) is None
         assert node.patience_us("uav/imagery") == patience_us
+
+
+def test_what_is_said_of_no_channel_at_all_is_nothing() -> None:
+    node = a_node("a", "flood")
+    node.overlay.link_up("b", 0)
+    node.overlay.receive("b", Said("flood", "x" * 65_536, b"1"), 0)
+    assert not node.overlay.deliveries
+    node.overlay.receive("b", Said("flood", "x" * 65_535, b"1"), 0)
+    assert len(node.overlay.deliveries) == 1

@@ -3,10 +3,13 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
+import pytest
 from tests.channel_nets import CHANNEL, Net
 
+from accord.core.channels import letters as letter_module
 from accord.core.channels.letters import Got, Letter, Letters
 from accord.core.channels.template import Context, Template
+from accord.core.overlay.map import Map
 
 S = 1_000_000
 
@@ -129,3 +132,18 @@ def test_to_oneself() -> None:
     net = Net(Mail, "ab")
     mail(net, "a").letters.post("a", CHANNEL, b"1", 0)
     assert mail(net, "a").got == [("a", b"1")]
+
+
+def test_so_much_waits_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letter_module, "MOST_BYTES", 1_000)
+    letters = Letters("a", 1, Map(), lambda *_: None, lambda *_: None)
+    for number in range(1, 6):
+        letters.came("b", CHANNEL, Letter("b", 1, number, "far", bytes(300)), 0)
+        letters.check_invariants()
+    assert len(letters) == 3
+    letters.post("far", CHANNEL, bytes(5_000), 0)
+    letters.check_invariants()
+    assert len(letters) == 1
+    letters.advance(6 * S)
+    letters.check_invariants()
+    assert len(letters) == 0

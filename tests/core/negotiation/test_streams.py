@@ -6,8 +6,9 @@ from random import Random
 import msgspec
 import pytest
 
+from accord.core.negotiation import streams as stream_module
 from accord.core.negotiation.costs import Table
-from accord.core.negotiation.messages import MAX_CHANGES, Have, Heard, News, Said, Want
+from accord.core.negotiation.messages import MAX_CHANGES, Change, Have, Heard, News, Said, Want
 from accord.core.negotiation.profiles import Capability
 from accord.core.negotiation.streams import LONGEST_RESEND_US, RESEND_US, Hearing, Saying
 
@@ -287,3 +288,24 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
                 pair.saying.heard("n", message, pair.now_us)
         pair.saying.check_invariants()
     pair.settle()
+
+
+def test_a_neighbour_says_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "MAX_HEARD_BYTES", 3_000)
+    hearing = Hearing()
+
+    def hear(version: int, key: str, size: int) -> None:
+        value = Want("c" * size, ("rate",), 1, ("b",)) if size else None
+        hearing.hear(News(1, version - 1, version, (Change(version, (key,), value),)))
+        hearing.check_invariants()
+
+    hear(1, "a", 1_000)
+    hear(2, "b", 1_000)
+    hear(3, "c", 1_000)
+    assert (list(hearing.said()), hearing.refused) == ([("a",), ("b",)], 1)
+    hear(4, "b", 100)
+    hear(5, "c", 1_000)
+    assert len(hearing.said()) == 3
+    for version, key in enumerate("abc", 6):
+        hear(version, key, 0)
+    assert not hearing.said()

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from accord.core.negotiation import supersets as superset_module
 from accord.core.negotiation.expectations import Expectation, Requirement, wanted_of
 from accord.core.negotiation.groups import Scope
 from accord.core.negotiation.matching import State, match
@@ -368,3 +369,29 @@ def test_nobody_keeps_what_nobody_wants() -> None:
     assert not network.nodes["A"].sets.groups
     assert not network.nodes["A"].saying.said()
     assert not network.nodes["B"].saying.said()
+
+
+def test_what_one_neighbour_wants_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(superset_module, "MAX_SCOPES", 8)
+    node = Node("a", 1)
+    for neighbour, most in (("b", 4), ("c", 6)):
+        node.sets.link_up(neighbour, {})
+        for number in range(8):
+            want = Want(f"{neighbour}{number}", ("rate",), 1, (neighbour,))
+            node.sets.want(neighbour, None, want)
+        assert len(node.sets.groups) == most
+    node.sets.want("c", None, Want("b1", ("rate",), 1, ("c",)))
+    assert not node.sets.is_full
+    node.sets.group(("here", ("rate",)), 1)
+    node.sets.link_down("b")
+    node.sets.settle(0)
+    assert len(node.sets.groups) == 4, "one of them is wanted by both"
+
+
+def test_filters_of_many_levels_are_nothing_that_a_neighbour_wants() -> None:
+    node = Node("a", 1)
+    node.sets.link_up("b", {})
+    node.sets.want("b", None, Want("x/" * 64 + "x", ("rate",), 1, ("b",)))
+    assert (node.sets.malformed, len(node.sets.groups)) == (1, 0)
+    node.sets.want("b", None, Want("x/" * 63 + "x", ("rate",), 1, ("b",)))
+    assert (node.sets.malformed, len(node.sets.groups)) == (1, 1)

@@ -60,3 +60,34 @@ def test_the_same_need_again_under_its_key_changes_nothing() -> None:
     known.need("b", "2", None)
     assert known.nodes == {}
     assert known.router.size == 0
+
+
+def test_long_predicates_are_read_when_it_is_their_turn() -> None:
+    known = remotes()
+    known.at_once = 20
+    known.read_on()
+    known.need("b", "1", Need("uav/1", "a = 'something long'"))
+    known.need("b", "2", Need("uav/2", "a = 1"))
+    known.need("b", "3", Need("uav/3", "a = 1"))
+    known.need("b", "4", Need("uav/4", xpath="/a = 'another long one'"))
+    known.need("b", "5", Need("uav/5"))
+    assert [wanted(known, f"uav/{each}") for each in range(1, 6)] == [
+        [],
+        ["b"],
+        ["b"],
+        ["b"],
+        ["b"],
+    ]
+    known.need("b", "2", None)
+    assert known.has_unread()
+    known.read_on()
+    assert [wanted(known, f"uav/{each}") for each in range(1, 6)] == [[], [], [], ["b"], ["b"]]
+    known.need("c", "1", Need("uav/1", "this does not fit"))
+    assert wanted(known, "uav/1") == ["c"]
+    known.read_on()
+    assert wanted(known, "uav/4") == [], "one is always read"
+    known.read_on()
+    assert not known.has_unread()
+    for node, key in (("b", "1"), ("b", "3"), ("b", "4"), ("b", "5"), ("c", "1")):
+        known.need(node, key, None)
+    assert known.nodes == {}

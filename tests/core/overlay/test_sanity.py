@@ -9,12 +9,13 @@ import pytest
 
 from accord.core.channels.members import Members
 from accord.core.overlay.fact_messages import Fact, Facts
-from accord.core.overlay.needs import Need
+from accord.core.overlay.needs import Need, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.sanity import DAMAGED, problem_with_event
-from accord.core.overlay.signals import Carried, Establish
+from accord.core.overlay.sanity import DAMAGED, problem_with_event, problem_with_need
+from accord.core.overlay.signals import Carried, Establish, Receipt
 from accord.core.overlay.watching import net_status
+from accord.core.predicates.predicate import parse
 
 SANE = Carried(
     "b", 1, 1, (1,), "uav", b"", qos=2, publisher="ä" * 32_767, importance=7, event=2**63 - 1,
@@ -42,6 +43,10 @@ INSANE: list[dict[str, Any]] = [
     {"deadline_us": -1},
     {"deadline_us": 2**63},
     {"trail": (("b", 2**64 - 1),)},
+    {"trail": (("b", 1),) * 4_097},
+    {"receipts": (Receipt("b", 1, 1),) * 4_097},
+    {"routes": (1,) * 32_769},
+    {"channel": "x" * 65_536},
 ]
 
 
@@ -50,7 +55,7 @@ def test_what_a_node_can_send() -> None:
     assert problem_with_event(Carried("b", 0, 0, (), "uav", b"")) is None
 
 
-@pytest.mark.parametrize("changes", INSANE, ids=str)
+@pytest.mark.parametrize("changes", INSANE, ids=lambda each: str(each)[:40])
 def test_what_no_node_can_send_is_neither_passed_on_nor_handed_over(
     changes: dict[str, Any],
 ) -> None:
@@ -66,12 +71,19 @@ def test_what_no_node_can_send_is_neither_passed_on_nor_handed_over(
     assert len(overlay.deliveries) == 1
 
 
+LONG = parse("a = 'stands for a longer one'")
 NOT_UTF_8 = b"\x93\xa1\xff\xa0\xa0"
 
 
 @pytest.mark.parametrize(
     "value",
-    [NOT_UTF_8, *map(msgspec.msgpack.encode, (Need("a/#/b"), Need(""), Need("a\0")))],
+    [
+        NOT_UTF_8,
+        *map(msgspec.msgpack.encode, (Need("a/#/b"), Need(""), Need("a\0"))),
+        *map(msgspec.msgpack.encode, (Need("a/" * 33 + "a"), Need("ä" * 520))),
+        *map(msgspec.msgpack.encode, (Need("a", "ä" * 8_193), Need("a", xpath="a" * 16_385))),
+    ],
+    ids=lambda value: str(value[:40]),
 )
 def test_needs_that_nobody_can_have_are_none(value: bytes) -> None:
     told: list[tuple[str, Need | None]] = []
@@ -85,6 +97,20 @@ def test_needs_that_nobody_can_have_are_none(value: bytes) -> None:
     overlay.receive("b", Facts("b", 1, 0, 2, facts), 0)
     assert told == [("1", None), ("2", Need("uav"))]
     assert members.of("uav") == ("b",)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a/" * 31 + "#", "a/" * 32 + "a", "a/" * 100 + "#", "ä" * 600, "ä" * 511 + "/bb", "ä" * 512],
+    ids=lambda each: f"{len(each)}",
+)
+@pytest.mark.parametrize("characters", [8_000, 20_000])
+def test_what_a_node_tells_of_long_needs_is_believed(pattern: str, characters: int) -> None:
+    where = f"a = '{'ä' * characters}'"
+    needs = Needs()
+    needs.add(pattern, (where, ""), LONG)
+    told = needs.changes(0)
+    assert [problem_with_need(need) for _, need in told if need is not None] == [None]
 
 
 @pytest.mark.parametrize("kind", ["link", "node", "flow", "arrived", "channel", "listen"])

@@ -85,6 +85,25 @@ def test_selectors_that_are_unknown_or_false(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 128 + "a = 1" + ")" * 128,
+        " OR ".join(["(a = 1)"] * 500),
+        f"a = '{'(' * 200}'",
+        f'"{"(" * 200}" = 1',
+        f"a = 'it''s {'-' * 200}' OR b = ')'",
+        "NOT " * 61 + "a",
+        " + ".join("-a" for _ in range(60)) + " > 1",
+        " OR ".join(["NOT a"] * 200),
+        " OR ".join(["notify"] * 200),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_is_long_need_not_be_deep(text: str) -> None:
+    assert parse(str(parse(text))) == parse(text)
+
+
+@pytest.mark.parametrize(
     ("text", "summary"),
     [
         ("altitude_m >", "the predicate ends too early at character 13, expected"),
@@ -115,8 +134,11 @@ def test_selectors_that_are_unknown_or_false(text: str) -> None:
         ("x = -(-9223372036854775808)", "an integer beyond 64 bits at character 7"),
         (nested("({}) BETWEEN b AND c", 20), "too large when written out at character"),
         (nested("({}) IN (b, c, d, e)", 12), "too large when written out at character"),
-        ("-" * 100 + "a = 1", "nested deeper than 64 levels"),
-        ("NOT " * 100 + "a", "nested deeper than 64 levels at character"),
+        ("-" * 100 + "a = 1", "nested deeper than 64 levels at character 65, expected at most 64"),
+        ("not +" * 100 + "a", "nested deeper than 64 levels at character 161, expected at most"),
+        ("(" * 8_000, "nested deeper than 128 levels at character 129, expected at most 128 brac"),
+        ("a - ( " * 2_000, "nested deeper than 128 levels at character 773, expected at most"),
+        ("a" + "+a" * 100 + "> 1", "nested deeper than 64 levels at character"),
         ("a" * 20_000, "20000 characters, at most 16384 accepted"),
     ],
 )

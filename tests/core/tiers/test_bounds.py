@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 from tests.core.tiers.test_pairs import OPTIONS, Port, event
 
 from accord.core.overlay.needs import Need
 from accord.core.overlay.signals import Carried
+from accord.core.tiers import parent as parents
+from accord.core.tiers.flows import WINDOW
 from accord.core.tiers.messages import (
+    MOST_ASKED,
     MOST_CHANGES,
     MOST_OFFERED,
     MOST_RANGES,
+    Ask,
     Attend,
     FromChild,
+    FromParent,
     Had,
     Serve,
+    Told,
     Up,
     Wants,
 )
@@ -37,6 +48,8 @@ def needs(count: int) -> Wants:
     [
         Attend(1, 1, True, missing=((1, 1_024),) * (MOST_RANGES + 1)),
         needs(MOST_CHANGES + 1),
+        Wants(1, 0, 5, tuple((str(each), Need("a", "x" * 16_384)) for each in range(5))),
+        Ask(("a",) * (MOST_ASKED + 1)),
         Had(1, 1, 0, tuple(range(MOST_OFFERED + 1))),
     ],
     ids=lambda each: type(each).__name__,
@@ -46,6 +59,7 @@ def test_more_than_a_child_says_at_once_is_nothing(message: FromChild) -> None:
     parent = a_parent(port)
     parent.sends.clear()
     parent.receive("x", message, 2)
+    parent.advance(2)
     assert not parent.sends
     assert not port.needs
 
@@ -80,3 +94,154 @@ def test_an_event_that_its_parent_fails_over_is_tried_once() -> None:
     (serve,) = [each for _, each in parent.sends if isinstance(each, Serve)][-1:]
     assert (serve.through, serve.settled) == (4, 4), "the child need not keep it"
     parent.check_invariants()
+
+
+def said(parent: Parent, kind: type[FromParent]) -> list[Any]:
+    return [each for _, each in parent.sends if isinstance(each, kind)]
+
+
+def large(number: int) -> Up:
+    return Up(1, number, replace(event(number), payload=bytes(1 << 20)))
+
+
+def test_so_much_waits_behind_a_gap_at_most() -> None:
+    port = Port()
+    parent = a_parent(port)
+    for number in range(2, 41):
+        parent.receive("x", large(number), 2)
+        parent.check_invariants()
+    waiting = parent._children["x"].up
+    assert waiting.bytes == 4 * OPTIONS.up_bytes == 16 << 20
+    parent.receive("x", large(1), 3)
+    assert [number for _, number, _ in port.taken] == list(range(1, 18))
+    parent.receive("x", Attend(1, 1, True, top=40), 4)
+    parent.sends.clear()
+    parent.advance(4 + OPTIONS.again_us)
+    assert ((18, 40),) in [each.missing for each in said(parent, Serve)], "it is to come again"
+    for number in range(18, 41):
+        parent.receive("x", large(number), 5)
+    assert len(port.taken) == 40
+
+
+def test_a_child_is_answered_once_at_a_time() -> None:
+    parent = a_parent(Port())
+    for _ in range(100):
+        parent.receive("x", Ask((), ""), 2)
+    parent.receive("y", Ask((), ""), 2)
+    assert parent.next_due_us() == 0
+    parent.advance(2)
+    parent.advance(3)
+    assert [child for child, each in parent.sends if isinstance(each, Told)] == ["x"]
+    parent.receive("x", Ask((), "a"), 4)
+    parent.advance(4)
+    assert [each.after for each in said(parent, Told)] == ["", "a"]
+
+
+def test_so_many_events_are_unsettled_at_most() -> None:
+    port = Port()
+    parent = a_parent(port)
+    port.pending = [1]
+    most = 2 * OPTIONS.up_events + WINDOW
+    for number in range(1, most + 100):
+        parent.receive("x", Up(1, number, event(number)), 2)
+        parent.check_invariants()
+    assert len(port.taken) == most, "whatever is behind the first waits"
+    port.pending = []
+    parent.advance(2 + 100 * OPTIONS.soon_us)
+    parent.room_made(2 + 100 * OPTIONS.soon_us)
+    assert len(port.taken) == most + 99
+
+
+def test_a_child_may_not_choose_its_parents_all_the_time() -> None:
+    parent = a_parent(Port())
+    for number in range(50):
+        parent.put("x", event(number), 2, is_in_order=True)
+    keeping = parent._children["x"].keeping
+    for turn in (2, 3):
+        parent.receive("x", Attend(1, turn, True), 2)
+    assert keeping.turn == 3, "where little is kept that costs nothing"
+    options = replace(OPTIONS, kept_events=2_000)
+    parent = Parent(1, options, Port())
+    parent.link_up("x", 1)
+    parent.receive("x", Attend(1, 1, True), 1)
+    for number in range(1_000):
+        parent.put("x", event(number), 2, is_in_order=True)
+    keeping = parent._children["x"].keeping
+    for turn, now_us in ((2, 30_000), (3, 40_000), (4, 49_999), (5, 50_000), (6, 50_001)):
+        parent.receive("x", Attend(1, turn, True), now_us)
+    assert keeping.turn == 5
+    parent.receive("x", Attend(1, 6, True), 80_000)
+    assert keeping.turn == 6
+
+
+def test_needs_take_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parents, "_NEEDS_BYTES", 10_000)
+    port = Port()
+    parent = a_parent(port)
+    parent.receive("x", needs(100), 2)
+    parent.check_invariants()
+    assert 15 < len(port.needs) < 25
+    parent.receive("x", Wants(1, 100, 101, (("0", None), ("new", Need("new")))), 2)
+    assert ("x", "new") in port.needs
+    parent.receive("x", Wants(1, 101, 102, (("new", Need("room/" * 3 + "x")),)), 2)
+    parent.check_invariants()
+    assert parent._children["x"].wants("room/room/room/x")
+    assert not parent._children["x"].wants("new")
+
+
+def test_a_need_less_is_not_compared_with_all_that_waits() -> None:
+    """By how many calls that takes: a child may have thousands of both."""
+    count = 100
+    port = Port()
+    parent = a_parent(port)
+    parent.receive("x", Attend(1, 2, False), 2)
+    parent.receive("x", needs(count), 2)
+    for number in range(count):
+        parent.put("x", event(number, f"room/{number}"), 2, is_in_order=False)
+    calls = 0
+
+    def called(_frame: FrameType, kind: str, _argument: object) -> None:
+        nonlocal calls
+        calls += kind == "call"
+
+    sys.setprofile(called)
+    try:
+        parent.receive("x", Wants(1, count, count + 1, (("7", None),)), 3)
+    finally:
+        sys.setprofile(None)
+    assert parent.status()[0].waiting == count - 1
+    assert calls < 20 * count
+
+
+def test_long_conditions_are_read_one_by_one() -> None:
+    port = Port()
+    parent = a_parent(port)
+    long = [(str(each), Need(f"room/{each}", "a" * 4_096)) for each in range(3)]
+    short = [(f"s{each}", Need(f"hall/{each}", "a = 1")) for each in range(50)]
+    parent.receive("x", Wants(1, 0, 53, (*long, *short)), 2)
+    assert (len(port.needs), said(parent, Serve)[-1].version) == (1, 0)
+    again = Wants(1, 0, 1, (("other", Need("other")),))
+    parent.receive("x", again, 2)
+    for count in (2, 3, 53):
+        assert parent.next_due_us() == 0
+        parent.advance(3)
+        assert len(port.needs) == count
+    assert said(parent, Serve)[-1].version == 53
+    assert parent.next_due_us() != 0
+
+
+def test_children_that_are_away_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parents, "MOST_CHILDREN", 3)
+    port = Port()
+    parent = Parent(1, OPTIONS, port)
+    for at_us, child in enumerate("abcdef", 1):
+        parent.link_up(child, at_us)
+        parent.receive(child, Attend(1, 1, True), at_us)
+        if child in "bc":
+            parent.link_down(child, at_us)
+    assert sorted(port.children) == ["a", "d", "e"], "f has to wait"
+    parent.link_down("d", 10)
+    parent.receive("f", Attend(1, 1, True), 11)
+    assert sorted(port.children) == ["a", "e", "f"]
+    parent.receive("a", Attend(2, 1, True), 12)
+    assert sorted(port.children) == ["a", "e", "f"], "another life takes no more room"

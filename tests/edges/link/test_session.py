@@ -153,6 +153,19 @@ def test_pieces_add_up_to_no_more_than_a_message_may_have() -> None:
     assert why(ends.listener) == Why.TOO_LARGE
 
 
+def test_a_frame_has_few_messages_where_it_is_large() -> None:
+    """One that is full of small ones would take long to go through."""
+    ends = linked()
+    large = encode(Note(1, "x" * 2_000_000))
+    ends.listener.receive(frame_of(CONTROL, [large]), 0)
+    assert not why(ends.listener)
+    small = encode(Note(2, "x" * 1_000))
+    ends.listener.receive(frame_of(CONTROL, [small] * 1_000), 0)
+    assert not why(ends.listener)
+    ends.listener.receive(frame_of(DATA, [small] * 2_000), 0)
+    assert why(ends.listener) == Why.TOO_LARGE
+
+
 def test_a_handshake_that_takes_too_long() -> None:
     ends = Ends()
     assert ends.listener.next_due_us() == 5 * S

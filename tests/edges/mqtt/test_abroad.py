@@ -18,6 +18,7 @@ from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
+from accord.edges.mqtt import abroad as abroad_module
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.broker import Broker, Condition, make_message
 from accord.edges.mqtt.delivery import Delivery
@@ -199,6 +200,29 @@ def test_a_node_does_not_pass_on_what_another_retains() -> None:
     session = net.nodes["c"].subscriber("state")
     net.settle()
     assert got(session) == [b"on"]
+
+
+def test_what_others_retain_no_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abroad_module, "_FEW", 3)
+    net = Net("ab")
+    node = net.nodes["b"]
+    node.subscriber("#")
+    net.settle()
+    for number in range(9):
+        net.nodes["a"].publish(f"state/{number}", b"", is_retained=True)
+    net.settle()
+    assert node.abroad._foreign == {}
+    for number in range(9):
+        net.nodes["a"].publish(f"state/{number}", b"on", is_retained=True)
+        net.settle()
+        node.broker.retained.remove(f"state/{number}")  # as if it had expired
+        assert len(node.abroad._foreign) <= 5
+    net.nodes["a"].publish("state/1", b"on", is_retained=True)
+    net.settle()
+    assert "state/1" in node.abroad._foreign
+    net.nodes["a"].publish("state/1", b"", is_retained=True)
+    net.settle()
+    assert "state/1" not in node.abroad._foreign
 
 
 def test_local_channels_stay() -> None:

@@ -5,6 +5,9 @@ parent subscribes in its stead: what the link to the child takes is its own part
 further as it does for its clients. The answer tells what all those nodes said, and which rate is to
 be expected in all, as the child does not know who advertises what. As for other nodes, what a child
 does not ask to be kept is given up in time, and all that an earlier life of it had at once.
+
+Children share the room that there is for them: whatever one asks for, others find some, and clients
+of this node, too.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.hops import Sent
+from accord.core.admission.hops import Sent, is_replacing
 from accord.core.admission.messages import (
     AdmissionMessage,
     Answer,
@@ -24,21 +27,25 @@ from accord.core.admission.messages import (
 )
 from accord.core.admission.released import Leg, Released
 from accord.core.admission.request import Decision, State
-from accord.core.admission.requests import MAX_LEGS
+from accord.core.admission.requests import MOST_REQUESTS
 from accord.core.admission.resources import MEMORY
 from accord.core.errors import AccordError
+from accord.core.model.shares import Shares
 
-MOST_GUESTS: Final = 100_000
+MOST_GUESTS: Final = MOST_REQUESTS // 2  # the others are for clients of this node
+MOST_BYTES: Final = 64 << 20  # of what they wish
+_OVERHEAD: Final = 1_000
 
 
 class _Guest:
     """`verdicts` None: not decided yet; it `is_there` while something may be promised."""
 
-    __slots__ = ("dies_us", "is_there", "path", "round", "verdicts", "wish")
+    __slots__ = ("dies_us", "is_there", "path", "round", "size", "verdicts", "wish")
 
     def __init__(self, ask: Ask) -> None:
         self.path = ask.path
         self.wish = ask.wish
+        self.size = _size(ask)
         self.round = 0
         self.dies_us = 0
         self.is_there = False
@@ -59,6 +66,7 @@ class Guests:
         self._admission = admission
         self._timing = admission.options.timing
         self._guests: dict[Leg, _Guest] = {}
+        self._shares = Shares(MOST_GUESTS, MOST_BYTES)
         self._released = Released()
         self._incarnations: dict[str, int] = {}
         self._now_us = 0
@@ -71,7 +79,7 @@ class Guests:
         self._now_us = now_us
         request = message.request
         is_ours = message.path == (child, self._name) and request.origin == child
-        if isinstance(message, Ask) and len(message.replaces) > MAX_LEGS:
+        if isinstance(message, Ask) and not is_replacing(message):
             is_ours = False
         if not is_ours or not self._is_current(child, request.incarnation):
             self.dropped += 1
@@ -105,7 +113,9 @@ class Guests:
         return self._sweep_us if self._guests else None
 
     def check_invariants(self) -> None:
-        assert len(self._guests) <= MOST_GUESTS
+        assert len(self._guests) == self._shares.count
+        assert sum(guest.size for guest in self._guests.values()) == self._shares.bytes
+        self._shares.check_invariants()
         assert not any(leg in self._released for leg in self._guests)
         for leg, guest in self._guests.items():
             assert guest.is_there == self._admission.is_carried(guest.child, leg)
@@ -119,10 +129,11 @@ class Guests:
             return
         guest = self._guests.get(leg)
         if guest is None:
-            if len(self._guests) >= MOST_GUESTS:
+            if not self._shares.has_room(ask.path[0], _size(ask)):
                 self._say_full(ask)
                 return
             guest = self._guests[leg] = _Guest(ask)
+            self._shares.take(guest.child, guest.size)
         elif guest.round > ask.round:
             return
         is_again = guest.round == ask.round
@@ -146,7 +157,7 @@ class Guests:
             )
         except AccordError:  # a wish that can't be understood here
             self.dropped += 1
-            del self._guests[leg]
+            self._forget(leg)
 
     def _decided(self, leg: Leg, decision: Decision) -> None:
         guest = self._guests.get(leg)
@@ -156,7 +167,7 @@ class Guests:
             guest.verdicts = self._admission.carried_by(guest.child, leg)
             self._answer(leg, guest)
         elif decision.state is State.WITHDRAWN:
-            del self._guests[leg]
+            self._forget(leg)
             lost = (self._name, *(each.node for each in guest.verdicts or ()))
             kept = Kept(leg[0], guest.round, leg[1], guest.path, 0, tuple(dict.fromkeys(lost)))
             self.sends.append((guest.child, kept))
@@ -206,7 +217,9 @@ class Guests:
         return self._admission.carried_rate(guest.child, leg) if guest.is_there else -1
 
     def _say_full(self, ask: Ask) -> None:
-        full = (Verdict(self._name, *MEMORY, 1, 0),)
+        """The child has its share of the room already."""
+        whose = f"secondary node {ask.path[0]}"
+        full = (Verdict(self._name, MEMORY.resource, whose, _size(ask), 0),)
         answer = Answer(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, full)
         self.sends.append((ask.path[0], answer))
 
@@ -216,9 +229,15 @@ class Guests:
         self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
-        guest = self._guests.pop(leg, None)
+        guest = self._forget(leg)
         if guest is not None and guest.is_there:
             self._admission.drop(guest.child, leg)
+
+    def _forget(self, leg: Leg) -> _Guest | None:
+        guest = self._guests.pop(leg, None)
+        if guest is not None:
+            self._shares.give_back(guest.child, guest.size)
+        return guest
 
     def _is_current(self, child: str, incarnation: int) -> bool:
         """Whether it is of the child's newest life; what earlier ones had goes."""
@@ -233,3 +252,7 @@ class Guests:
             for leg in old:
                 self._drop(leg)
         return incarnation >= known
+
+
+def _size(ask: Ask) -> int:
+    return _OVERHEAD + len(ask.wish.channel) + len(ask.wish.where)

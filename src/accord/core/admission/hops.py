@@ -5,6 +5,8 @@ it a promise, which lasts longer, and again each time it is said. Only `Ask` can
 nothing that comes late brings a released promise back; and legs that were released are remembered
 for a while, so that not even a late `Ask` does. A new incarnation of an origin ends all that its
 earlier ones had.
+
+Whatever comes by way of one neighbour, there is room for what comes by way of others.
 """
 
 from __future__ import annotations
@@ -27,11 +29,15 @@ from accord.core.admission.messages import (
     Wish,
 )
 from accord.core.admission.released import Leg, Released
-from accord.core.admission.resources import MEMORY, Amounts, Books, Shortage
+from accord.core.admission.resources import MEMORY, Amounts, Books, Pool, Shortage
 from accord.core.errors import AccordError
+from accord.core.model.shares import Shares
 
 MAX_PATH: Final = 64
+MAX_LEGS: Final = 1_024  # of a request
 MOST_HOLDS: Final = 100_000
+MOST_BYTES: Final = 128 << 20  # of what they are for
+_OVERHEAD: Final = 500
 _ORIGINS: Final = 10_000
 
 Sent = tuple[str, AdmissionMessage]
@@ -50,6 +56,10 @@ class _Hold:
         self.dies_us = dies_us
         self.is_kept = False
 
+    @property
+    def size(self) -> int:
+        return _size(self.wish)
+
 
 class Hops:
     """Of one node. `sends` collects what is to be said to neighbours."""
@@ -65,6 +75,7 @@ class Hops:
         self._hold_us = hold_us
         self._lease_us = lease_us
         self._holds: dict[Leg, _Hold] = {}
+        self._shares = Shares(MOST_HOLDS, MOST_BYTES)  # by neighbours
         self._released = Released()
         self._incarnations: OrderedDict[str, int] = OrderedDict()
         self._sweep_us = 0
@@ -91,7 +102,8 @@ class Hops:
     def ask(self, neighbour: str, ask: Ask, now_us: int) -> None:
         at = self._place(neighbour, ask, is_outward=True)
         leg = (ask.request, ask.leg)
-        if at == 0 or len(ask.verdicts) != at - 1 or not self._is_current(ask.request):
+        is_sane = len(ask.verdicts) == at - 1 and is_replacing(ask)
+        if at == 0 or not is_sane or not self._is_current(ask.request):
             self.dropped += 1
             return
         if leg in self._released:
@@ -183,7 +195,9 @@ class Hops:
         return self._sweep_us if self._holds else None
 
     def check_invariants(self) -> None:
-        assert len(self._holds) <= MOST_HOLDS
+        assert len(self._holds) == self._shares.count
+        assert sum(hold.size for hold in self._holds.values()) == self._shares.bytes
+        self._shares.check_invariants()
         assert not any(leg in self._released for leg in self._holds)
         for request, leg in self._holds:
             assert (request, leg) in self._books
@@ -198,7 +212,7 @@ class Hops:
         """Hold what is needed; what was said in this round is said again."""
         hold = self._holds.get(leg)
         if hold is None or hold.round < ask.round:
-            short = self._book(leg, self._assess(ask.wish, ask.path[at - 1], ask.path[-1]))
+            short = self._book(leg, ask, at)
             if short is not None:
                 if hold is not None:
                     self._drop(leg)
@@ -206,15 +220,17 @@ class Hops:
                 return Verdict(self.name, resource, of, short.asked, short.free)
         if hold is None:
             hold = self._holds[leg] = _Hold(ask, at, now_us)
+            self._shares.take(hold.towards, hold.size)
         hold.round = ask.round
         hold.dies_us = max(hold.dies_us, now_us + self._hold_us)
         self._sweep_us = min(self._sweep_us, hold.dies_us)
         return Verdict(self.name)
 
-    def _book(self, leg: Leg, amounts: Amounts) -> Shortage | None:
-        if leg not in self._holds and len(self._holds) >= MOST_HOLDS:
-            return Shortage(MEMORY, 1, 0)
-        return self._books.book(leg, amounts)
+    def _book(self, leg: Leg, ask: Ask, at: int) -> Shortage | None:
+        towards, size = ask.path[at - 1], _size(ask.wish)
+        if leg not in self._holds and not self._shares.has_room(towards, size):
+            return Shortage(Pool(MEMORY.resource, f"link {towards}"), size, 0)
+        return self._books.book(leg, self._assess(ask.wish, towards, ask.path[-1]))
 
     def _end(self, leg: Leg) -> None:
         """For ever."""
@@ -223,7 +239,8 @@ class Hops:
         self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
-        del self._holds[leg]
+        hold = self._holds.pop(leg)
+        self._shares.give_back(hold.towards, hold.size)
         self._books.release(leg)
 
     def _place(self, neighbour: str, message: AdmissionMessage, *, is_outward: bool) -> int:
@@ -249,3 +266,12 @@ class Hops:
             if len(self._incarnations) > _ORIGINS:
                 self._incarnations.popitem(last=False)
         return request.incarnation >= known
+
+
+def is_replacing(ask: Ask) -> bool:
+    """Whether it replaces other legs than itself, and not too many."""
+    return len(ask.replaces) <= MAX_LEGS and ask.leg not in ask.replaces
+
+
+def _size(wish: Wish) -> int:
+    return _OVERHEAD + len(wish.channel) + len(wish.where)

@@ -140,8 +140,7 @@ class Posting:
         for (publisher, name), (at, advert) in self._changes.items():
             if at <= since or (not since and advert is None):
                 continue
-            size += 50 + len(publisher) + len(name)
-            size += 0 if advert is None else len(advert.channel) + len(advert.where)
+            size += _size(publisher, name, advert)
             if changes and (size > _BYTES or len(changes) == _AT_ONCE):
                 version = last
                 break
@@ -177,7 +176,7 @@ class Board:
         if post.session > self.session and not post.since:
             self.session, self.version = post.session, 0
         is_next = post.session == self.session and post.since == self.version
-        if not is_next or post.version <= post.since or len(post.changes) > _AT_ONCE:
+        if not is_next or post.version <= post.since or _is_too_much(post):
             return []
         if not post.since:
             self._stale = dict.fromkeys(self.adverts, True)
@@ -203,3 +202,14 @@ class Board:
 
     def _has_room(self, which: Which, advert: Advert | None) -> bool:
         return advert is None or which in self.adverts or len(self.adverts) < MOST
+
+
+def _is_too_much(post: Post) -> bool:
+    """Whether it has more than a child says at once: to read it takes a while."""
+    size = sum(_size(*each) for each in post.changes)
+    return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _BYTES)
+
+
+def _size(publisher: str, name: str, advert: Advert | None) -> int:
+    size = 50 + len(publisher) + len(name)
+    return size if advert is None else size + len(advert.channel) + len(advert.where)

@@ -1,6 +1,7 @@
 """What children advertise, which their parents tell all nodes as facts of their own.
 
-Each also tells for which children it speaks, and as which of their parents (`elsewhere`).
+Each also tells for which children it speaks, and as which of their parents (`elsewhere`). There is
+only so much that a node may say. No child gets more of it than is left for all others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from accord.core.overlay.tier_links import TierLinks
 
 ADVERT: Final = "advert"
 ADVERTISER: Final = "advertiser"  # for which child a node speaks, and as which of its parents
+
+_ROOM_BYTES: Final = 32 << 10  # for that, which nothing else takes of what a node may say
+_FACT_BYTES: Final = 500  # about what a fact takes beside its texts
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _rank: Final = msgspec.msgpack.Decoder(Rank)
@@ -46,6 +50,8 @@ class Repeating:
         self._elsewhere = elsewhere
         self._take = take
         self._boards: dict[str, Board] = {}  # by child
+        self._bytes: dict[str, int] = {}  # of what all nodes are told, by child
+        store.reserve(ADVERTISER, _ROOM_BYTES)
 
     @property
     def is_due(self) -> bool:
@@ -77,6 +83,7 @@ class Repeating:
         if board is not None:
             for which in list(board.adverts):
                 self._repeat(child, which, None)
+            self._bytes.pop(child, None)
             self._store.drop(ADVERTISER, child)
             self._elsewhere.rank(self._name, child, None)
 
@@ -89,10 +96,17 @@ class Repeating:
     def _repeat(self, child: str, which: Which, advert: Advert | None) -> bool:
         """What a child advertises is a fact of this node's; False where it can't be."""
         key = key_of(publisher_of(child, which[0]), which[1])
+        before = self._store.get(self._name, ADVERT, key)
         value = None if advert is None else _encode(advert)
-        is_told = value is not None and self._store.put(ADVERT, key, value)
+        held = self._bytes.get(child, 0) - _size(key, before)
+        is_told = (
+            value is not None
+            and held + _size(key, value) <= self._store.room(ADVERT) + _size(key, before)
+            and self._store.put(ADVERT, key, value)
+        )
         if not is_told:
             self._store.drop(ADVERT, key)  # what was said before does not hold any more, either
+        self._bytes[child] = held + _size(key, value if is_told else None)
         self._take(self._name, key, value if is_told else None)
         return is_told or advert is None
 
@@ -104,3 +118,7 @@ class Repeating:
                 rank = (link.life, link.turn, link.is_active)
                 self._store.put(ADVERTISER, child, _encode(rank))
                 self._elsewhere.rank(self._name, child, rank)
+
+
+def _size(key: str, value: bytes | None) -> int:
+    return 0 if value is None else _FACT_BYTES + len(key) + len(value)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.hops import MAX_PATH, Sent
+from accord.core.admission.hops import MAX_LEGS, MAX_PATH, Sent
 from accord.core.admission.messages import (
     Answer,
     Ask,
@@ -36,7 +36,6 @@ from accord.core.admission.messages import (
 from accord.core.admission.request import Decision, Leg, Request, State, Timing
 from accord.core.admission.resources import MEMORY, Amounts, Books, Shortage
 
-MAX_LEGS: Final = 1_024
 MOST_REQUESTS: Final = 100_000
 _ROUNDS: Final = 3  # at a time, before it is admitted or given up
 _SENT: Final = 64  # not confirmed yet, of one leg

@@ -17,7 +17,7 @@ from accord.core.channels.routed import Routed
 from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
 from accord.core.model.decoding import decoded
 from accord.core.overlay.binding import Bound
 from accord.core.overlay.map import Map
@@ -37,6 +37,7 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
 }
 UNKNOWN: Final = "template not installed"
 TEMPLATE: Final = "template"  # the kind of fact: which are installed at a node
+_TEMPLATE_BYTES: Final = 4 << 10  # that nothing else takes, of what a node may say
 _names: Final = msgspec.msgpack.Decoder(list[str])
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
@@ -75,6 +76,7 @@ class Channels:
         self._timed = self._find_timed()
         overlay.on_said = self._said
         overlay.on_carried = self._carried
+        overlay.store.reserve(TEMPLATE, _TEMPLATE_BYTES)
         self._tell()
 
     def names(self) -> list[str]:
@@ -313,7 +315,7 @@ class Channels:
 
     def _said(self, neighbour: str, said: Said, now_us: int) -> None:
         listener = self.services.get(said.template) or self._template(said.template)
-        if listener is None:
+        if listener is None or len(said.channel) > MAX_CHANNEL_BYTES:
             return
         try:
             listener.said(neighbour, said.channel, said.body, now_us)

@@ -24,6 +24,7 @@ _LEAST_US: Final = 50_000
 _LOOK_US: Final = 1_000_000  # at all links, whether they count or not
 _STRAIGHT: Final = 3  # times by the shortest way, before every second time is by another
 _MOST: Final = 4_096
+MOST_BYTES: Final = 32 << 20  # of all that wait; one may always
 
 _Key = tuple[str, int, int]
 
@@ -49,11 +50,12 @@ class Got(msgspec.Struct, frozen=True, array_like=True, tag="got"):
 class _Waiting:
     """`others` have been tried besides the shortest way; those that are True have said `Got`."""
 
-    __slots__ = ("channel", "due_us", "letter", "origin", "others", "tries", "until_us")
+    __slots__ = ("channel", "due_us", "letter", "origin", "others", "size", "tries", "until_us")
 
     def __init__(self, letter: Letter, channel: str, origin: str, now_us: int) -> None:
         self.letter = letter
         self.channel = channel
+        self.size = len(letter.body) + len(channel)
         self.origin = origin  # the neighbour it came from; empty if from nobody
         self.others: dict[str, bool] = {}
         self.tries = 0
@@ -81,6 +83,7 @@ class Letters:
         self._on_letter = on_letter
         self._number = 0
         self._waiting: dict[_Key, _Waiting] = {}
+        self._bytes = 0
         self._duplicates = Duplicates()
         self._looked: tuple[int, int] = (-1, 0)  # at which map, and when
         self._graph: Graph = {}  # of all links
@@ -114,12 +117,12 @@ class Letters:
         if neighbour in waiting.others and neighbour != waiting.letter.to:
             waiting.others[neighbour] = True
         else:
-            del self._waiting[key]
+            self._drop(key)
 
     def advance(self, now_us: int) -> None:
         for key, waiting in list(self._waiting.items()):
             if waiting.until_us <= now_us:
-                del self._waiting[key]
+                self._drop(key)
             elif waiting.due_us <= now_us:
                 self._send(waiting, now_us)
 
@@ -135,14 +138,25 @@ class Letters:
 
     def check_invariants(self) -> None:
         assert len(self._waiting) <= _MOST
+        assert self._bytes == sum(each.size for each in self._waiting.values())
+        assert self._bytes <= MOST_BYTES or len(self._waiting) == 1
         self._duplicates.check_invariants()
 
     def _keep(self, letter: Letter, channel: str, origin: str, now_us: int) -> None:
-        while len(self._waiting) >= _MOST:
-            del self._waiting[next(iter(self._waiting))]
+        key = (letter.origin, letter.incarnation, letter.number)
         waiting = _Waiting(letter, channel, origin, now_us)
-        self._waiting[letter.origin, letter.incarnation, letter.number] = waiting
+        if key in self._waiting:
+            self._drop(key)
+        while self._waiting and (
+            len(self._waiting) >= _MOST or self._bytes + waiting.size > MOST_BYTES
+        ):
+            self._drop(next(iter(self._waiting)))
+        self._waiting[key] = waiting
+        self._bytes += waiting.size
         self._send(waiting, now_us)
+
+    def _drop(self, key: _Key) -> None:
+        self._bytes -= self._waiting.pop(key).size
 
     def _send(self, waiting: _Waiting, now_us: int) -> None:
         neighbour = self._next(waiting, now_us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from accord.core.model.channels import problem_with_filter
 from accord.core.negotiation.errors import QualityError
@@ -13,6 +14,8 @@ from accord.core.negotiation.measured import is_close
 from accord.core.negotiation.messages import MAX_HOPS, Have, Want
 from accord.core.negotiation.profiles import Capability, Offers, check_capabilities, offers_of
 from accord.core.negotiation.properties import OverHops, Registry, Value, shown
+
+MAX_LEVELS: Final = 64  # of a filter: each takes far more memory than its name is long
 
 Qualities = Mapping[str, Value]  # of a link, by property
 
@@ -38,6 +41,7 @@ class Believing:
         """Whether to take note of it: not where it came over this node."""
         is_good = (
             problem_with_filter(want.channel) is None
+            and want.channel.count("/") < MAX_LEVELS
             and _is_set(want.properties)
             and 1 <= want.publishers <= MAX_PUBLISHERS
             and is_path(want.path, neighbour)

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from accord.core.negotiation.costs import Table
 from accord.core.negotiation.messages import (
     MAX_CHANGES,
@@ -37,9 +39,11 @@ FLUSH_US: Final = 5_000
 RESEND_US: Final = 200_000
 LONGEST_RESEND_US: Final = 5_000_000
 MAX_SAID: Final = 200_000
+MAX_HEARD_BYTES: Final = 128 << 20  # of what one neighbour says
 MAX_BYTES: Final = 128_000  # of one message, about
 
 _NEVER: Final = 2**62
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 Difference = tuple[Said | None, Said | None]  # what was said, and what is said instead
 
@@ -214,6 +218,8 @@ class Hearing:
         self.refused = 0
         self._limit = limit
         self._said: dict[Key, Said] = {}
+        self._sizes: dict[Key, int] = {}
+        self._bytes = 0
 
     def hear(self, news: News) -> list[Difference]:
         """What is different now."""
@@ -260,17 +266,24 @@ class Hearing:
         return self._said
 
     def _set(self, key: Key, value: Said | None) -> bool:
-        if value is None:
-            del self._said[key]
-        elif key not in self._said and len(self._said) >= self._limit:
+        size = 0 if value is None else sum(map(len, key)) + len(_encode(value))
+        grown = self._bytes + size - self._sizes.get(key, 0)
+        is_one_more = value is not None and key not in self._said
+        if (is_one_more and len(self._said) >= self._limit) or (size and grown > MAX_HEARD_BYTES):
             self.refused += 1
             return False
+        self._bytes = grown
+        if value is None:
+            del self._said[key], self._sizes[key]
         else:
             self._said[key] = value
+            self._sizes[key] = size
         return True
 
     def check_invariants(self) -> None:
         assert len(self._said) <= self._limit
+        assert self._said.keys() == self._sizes.keys()
+        assert self._bytes == sum(self._sizes.values()) <= MAX_HEARD_BYTES
         assert self.version >= 0
 
 

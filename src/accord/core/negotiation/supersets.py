@@ -132,7 +132,8 @@ class SuperSets:
         if after is None or not self._believing.want(neighbour, after):
             return
         scope = scope_of(after)
-        if scope in self.groups or not self.is_full:
+        # Nobody has more room than is left for all others, and for what is expected here.
+        if scope in self.groups or len(wants) < MAX_SCOPES - len(self.groups):
             wants[scope] = after
             self._adjust(scope)
 

@@ -2,9 +2,16 @@
 
 What a node needs stands in the router like a client's subscription, so one look-up and one pass
 through the index of predicates finds local and remote receivers alike.
+
+To read long predicates takes a while, and a node may say many at once. So some are read at a time,
+and of the others all events count as wanted until it is their turn: too much may go there for a
+moment, never too little.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
 
 from accord.core.errors import PredicateError
 from accord.core.model.channels import filter_selects
@@ -15,6 +22,8 @@ from accord.core.overlay.needs import Need
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.outbox import Run
+
+_ALL: Final = 1 << 62
 
 
 class RemoteNode(Receiver):
@@ -41,9 +50,15 @@ class RemoteNode(Receiver):
 
 
 class Remotes:
-    """`wanted` says which nodes want the message that was published last."""
+    """`wanted` says which nodes want the message that was published last.
+
+    Who sets `at_once`, the characters of predicates to be read at a time, calls `read_on` then.
+    """
 
     def __init__(self, router: Router) -> None:
+        self.at_once = _ALL
+        self._left = _ALL
+        self._unread: dict[tuple[str, str], Need] = {}
         self.router = router
         self.nodes: dict[str, RemoteNode] = {}
         self.wanted: dict[str, Grant] = {}
@@ -56,10 +71,29 @@ class Remotes:
     def need(self, node: str, key: str, need: Need | None) -> None:
         """What `node` says under `key`; None where it has taken that back."""
         known = self._subscriptions.pop((node, key), None)
+        self._unread.pop((node, key), None)
         if need is not None:
+            size = len(need.where) + len(need.xpath)
+            if size > self._left < self.at_once:
+                self._unread[node, key] = need
+                need = Need(need.filter)
+            else:
+                self._left -= size
             self._subscriptions[node, key] = self._add(node, need)
         if known is not None:
             self._remove(node, known)
+
+    def has_unread(self) -> bool:
+        """Whether predicates wait to be read."""
+        return bool(self._unread)
+
+    def read_on(self) -> None:
+        """The next predicates, one at least."""
+        self._left = self.at_once
+        for (node, key), need in list(self._unread.items()):
+            if self._left < self.at_once and len(need.where) + len(need.xpath) > self._left:
+                break
+            self.need(node, key, need)
 
     def selecting(self, channel: str) -> list[str]:
         """All nodes that may want an event of that channel."""
@@ -110,6 +144,7 @@ class Remotes:
             del self.nodes[node]
 
 
+@lru_cache(maxsize=64)
 def predicate_of(need: Need) -> Predicate | None:
     """None for all events: also where a newer node says what this one can't read."""
     try:

@@ -111,8 +111,12 @@ class FactStore:
         return self._own.bytes + self._replicas.others_bytes
 
     def reserve(self, kind: str, size: int) -> None:
-        """Keep so many bytes for facts of that kind, before there are any."""
+        """Keep so many bytes for facts of that kind, whatever else there is to say."""
         self._replicas.reserve(kind, size)
+
+    def room(self, kind: str) -> int:
+        """How many bytes more this node may say of that kind."""
+        return self._replicas.room_to_say(kind)
 
     def put(self, kind: str, key: str, value: bytes) -> bool:
         """Say so from now on; False if there is no room for it."""

@@ -19,16 +19,28 @@ from accord.core.overlay.widening import Told, widen
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.relations import covers
 
-__all__ = ["BUDGET", "MANY", "NARROW_US", "SETTLE_US", "Condition", "Need", "Needs"]
+__all__ = [
+    "BUDGET",
+    "MANY",
+    "MOST_CONDITION_BYTES",
+    "MOST_FILTER_BYTES",
+    "MOST_LEVELS",
+    "NARROW_US",
+    "SETTLE_US",
+    "Condition",
+    "Need",
+    "Needs",
+    "size_of",
+]
 
 MANY: Final = 32  # predicates of a filter
 BUDGET: Final = 512 << 10  # bytes of all that is announced
 SETTLE_US: Final = 5_000_000  # a wider need must stand for so long until narrower ones go
 NARROW_US: Final = 10_000_000  # it is seen so often whether there is room again
 _BASE_BYTES: Final = 440  # of a fact that is a need, without its texts
-_LEVELS: Final = 32  # of a filter, beyond which it is told as `…/#`
-_FILTER_BYTES: Final = 1_024
-_CONDITION_BYTES: Final = 16_384  # beyond that the filter alone is told
+MOST_LEVELS: Final = 32  # of a filter, beyond which it is told as `…/#`
+MOST_FILTER_BYTES: Final = 1_024
+MOST_CONDITION_BYTES: Final = 16_384  # beyond that the filter alone is told
 _LOOKED: Final = 16_384  # filters, each time it is seen whether there is room again
 _SOON: Final = -1
 
@@ -178,7 +190,7 @@ class Needs:
         }
         if self._dirty:
             return
-        sizes = (_size(need) for needs in self.announced.values() for need in needs)
+        sizes = (size_of(need) for needs in self.announced.values() for need in needs)
         assert self.size == sum(sizes) <= self._budget
         for pattern, wishes in self._wishes.items():
             for condition in wishes.counts:
@@ -245,10 +257,10 @@ class Needs:
                     self._last_key += 1
                     key = str(self._last_key)
                     new[key] = need
-                    self.size += _size(need)
+                    self.size += size_of(need)
                 now[need] = key
             for need, key in before.items():
-                self.size -= _size(need)
+                self.size -= size_of(need)
                 if new.pop(key, None) is None:
                     gone.append(key)
             if now:
@@ -291,8 +303,8 @@ class Needs:
         return [
             Told(
                 each,
-                sum(_size(need) for need in self._wishes[each].needs(each)),
-                _size(Need(each)),
+                sum(size_of(need) for need in self._wishes[each].needs(each)),
+                size_of(Need(each)),
             )
             for each in filters
             if each in self._wishes
@@ -331,9 +343,9 @@ class Needs:
         hidden = self._covering.get(pattern, ())
         told = self._told(each for each in hidden if self._cover_of(each, but=pattern) is None)
         own = self._wishes[pattern].needs(pattern, but_one=True)
-        plain_size = _size(Need(pattern))
+        plain_size = size_of(Need(pattern))
         if own:
-            told.append(Told(pattern, sum(map(_size, own)), plain_size))
+            told.append(Told(pattern, sum(map(size_of, own)), plain_size))
         after = size - plain_size + sum(each.size for each in told)
         most = max(size, _part(self._budget, 6))
         within = widen(told, after - most, _BASE_BYTES) if after > most else []
@@ -354,18 +366,18 @@ def _bounded(
     pattern: str, condition: Condition, predicate: Predicate | None
 ) -> tuple[str, Condition, Predicate | None]:
     """The same, or something wider that takes no more than its share."""
-    names = pattern.split("/", _LEVELS)
-    if len(names) > _LEVELS or len(pattern.encode()) > _FILTER_BYTES:
-        del names[_LEVELS:]
-        while names and len("/".join(names).encode()) > _FILTER_BYTES:
+    names = pattern.split("/", MOST_LEVELS)
+    if len(names) > MOST_LEVELS or len(pattern.encode()) > MOST_FILTER_BYTES:
+        del names[MOST_LEVELS:]
+        while names and len("/".join(names).encode()) > MOST_FILTER_BYTES:
             names.pop()
         return "/".join([*names, "#"]), _NONE, None
-    if sum(len(text.encode()) for text in condition) > _CONDITION_BYTES:
+    if sum(len(text.encode()) for text in condition) > MOST_CONDITION_BYTES:
         return pattern, _NONE, None
     return pattern, condition, predicate
 
 
-def _size(need: Need) -> int:
+def size_of(need: Need) -> int:
     """What it takes as a fact at most."""
     return _BASE_BYTES + sum(len(text.encode()) for text in (need.filter, need.where, need.xpath))
 

@@ -60,6 +60,7 @@ LINK: Final = "link"
 NODE: Final = "node"
 NEED: Final = "need"
 _LINKS_BYTES: Final = 64 << 10  # that nothing else takes, of what a node may say
+_NODE_BYTES: Final = 1 << 10
 UNKNOWN_WAY: Final = "the way is not known"
 _PROCESSING_SHARE: Final = 1 / 64
 _PROCESSING_US: Final = 1_000  # what others need not know of
@@ -103,6 +104,7 @@ class Overlay:
         self.store = FactStore(name, incarnation, random=random)
         self.store.reserve(NEED, BUDGET)
         self.store.reserve(LINK, _LINKS_BYTES)
+        self.store.reserve(NODE, _NODE_BYTES)
         self.registry = Registry(self.store)
         self.map = Map()
         self.budgets = Budgets()

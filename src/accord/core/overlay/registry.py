@@ -29,6 +29,7 @@ MAX_TEXT: Final = 1_024
 MAX_LEVELS: Final = 64
 _DELETED_LIMIT: Final = 256
 _CACHE_LIMIT: Final = 4_096
+_ROOM_BYTES: Final = 64 << 10  # for definitions, that nothing else takes of what a node may say
 
 
 class ChannelDefinition(msgspec.Struct, frozen=True, array_like=True, tag="channel"):
@@ -95,6 +96,7 @@ class Registry:
         self._claims: dict[str, dict[str, Claim]] = {}  # by name and origin
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
         self._found: dict[str, ChannelDefinition | None] = {}
+        store.reserve(CHANNEL, _ROOM_BYTES)
         for origin, name, value in store.all(CHANNEL):
             self._told(origin, name, value)
         store.watch(CHANNEL, self._told)

@@ -31,7 +31,8 @@ class Replicas:
     def reserve(self, kind: str, size: int) -> None:
         """Keep so many of the bytes that this node may say for facts of that kind."""
         self._reserved[kind] = size
-        self._used[kind] = 0
+        said = [self.own.fact(kind, key) for key in self.own.values.get(kind, {})]
+        self._used[kind] = sum(cost_of(fact) for fact in said if fact is not None)
 
     def stamp(self, origin: str) -> Stamp:
         replica = self.by_origin.get(origin)
@@ -50,12 +51,15 @@ class Replicas:
     def has_room_for_origin(self, origin: str) -> bool:
         return origin in self.by_origin or len(self.by_origin) < self._options.origins_limit
 
+    def room_to_say(self, kind: str) -> int:
+        """How many bytes more of that kind; less than 0 where it is too much already."""
+        return self._options.origin_bytes_limit - self.own.bytes - self._kept_for_others(kind)
+
     def has_room_to_say(self, fact: Fact) -> bool:
         count, size = self.own.growth((fact,))
         if len(self.own) + count > self._options.facts_limit:
             return False
-        for kind, reserved in self._reserved.items():
-            size += 0 if kind == fact.kind else max(0, reserved - self._used[kind])
+        size += self._kept_for_others(fact.kind)
         while self.own.bytes + size > self._options.origin_bytes_limit:
             if not self.own.tombstones:
                 return False
@@ -153,6 +157,13 @@ class Replicas:
         assert len(self.by_origin) <= self._options.origins_limit
         assert len(self.forgotten) <= self._options.origins_limit
         assert not any(origin in self.by_origin for origin in self.forgotten)
+
+    def _kept_for_others(self, kind: str) -> int:
+        """Bytes that are reserved for other kinds, and not used yet."""
+        size = 0
+        for each, reserved in self._reserved.items():
+            size += 0 if each == kind else max(0, reserved - self._used[each])
+        return size
 
     def _has_room(self, count: int, size: int, size_before: int) -> bool:
         return (

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.channels import problem_with_filter
+from accord.core.model.channels import MAX_CHANNEL_BYTES, problem_with_filter
 from accord.core.model.importance import IMPORTANCES
-from accord.core.overlay.needs import Need
+from accord.core.overlay.needs import (
+    MOST_CONDITION_BYTES,
+    MOST_FILTER_BYTES,
+    MOST_LEVELS,
+    Need,
+)
 from accord.core.overlay.signals import Carried
 
 MAX_NAME_BYTES: Final = 65_535
@@ -20,13 +25,22 @@ MAX_EXPIRY_S: Final = 0xFFFF_FFFF
 MAX_QOS: Final = 2
 MAX_AGE_US: Final = 1 << 49  # almost 18 years
 MAX_DEADLINE_US: Final = 1 << 53  # longer than any expiry
-MAX_CONDITION: Final = 65_536  # characters of a need's selector or XPath
+# Of one copy of an event: as many as there can be nodes, or paths to all of them.
+MAX_NODES: Final = 4_096
+MAX_ROUTES: Final = 8 * MAX_NODES
 DAMAGED: Final = "damaged on the way"
 _SURELY_SHORT: Final = MAX_NAME_BYTES // 4
+_FILTER_BYTES: Final = MOST_FILTER_BYTES + len("/#")
 
 
 def problem_with_event(event: Carried) -> str | None:
     """Why no node can have sent it, or None where one can."""
+    if len(event.trail) > MAX_NODES or len(event.receipts) > MAX_NODES:
+        return f"expected {MAX_NODES} nodes at most"
+    if len(event.channel) > MAX_CHANNEL_BYTES:
+        return f"expected a channel of at most {MAX_CHANNEL_BYTES} bytes"
+    if len(event.routes) > MAX_ROUTES:
+        return f"expected {MAX_ROUTES} routes at most, got {len(event.routes)}"
     for name in (event.publisher, event.source, event.origin):
         if problem := problem_with_name(name):
             return problem
@@ -48,11 +62,17 @@ def problem_with_event(event: Carried) -> str | None:
 
 
 def problem_with_need(need: Need) -> str | None:
-    """Why no node can have said that, or None where one can."""
+    """Why no node can have said that, or None where one can.
+
+    What takes more is told wider than it is (`needs`): each level takes a lot more memory than its
+    name is long.
+    """
     if problem := problem_with_filter(need.filter):
         return problem
-    if len(need.where) + len(need.xpath) > MAX_CONDITION:
-        return f"expected a condition of at most {MAX_CONDITION} characters"
+    if need.filter.count("/") > MOST_LEVELS or len(need.filter.encode()) > _FILTER_BYTES:
+        return f"expected a filter of at most {MOST_LEVELS} levels and {MOST_FILTER_BYTES} bytes"
+    if len(need.where.encode()) + len(need.xpath.encode()) > MOST_CONDITION_BYTES:
+        return f"expected a condition of at most {MOST_CONDITION_BYTES} bytes"
     return None
 
 

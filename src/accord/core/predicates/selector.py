@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -36,10 +37,17 @@ from accord.core.predicates.xpath import parse_xpath
 
 MAX_LENGTH: Final = 16_384
 MAX_DEPTH: Final = 64
+MAX_BRACKETS: Final = 2 * MAX_DEPTH  # within each other; some of them may say nothing
 MAX_NODES: Final = 10_000
 MAX_PATTERN: Final = 1_024
 
 _Parsed = Tree[Token]
+
+# What opens and closes, what can stand before itself, and all else; quoted text first.
+_NESTING: Final = re.compile(
+    r"""'[^']*'?|"[^"]*"?|(?P<open>\()|(?P<close>\))|(?P<before>NOT(?![\w$.])|[+-])|[\w$.]+|[^\s]""",
+    re.IGNORECASE,
+)
 
 
 def parse_selector(text: str) -> Node:
@@ -48,6 +56,7 @@ def parse_selector(text: str) -> Node:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
     if not text.strip():
         return TRUE
+    _check_nesting(text)
     try:
         parsed = _grammar().parse(text)
     except UnexpectedInput as error:
@@ -60,6 +69,23 @@ def parse_selector(text: str) -> Node:
 def _grammar() -> Lark:
     grammar = files(__package__).joinpath("selector.lark").read_text("utf-8")
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _check_nesting(text: str) -> None:
+    """What is nested without end is refused before it is parsed, which would take far longer."""
+    brackets = prefixes = 0
+    for found in _NESTING.finditer(text):
+        kind = found.lastgroup
+        brackets += (kind == "open") - (kind == "close")
+        prefixes = prefixes + 1 if kind == "before" else 0
+        if brackets > MAX_BRACKETS:
+            most, expected = MAX_BRACKETS, f"at most {MAX_BRACKETS} brackets within each other"
+        elif prefixes > MAX_DEPTH:
+            most, expected = MAX_DEPTH, f"at most {MAX_DEPTH} of NOT, + and - in a row"
+        else:
+            continue
+        problem = f"nested deeper than {most} levels"
+        raise PredicateError(problem, text=text, position=found.start(), expected=expected)
 
 
 def _check_depth(parsed: _Parsed, text: str) -> None:

@@ -16,6 +16,7 @@ from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.signals import Carried
 
 CHILD: Final = "child"  # the kind of fact: since when it has been there
+_ROOM_BYTES: Final = 32 << 10  # for these, that nothing else takes of what a node may say
 _MOST: Final = 8  # parents that get an answer; a child has two, and some that it has just left
 
 
@@ -28,6 +29,7 @@ class Answering:
         self._parents: dict[str, dict[str, bool]] = {}  # by child
         self._copies: dict[int, int] = {}  # of answers that children gave, by their `event`
         store = self._overlay.store
+        store.reserve(CHILD, _ROOM_BYTES)
         for origin, child, value in store.all(CHILD):
             self._told(origin, child, value)
         store.watch(CHILD, self._told)

@@ -26,7 +26,6 @@ from accord.core.tiers.seen import Seen
 _PAGE: Final = 64
 _PAGE_BYTES: Final = 32_768
 LINES: Final = 16_384  # children's channels with an order that are remembered
-_ASKED: Final = 64
 _PLAIN: Final = ("", "")
 
 
@@ -40,6 +39,7 @@ class Children:
         self._answering = answering
         self._needs: dict[tuple[str, str], Need] = {}
         self._seen = Seen()
+        self._sorted: tuple[int, list[ChannelDefinition]] = (-1, [])  # as of a version
         # By child, its life, and channel.
         self._latest: Recent[tuple[str, int, str], int] = Recent(LINES)
         # Since when a child that is known here has been there; 0 where it is not known.
@@ -111,8 +111,10 @@ class Children:
 
     def answer(self, ask: Ask) -> Told:
         registry = self._channels.overlay.registry
-        found = tuple((each, registry.look_up(each)) for each in ask.channels[:_ASKED])
-        definitions = registry.all()
+        found = tuple((each, registry.look_up(each)) for each in ask.channels)
+        if self._sorted[0] != registry.version:
+            self._sorted = (registry.version, registry.all())
+        definitions = self._sorted[1]
         after = ask.after
         left = [] if after is None else [each for each in definitions if each.name > after]
         page = _page(left)

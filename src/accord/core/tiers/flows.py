@@ -21,20 +21,28 @@ T = TypeVar("T")
 
 
 class Inflow(Generic[T]):
-    """`through`: all up to it has been taken out. `top`: so much was sent, as far as is known."""
+    """`through`: all up to it has been taken out. `top`: so much was sent, as far as is known.
 
-    def __init__(self, through: int = 0) -> None:
+    No more than `most_bytes` wait, if that is given, and the one whose turn it is.
+    """
+
+    def __init__(self, through: int = 0, most_bytes: int = 1 << 62) -> None:
         self.through = through
         self.top = through
-        self._items: dict[int, T] = {}
+        self.bytes = 0  # of what waits
+        self._most_bytes = most_bytes
+        self._items: dict[int, tuple[T, int]] = {}
         self._lacks_us = 0  # since when something is missing, or was asked for
 
-    def put(self, number: int, item: T) -> bool:
-        """False where it is there already, or too far ahead."""
+    def put(self, number: int, item: T, size: int = 0) -> bool:
+        """False where it is there already, too far ahead, or has no room and must come again."""
         if not self.through < number <= self.through + WINDOW or number in self._items:
             return False
-        self._items[number] = item
         self.top = max(self.top, number)
+        if self.bytes + size > self._most_bytes and number != self.through + 1:
+            return False
+        self._items[number] = (item, size)
+        self.bytes += size
         return True
 
     def hear(self, top: int) -> None:
@@ -43,12 +51,13 @@ class Inflow(Generic[T]):
 
     def first(self) -> T | None:
         """Whose turn it is; None where that has not come."""
-        return self._items.get(self.through + 1)
+        found = self._items.get(self.through + 1)
+        return None if found is None else found[0]
 
     def take(self) -> T:
         self.through += 1
         self._lacks_us = 0
-        return self._items.pop(self.through)
+        return self._pop(self.through)
 
     def skip_to(self, through: int) -> None:
         """Nothing up to there is to come any more."""
@@ -56,7 +65,7 @@ class Inflow(Generic[T]):
             self.through = through
             self.top = max(self.top, through)
             for number in [each for each in self._items if each <= through]:
-                del self._items[number]
+                self._pop(number)
 
     def lacks(self) -> bool:
         return self.through + len(self._items) < self.top
@@ -84,6 +93,14 @@ class Inflow(Generic[T]):
         assert self.through <= self.top
         assert len(self._items) <= WINDOW
         assert all(self.through < number <= self.top for number in self._items)
+        assert self.bytes == sum(size for _, size in self._items.values())
+        first = self._items.get(self.through + 1, (None, 0))[1]
+        assert self.bytes <= self._most_bytes + first
+
+    def _pop(self, number: int) -> T:
+        item, size = self._items.pop(number)
+        self.bytes -= size
+        return item
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         count, first = 0, 0

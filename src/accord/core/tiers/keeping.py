@@ -19,11 +19,11 @@ is lost if it turns out that the child has it not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from accord.core.model.channels import filter_selects
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.tiers.flows import WINDOW
@@ -255,8 +255,8 @@ class Keeping:
 
     # -------------------------------------------------------------------------------------- within
 
-    def keep_only(self, filters: list[str]) -> None:
-        """The child wants nothing else any more; what the active one has sent it gets all the same.
+    def keep_only(self, wants: Callable[[str], bool]) -> None:
+        """The child wants no other channels; what the active one has sent it gets all the same.
 
         Else it would get, from this parent as the next one, what it was not to get from the other.
         """
@@ -265,7 +265,7 @@ class Keeping:
             for place, entry in list(self.entries.items()):
                 channel = entry.channel
                 if channel not in wanted:
-                    wanted[channel] = any(filter_selects(each, channel) for each in filters)
+                    wanted[channel] = wants(channel)
                 if not wanted[channel]:
                     self._forget(place)
 

@@ -20,14 +20,13 @@ from accord.core.overlay.registry import (
     problem_with_definition,
     specificity,
 )
-from accord.core.tiers.messages import Ask, Told, Trait
+from accord.core.tiers.messages import MOST_ASKED, Ask, Told, Trait
 from accord.core.tiers.options import TierOptions
 
 NEVER: Final = 1 << 62
 LOCAL: Final = "local"
 _UNDEFINED: Final = ChannelDefinition(name="#")
 _MOST: Final = 4_096  # definitions, and channels
-_ASKED: Final = 64  # channels in one message
 _AGAIN_US: Final = 500_000
 
 
@@ -120,7 +119,7 @@ class Lookups:
         """What to ask the active parent now."""
         if self._ask_us > now_us:
             return None
-        channels = tuple(list(self._wanted)[:_ASKED])
+        channels = tuple(list(self._wanted)[:MOST_ASKED])
         is_asking = bool(channels) or self._after is not None
         self._ask_us = now_us + _AGAIN_US if is_asking else NEVER
         return Ask(channels, self._after) if is_asking else None

@@ -24,7 +24,9 @@ from accord.core.overlay.signals import Carried, Said
 # In one message.
 MOST_RANGES: Final = 32
 MOST_CHANGES: Final = 128
+MOST_CHANGES_TEXT: Final = 65_536  # characters of all of them, if there are several
 MOST_OFFERED: Final = 512
+MOST_ASKED: Final = 64
 
 NUMBERS: Final = 1_000_000  # of a child's events in a millisecond
 Ranges = tuple[tuple[int, int], ...]  # first and last number of each
@@ -182,10 +184,18 @@ def is_too_much(message: FromChild) -> bool:
         case Attend():
             return len(message.missing) > MOST_RANGES
         case Wants():
-            return len(message.changes) > MOST_CHANGES
+            return len(message.changes) > MOST_CHANGES or _text_of(message) > MOST_CHANGES_TEXT
         case Had():
             return len(message.places) > MOST_OFFERED
+        case Ask():
+            return len(message.channels) > MOST_ASKED
     return False
+
+
+def _text_of(message: Wants) -> int:
+    """How much of it is to be read."""
+    needs = [need for _, need in message.changes if need is not None]
+    return sum(len(need.filter) + len(need.where) + len(need.xpath) for need in needs)
 
 
 def key_of(event: Carried) -> Key:

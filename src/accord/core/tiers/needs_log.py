@@ -10,19 +10,18 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.overlay.needs import Need, Needs
-from accord.core.tiers.messages import MOST_CHANGES, Wants
+from accord.core.tiers.messages import MOST_CHANGES, MOST_CHANGES_TEXT, Wants
 
 _CHANGES: Final = MOST_CHANGES
-_BYTES: Final = 65_536
 _GONE: Final = 4_096
-_BUDGET: Final = 16 << 20  # bytes of needs: no more of them than a parent accepts
+BUDGET: Final = 16 << 20  # bytes of needs: no more of them than a parent accepts
 
 
 class NeedsLog:
     """`floor`: changes up to this version can only be told to who knows none."""
 
     def __init__(self, incarnation: int) -> None:
-        self.needs = Needs(_BUDGET)
+        self.needs = Needs(BUDGET)
         self.version = 0
         self.floor = 0
         self._incarnation = incarnation
@@ -60,7 +59,7 @@ class NeedsLog:
             if at <= version or (need is None and not version):
                 continue
             size += 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
-            if changes and (len(changes) == _CHANGES or size > _BYTES):
+            if changes and (len(changes) == _CHANGES or size > MOST_CHANGES_TEXT):
                 last = latest
                 break
             changes.append((key, need))

@@ -21,14 +21,14 @@ from typing import Final, Protocol
 import msgspec
 
 from accord.core.channels.persistent.messages import Page, PageAsked, Working
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import ChannelMap
 from accord.core.node.rights import FEEDBACK
-from accord.core.overlay.needs import Need
+from accord.core.overlay.needs import Need, size_of
 from accord.core.overlay.sanity import problem_with_need
 from accord.core.overlay.signals import Carried, Said
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import ChildStatus
-from accord.core.tiers.flows import Inflow
+from accord.core.tiers.flows import WINDOW, Inflow
 from accord.core.tiers.keeping import NO_ROOM, Keeping
 from accord.core.tiers.messages import (
     Ask,
@@ -45,15 +45,19 @@ from accord.core.tiers.messages import (
     Wants,
     is_too_much,
 )
+from accord.core.tiers.needs_log import BUDGET
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.relaying import PastPort, Relaying
 
 NEVER: Final = 1 << 62
 _LOSSES: Final = 1_000  # remembered at a time
 _PAUSES: Final = 8
+MOST_CHILDREN: Final = 1_024  # as many as there are links at most
 _MOST_NEEDS: Final = 65_536
-_MOST_TEXT: Final = 65_536
-_CHANNELS: Final = 4_096  # remembered, of which it is known whether a child wants them
+_NEEDS_BYTES: Final = 2 * BUDGET  # while others take their place
+_MOST_KEY: Final = 65_536
+_FEW: Final = 512  # events that are gone through at once, however often
+_TEXT_AT_ONCE: Final = 4_096  # of needs: to read long conditions takes a while
 
 
 class ParentPort(Protocol):
@@ -95,34 +99,55 @@ class _State:
         self.birth_us = now_us
         self.keeping = Keeping(options, now_us)
         self.needs: dict[str, Need] = {}
+        self.needs_bytes = 0
         self.version = 0
+        self.changes: deque[tuple[str, Need | None]] = deque()  # that were not looked at yet
+        self.next_version = 0  # when they were
         self.has_other = False  # another parent
-        self._wants: dict[str, bool] = {}  # some channels
-        self.up: Inflow[Up] = Inflow()
+        self._filters: ChannelMap[int] = ChannelMap()  # how many needs have each
+        # A child keeps no more than that, unless there are very large ones among it.
+        self.up: Inflow[Up] = Inflow(most_bytes=4 * options.up_bytes)
         self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, event
         self.settled = 0
         self.heard_us = now_us
         self.at_us = 0
+        self.turned_us = now_us  # when it chose its parents last
+        self.asked: Ask | None = None  # not answered yet
         self.serve_us = NEVER
         self.relaying = Relaying()
 
     def wants(self, channel: str) -> bool:
-        """Whether it may want an event of that channel."""
-        found = self._wants.get(channel)
-        if found is None:
-            while len(self._wants) >= _CHANNELS:
-                del self._wants[next(iter(self._wants))]
-            found = any(filter_selects(need.filter, channel) for need in self.needs.values())
-            self._wants[channel] = found
-        return found
+        """Whether it may want an event of that channel; answers come unasked."""
+        return channel == FEEDBACK or bool(self._filters.select(channel))
+
+    def has_room(self, key: str, need: Need) -> bool:
+        known = self.needs.get(key)
+        size = size_of(need) - (0 if known is None else size_of(known))
+        is_one_more = known is None
+        return (
+            len(self.needs) + is_one_more <= _MOST_NEEDS and self.needs_bytes + size <= _NEEDS_BYTES
+        )
 
     def need(self, key: str, need: Need | None) -> None:
         """None where it does not any more."""
-        self._wants.clear()
-        if need is None:
-            del self.needs[key]
-        else:
+        known = self.needs.pop(key, None)
+        if known is not None:
+            self.needs_bytes -= size_of(known)
+            count = (self._filters.get(known.filter) or 0) - 1
+            if count:
+                self._filters.set(known.filter, count)
+            else:
+                self._filters.remove(known.filter)
+        if need is not None:
             self.needs[key] = need
+            self.needs_bytes += size_of(need)
+            self._filters.set(need.filter, (self._filters.get(need.filter) or 0) + 1)
+
+    def check_invariants(self) -> None:
+        assert len(self.needs) <= _MOST_NEEDS
+        assert self.needs_bytes == sum(map(size_of, self.needs.values())) <= _NEEDS_BYTES
+        for need in self.needs.values():
+            assert self._filters.get(need.filter)
 
 
 class Parent:
@@ -152,6 +177,7 @@ class Parent:
         self._offer_us = NEVER
         self._settle_us = NEVER
         self._pause_us = options.soon_us
+        self._most_unsettled = 2 * options.up_events + WINDOW  # of one child, which has no more
 
     # ----------------------------------------------------------------------------- for its driver
 
@@ -173,7 +199,8 @@ class Parent:
         if not isinstance(message, FromChild) or is_too_much(message):
             return  # nothing that a child says
         if isinstance(message, Ask):
-            self._send(child, self._port.answer(message))
+            if child in self._children:
+                self._children[child].asked = message  # one at a time: it asks again
             return
         if isinstance(message, Said):
             self.tiers.heard(child, message, now_us)
@@ -194,7 +221,8 @@ class Parent:
             case Recalls():
                 self._recalls(child, state, message, now_us)
             case Up():
-                state.up.put(message.number, message)
+                event = message.event
+                state.up.put(message.number, message, len(event.payload) + len(event.block))
                 self._take_up(child, state, now_us)
 
     def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> bool:
@@ -256,8 +284,14 @@ class Parent:
                 continue
             if state.heard_us + self._options.quiet_us <= now_us:
                 self.tiers.drop(child)
+            if state.changes:
+                self._change_needs(child, state)
+                state.serve_us = now_us
             if state.serve_us <= now_us:
                 self._serve(child, state, now_us)
+            if state.asked is not None:
+                self._send(child, self._port.answer(state.asked))
+                state.asked = None
         if self._settle_us <= now_us:
             self._settle(now_us)
         if self._offer_us <= now_us:
@@ -269,6 +303,8 @@ class Parent:
         for child, state in self._children.items():
             silent_us = options.quiet_us if child in self.tiers.links else options.lease_us
             due_us = min(due_us, state.serve_us, state.heard_us + silent_us)
+            if state.asked is not None or state.changes:
+                return 0
         return None if due_us == NEVER else due_us
 
     def incarnation_of(self, child: str) -> int:
@@ -301,11 +337,13 @@ class Parent:
         ]
 
     def check_invariants(self) -> None:
+        assert len(self._children) <= MOST_CHILDREN
         for state in self._children.values():
             state.keeping.check_invariants()
             state.up.check_invariants()
             state.relaying.check_invariants()
-            assert len(state.needs) <= _MOST_NEEDS
+            state.check_invariants()
+            assert len(state.unsettled) <= self._most_unsettled
             numbers = [number for number, _, _ in state.unsettled]
             assert numbers == sorted(numbers)
             assert state.settled <= state.up.through
@@ -322,9 +360,18 @@ class Parent:
             return None
         if known is not None:
             self._forget(child)
+        elif len(self._children) >= MOST_CHILDREN and not self._make_room():
+            return None
         state = self._children[child] = _State(incarnation, self._options, now_us)
         self._port.joined(child, incarnation)
         return state
+
+    def _make_room(self) -> bool:
+        """Forget the child that was not heard of for longest, of those that are away."""
+        away = [each for each in self._children if each not in self._links]
+        if away:
+            self._forget(min(away, key=lambda each: self._children[each].heard_us))
+        return bool(away)
 
     def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:
         keeping = state.keeping
@@ -334,6 +381,10 @@ class Parent:
         if message.turn < keeping.turn:
             return
         if message.turn > keeping.turn:
+            # All that is kept is gone through: not as often as it likes.
+            if len(keeping) > _FEW and now_us - state.turned_us < self._options.soon_us:
+                return
+            state.turned_us = now_us
             keeping.begin(message.turn, now_us, is_active=message.is_active)
             self._offer_us = now_us
         state.has_other = message.has_other
@@ -359,28 +410,40 @@ class Parent:
                 self._send(child, roster)
 
     def _wanted(self, child: str, state: _State, message: Wants) -> None:
-        if message.since != state.version or message.version <= message.since:
-            return
-        for key, need in message.changes:
-            is_more = need is not None and key not in state.needs
-            if _is_bad(key, need) or (is_more and len(state.needs) >= _MOST_NEEDS):
+        if message.since == state.version < message.version and not state.changes:
+            state.changes.extend(message.changes)
+            state.next_version = message.version
+            self._change_needs(child, state)
+
+    def _change_needs(self, child: str, state: _State) -> None:
+        """The next of them, and the version when that was the last."""
+        left = _TEXT_AT_ONCE
+        is_less = False
+        while state.changes and left > 0:
+            key, need = state.changes.popleft()
+            is_less = is_less or need is None
+            if _is_bad(key, need) or (need is not None and not state.has_room(key, need)):
                 continue
             if need is not None:
+                left -= len(need.where) + len(need.xpath)
                 state.need(key, need)
                 self._port.need(child, key, need)
             elif key in state.needs:
                 state.need(key, None)
                 self._port.need(child, key, None)
-        if any(need is None for _, need in message.changes):
-            filters = dict.fromkeys(need.filter for need in state.needs.values())
-            state.keeping.keep_only([*filters, FEEDBACK])  # answers come unasked
-        state.version = message.version
+        if is_less:
+            state.keeping.keep_only(state.wants)
+        if not state.changes:
+            state.version = state.next_version
 
     def _take_up(self, child: str, state: _State, now_us: int) -> None:
         before = state.up.through
         while (up := state.up.first()) is not None:
             event = msgspec.structs.replace(up.event, source=child, origin=child)
             number: int | None = 0
+            if len(state.unsettled) >= self._most_unsettled:
+                self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
+                break
             try:
                 number = self._port.take_up(event, is_echoed=up.is_echoed)
             finally:  # also where that fails: it must not be tried for ever
@@ -503,6 +566,6 @@ class Parent:
 
 def _is_bad(key: str, need: Need | None) -> bool:
     """Whether it is nothing that a node could have said."""
-    if not 0 < len(key) <= _MOST_TEXT or need is None:
+    if not 0 < len(key) <= _MOST_KEY or need is None:
         return need is not None
     return problem_with_need(need) is not None

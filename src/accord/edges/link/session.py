@@ -34,6 +34,10 @@ from accord.edges.link.traffic import no_traffic
 
 _DEFAULTS: Final = LinkOptions()
 _LEAST_MESSAGE_BYTES: Final = 4_096
+# Of a frame with several messages: nodes put no more together than a piece may have. Else one could
+# hold millions, and whoever takes them apart would have no time for anything else.
+_MOST_TOGETHER: Final = 1 << 20
+_ONE: Final = 0x91  # how a frame with one message begins
 _TLS: Final = b"\x16\x03"
 
 
@@ -227,6 +231,9 @@ class Session:
         else:
             if kind == DATA and self._parts:
                 raise LinkError(Why.GARBAGE, "a message between the pieces of another")
+            if size > _MOST_TOGETHER and body[0] != _ONE:
+                problem = f"a frame of {size} bytes with several messages"
+                raise LinkError(Why.TOO_LARGE, f"{problem}, at most {_MOST_TOGETHER} accepted")
             found = self._codec.decode(body)
             count = received.control if kind == CONTROL else received.data
             count.add(1, len(found), size)

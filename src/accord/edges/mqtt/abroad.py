@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -34,6 +34,8 @@ from accord.edges.mqtt.wire import string_bytes
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
     from accord.edges.mqtt.child_nodes import ChildNodes
+
+_FEW: Final = 1_000
 
 
 class HeldBack(Protocol):
@@ -249,7 +251,6 @@ class Abroad:
             known = broker.retained.get(event.channel)
             if known is not None and _is_same(known, event):
                 return  # told once more, because this node or the other began anew
-            self._foreign[event.channel] = True
         publisher = Entity(event.publisher, node=event.origin or event.source)
         way = broker.way(publisher, event.channel)
         message.counts = way.route.counts
@@ -264,6 +265,18 @@ class Abroad:
         finally:
             self.is_arriving = False
             self.event = None
+        if event.is_retained and not is_own:
+            self._note_foreign(event.channel)
+
+    def _note_foreign(self, channel: str) -> None:
+        """What is retained of it is another node's, if something is."""
+        retained, foreign = self.broker.retained, self._foreign
+        if retained.get(channel) is None:
+            foreign.pop(channel, None)
+            return
+        foreign[channel] = True
+        if len(foreign) > 2 * retained.messages + _FEW:  # most of that has expired
+            self._foreign = {each: True for each in foreign if retained.get(each) is not None}
 
 
 def _is_same(known: Message, event: Carried) -> bool:

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
+from accord.core.channels.channels import UNKNOWN
 from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE, Answer
 from accord.core.errors import EventError
@@ -120,7 +121,7 @@ class ChildNodes:
             return 0
         way = self._broker.way(Entity(event.publisher, node=event.origin), event.channel)
         if way.route.bound.problem:
-            hub.counters.shed(way.route.bound.problem, event.origin)
+            hub.counters.shed(UNKNOWN, event.origin)
             return 0
         is_ordered = way.route.bound.is_ordered
         has_come = self._children.has_seen(event)

@@ -54,18 +54,28 @@ class Alone:
 
 def test_pages_are_read_a_few_at_a_time_and_none_twice() -> None:
     alone = Alone()
-    for number in range(MOST_READING):
+    most = MOST_READING // 2
+    for number in range(most):
         alone.hear(PageAsked(number, Wanted("chat"), 0, 10, "", 100, 1_000))
-    assert len(alone.exchange.orders) == MOST_READING
+    assert len(alone.exchange.orders) == most
     alone.hear(PageAsked(3, Wanted("chat"), 0, 10, "", 100, 1_000))
     alone.hear(PageAsked(99, Wanted("chat"), 0, 10, "", 100, 1_000))
     assert alone.posted == [Working(3), NoPage(99, BUSY)]
-    assert (alone.exchange.answers.refused, len(alone.exchange.orders)) == (1, MOST_READING)
+    assert (alone.exchange.answers.refused, len(alone.exchange.orders)) == (1, most)
     order = alone.exchange.orders[0]
     assert isinstance(order, PageWanted)
     alone.exchange.no_page(order, "gone", 0)
     alone.hear(PageAsked(99, Wanted("chat"), 0, 10, "", 100, 1_000))
-    assert len(alone.exchange.orders) == MOST_READING + 1
+    assert len(alone.exchange.orders) == most + 1
+
+
+def test_who_has_many_pages_read_leaves_some_to_others() -> None:
+    alone = Alone()
+    for child, most in (("", 16), ("x", 8), ("y", 4)):
+        before = len(alone.exchange.orders)
+        for number in range(MOST_READING):
+            alone.hear(PageAsked(number, Wanted("chat"), 0, 10, "", 100, 1_000, child))
+        assert len(alone.exchange.orders) == before + most
 
 
 def test_a_cut_is_ordered_from_who_drives() -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.channel_nets import event
 
 from accord.core.channels.streams.messages import NOTHING, Key, Note
-from accord.core.channels.streams.stream import NEVER, WINDOW, Kept, Pace, Stream
+from accord.core.channels.streams.stream import MOST_BYTES, NEVER, WINDOW, Kept, Pace, Stream
 
 KEY = Key("a", 1, 1)
+NOTE = Note(NOTHING)
 
 
 def kept(number: int) -> Kept:
@@ -27,6 +29,28 @@ def test_events_are_ready_in_their_order() -> None:
     assert numbers(stream.ready()) == [1, 2]
     assert not stream.put(2, kept(2))
     assert not stream.lacks()
+
+
+def test_no_more_is_kept_than_a_source_has_on_its_way() -> None:
+    def large(megabytes: int) -> Kept:
+        return Kept(msgspec.structs.replace(event(""), payload=bytes(megabytes << 20)), NOTE, 0)
+
+    stream = Stream("chat", KEY, 1, 0)
+    assert stream.put(3, large(40)), "one is always kept"
+    assert not stream.put(2, large(1))
+    stream.hear(4, 4)
+    stream.ready()
+    stream.check_invariants()
+    assert [stream.put(number, large(10)) for number in (5, 6, 7, 8)] == [True, True, True, False]
+    stream.check_invariants()
+    assert stream.bytes <= MOST_BYTES
+    assert stream.put(4, kept(4))
+    assert len(stream.ready()) == 4
+    stream.hear(6, 9)
+    stream.ready()
+    assert stream.put(8, large(10)), "it is sent again, and there is room now"
+    stream.ready()
+    stream.check_invariants()
 
 
 def test_the_end_may_be_missing_too() -> None:

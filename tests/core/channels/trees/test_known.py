@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from accord.core.channels.trees import known as known_trees
 from accord.core.channels.trees.known import IDLE_US, Trees
 from accord.core.channels.trees.tree import Tree, problem_with_tree
 
@@ -64,6 +65,7 @@ def test_what_is_not_used_is_forgotten() -> None:
         (Tree(("a",), ()), None),
         (Tree((), ()), "expected 1 to 4096 nodes, got 0"),
         (Tree(("a", "a"), (0,)), "expected each node once"),
+        (Tree(("a", "b" * 257), (0,)), "expected names of nodes"),
         (Tree(("a", "b"), ()), "expected a parent for each node but the first"),
         (Tree(("a", "b"), (1,)), "expected parents before their children"),
         (Tree(("a", "b"), (-1,)), "expected parents before their children"),
@@ -71,3 +73,25 @@ def test_what_is_not_used_is_forgotten() -> None:
 )
 def test_what_is_a_tree(tree: Tree, problem: str | None) -> None:
     assert problem_with_tree(tree) == problem
+
+
+def test_large_trees_are_known_less_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_trees, "NODES", 10)
+    trees = Trees("b")
+    digests = [bytes([number]) for number in range(4)]
+    for digest in digests:
+        trees.learn(TREE, digest, 0)
+        trees.check_invariants()
+    assert [trees.next_to(digest, 0) is not None for digest in digests] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    large = Tree(tuple(f"n{number}" for number in range(20)), tuple(range(19)))
+    trees.learn(large, b"large", 0)
+    trees.check_invariants()
+    assert trees.next_to(b"large", 0) is not None
+    trees.forget(IDLE_US)
+    trees.check_invariants()
+    assert len(trees) == 0

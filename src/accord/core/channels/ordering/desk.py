@@ -19,8 +19,8 @@ from accord.core.channels.ordering.stamps import (
     Grant,
     Held,
 )
-from accord.core.channels.streams.sender import MOST_BYTES, size_of
-from accord.core.channels.streams.stream import NEVER
+from accord.core.channels.streams.sender import MOST_BYTES
+from accord.core.channels.streams.stream import NEVER, size_of
 from accord.core.overlay.signals import Carried
 
 _ASK_US: Final = 500_000

@@ -1,7 +1,7 @@
 """What others ask of this node's journal: handed to who drives the node, a few pages at a time.
 
 Nothing is remembered of those who ask: each question says all that is needed, and is asked again if
-its answer gets lost.
+its answer gets lost. Nobody has more pages read than are left for all others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from accord.core.channels.persistent.messages import (
     Working,
     problem_with_question,
 )
+from accord.core.model.shares import Shares
 
-MOST_READING: Final = 16  # pages at a time
+MOST_READING: Final = 32  # pages at a time, of which one that asks alone has half
 BUSY: Final = "busy"
 
 
@@ -50,7 +51,8 @@ class Answers:
         self.refused = 0
         self.senseless = 0
         self._post = post
-        self._reading: dict[tuple[str, str, int], bool] = {}
+        self._reading: dict[tuple[str, str, int], str] = {}  # who asked
+        self._shares = Shares(MOST_READING)
 
     def __len__(self) -> int:
         """How many pages are being read."""
@@ -66,16 +68,20 @@ class Answers:
             self._post(origin, NoPage(asked.id, problem, asked.child), now_us)
         elif key in self._reading:
             self._post(origin, Working(asked.id, asked.child), now_us)
-        elif len(self._reading) >= MOST_READING:
+        elif not self._shares.has_room(who := asked.child or origin):
             self.refused += 1
             self._post(origin, NoPage(asked.id, BUSY, asked.child), now_us)
         else:
-            self._reading[key] = True
+            self._reading[key] = who
+            self._shares.take(who)
             self.orders.append(PageWanted(origin, asked))
 
     def done(self, order: PageWanted) -> None:
         """The page was read, or can't be."""
-        self._reading.pop((order.to, order.asked.child, order.asked.id), None)
+        who = self._reading.pop((order.to, order.asked.child, order.asked.id), None)
+        if who is not None:
+            self._shares.give_back(who)
 
     def check_invariants(self) -> None:
-        assert len(self._reading) <= MOST_READING
+        assert len(self._reading) == self._shares.count
+        self._shares.check_invariants()

@@ -42,6 +42,7 @@ from accord.core.overlay.routes import Requirement
 from accord.core.overlay.signals import Carried
 
 HISTORY: Final = "past"  # the fact that a node has kept events of persistent channels
+_HISTORY_BYTES: Final = 1 << 10  # that nothing else takes, of what a node may say
 IMPORTANCE: Final = 1  # of the past on its way
 _ANYHOW: Final = Requirement(0, 1, 0.0)
 
@@ -70,6 +71,7 @@ class PastExchange(Asker, Template):
         self.sent = 0  # events of the past, to other nodes
         self._store = store
         self._needs = needs
+        store.reserve(HISTORY, _HISTORY_BYTES)
 
     # ------------------------------------------------------------------------ what is around here
 

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from accord.core.channels.streams.messages import Key, Note
-from accord.core.channels.streams.stream import WINDOW, Kept, Stream
+from accord.core.channels.streams.stream import WINDOW, Kept, Stream, size_of
 from accord.core.overlay.signals import Carried
 
 IDLE_US: Final = 60_000_000
 MOST_BYTES: Final = 4 << 20
 _BACKLOG: Final = 1_024
 _MORE: Final = 8  # times as much is taken of those that could not be held back in time
-_OVERHEAD: Final = 200
+_ANY: Final = 1 << 62  # bytes: what fits is decided before
 
 
 class Progress:
@@ -73,7 +73,7 @@ class Sender:
                 if progress.acked >= stream.top:
                     progress.since_us = now_us
             number = stream.top + 1
-            stream.put(number, Kept(event, note, came_us))
+            stream.put(number, Kept(event, note, came_us), _ANY)
             if note.stamp is not None:
                 stream.held_back[note.stamp] = number  # until it is handed out at this node, too
             stream.ready()
@@ -183,7 +183,3 @@ def fitting(events: Iterable[Carried], count: int = 0, size: int = 0) -> int:
 
 def _fits(count: int, size: int) -> bool:
     return count < WINDOW and size < MOST_BYTES
-
-
-def size_of(event: Carried) -> int:
-    return len(event.payload) + len(event.block) + _OVERHEAD

@@ -17,6 +17,9 @@ from accord.core.channels.trees.tree import Digest
 from accord.core.overlay.signals import Carried
 
 WINDOW: Final = 1_024  # events from the base on
+# Of a stream of another node: its source has 4 MiB on their way, and one event as large as may be.
+MOST_BYTES: Final = 32 << 20
+_OVERHEAD: Final = 200
 _RANGES: Final = 16
 MOST_ASKED: Final = 64  # in one message
 HELD_US: Final = 20_000  # until it is asked again whether this node has room
@@ -76,6 +79,7 @@ class Stream:
         self.turn = 0
         self.digest: Digest = b""
         self.events: dict[int, Kept] = {}
+        self.bytes = 0  # of all of them
         self.held_back: dict[Stamp, int] = {}  # numbers whose turn has not come in another order
         self.reports: dict[str, int] = {}  # of nodes beyond this one
         self.bases: dict[str, int] = {}  # of neighbours
@@ -112,11 +116,18 @@ class Stream:
         self.base = max(self.base, base)
         self.top = max(self.top, self.base - 1, min(top, self.base + WINDOW - 1))
 
-    def put(self, number: int, kept: Kept) -> bool:
-        """Keep an event; False where it is known, or not to be kept."""
+    def put(self, number: int, kept: Kept, most_bytes: int = MOST_BYTES) -> bool:
+        """Keep an event; False where it is known, or not to be kept, or more than any source has.
+
+        One is always kept, however large it is.
+        """
         if number <= self.through or number in self.events or number >= self.base + WINDOW:
             return False
+        size = size_of(kept.event)
+        if self.events and self.bytes + size > most_bytes:
+            return False
         self.events[number] = kept
+        self.bytes += size
         self.top = max(self.top, number)
         return True
 
@@ -198,6 +209,7 @@ class Stream:
     def check_invariants(self) -> None:
         assert self.base - 1 <= self.through <= self.top
         assert len(self.events) <= WINDOW
+        assert self.bytes == sum(size_of(kept.event) for kept in self.events.values())
         assert all(self.base <= number <= self.top for number in self.events)
         assert self.held_us < NEVER or self.through + 1 not in self.events
         assert list(self.held_back.values()) == sorted(self.held_back.values())
@@ -207,4 +219,8 @@ class Stream:
         if self._kept_from < self.base:
             self._kept_from = self.base
             for number in [each for each in self.events if each < self.base]:
-                del self.events[number]
+                self.bytes -= size_of(self.events.pop(number).event)
+
+
+def size_of(event: Carried) -> int:
+    return len(event.payload) + len(event.block) + _OVERHEAD

@@ -15,6 +15,7 @@ from accord.core.channels.trees.tree import Digest, Tree
 IDLE_US: Final = 60_000_000
 _TRUST_US: Final = 30_000_000  # so long a neighbour is believed to know a tree
 _TREES: Final = 4_096
+NODES: Final = 1 << 20  # of all of them together; one tree is always known
 _CONFIRMED: Final = 16_384
 
 
@@ -34,6 +35,7 @@ class Trees:
     def __init__(self, name: str) -> None:
         self._name = name
         self._known: dict[Digest, _Known] = {}
+        self._nodes = 0
         self._confirmed: dict[tuple[str, Digest], int] = {}  # when something went there
 
     def learn(self, tree: Tree, digest: Digest, now_us: int) -> None:
@@ -41,9 +43,11 @@ class Trees:
         if known is not None:
             known.used_us = now_us
             return
-        while len(self._known) >= _TREES:
-            del self._known[next(iter(self._known))]
+        more = len(tree.nodes)
+        while self._known and (len(self._known) >= _TREES or self._nodes + more > NODES):
+            self._drop(next(iter(self._known)))
         self._known[digest] = _Known(tree, now_us)
+        self._nodes += more
 
     def next_to(self, digest: Digest, now_us: int) -> tuple[str, ...] | None:
         """The nodes next to this one on a tree; None where it is not known."""
@@ -104,7 +108,7 @@ class Trees:
         """What has not been used for a while."""
         for digest, known in list(self._known.items()):
             if now_us - known.used_us >= IDLE_US:
-                del self._known[digest]
+                self._drop(digest)
         for key, used_us in list(self._confirmed.items()):
             if now_us - used_us >= _TRUST_US or key[1] not in self._known:
                 del self._confirmed[key]
@@ -115,3 +119,8 @@ class Trees:
     def check_invariants(self) -> None:
         assert len(self._known) <= _TREES
         assert len(self._confirmed) <= _CONFIRMED
+        assert self._nodes == sum(len(known.tree.nodes) for known in self._known.values())
+        assert self._nodes <= NODES or len(self._known) == 1
+
+    def _drop(self, digest: Digest) -> None:
+        self._nodes -= len(self._known.pop(digest).tree.nodes)

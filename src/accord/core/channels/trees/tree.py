@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.trees.spanner import Graph, distances
+from accord.core.overlay.fact_messages import is_name
 
 MOST_NODES: Final = 4_096
 
@@ -48,6 +49,8 @@ def problem_with_tree(tree: Tree) -> str | None:
     """Why it is none, or None where it is one."""
     if not 0 < len(tree.nodes) <= MOST_NODES:
         return f"expected 1 to {MOST_NODES} nodes, got {len(tree.nodes)}"
+    if not all(map(is_name, tree.nodes)):
+        return "expected names of nodes"
     if len(dict.fromkeys(tree.nodes)) != len(tree.nodes):
         return "expected each node once"
     if len(tree.parents) != len(tree.nodes) - 1:
