@@ -12,20 +12,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.sim.admission_runs import run
-from tests.sim.many_runs import many_runs
+from tests.sim.many_runs import Counts, many_runs
 
 from accord.sim.outcome import Outcome
 
 
-def _checked(seed: int) -> Outcome:
-    return run(seed)[0]
-
-
-def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
-    outcome, checker = run(seed, is_checking=False)
+def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+    outcome, checker = run(seed, is_checking=is_checking)
     counts = {str(state): count for state, count in checker.counts.items() if count}
     return outcome, {**counts, "promises in the end": checker.held, "crashes": outcome.crashes}
 
 
 if __name__ == "__main__":
-    sys.exit(many_runs("admission", _checked, _counted))
+    sys.exit(many_runs("admission", _run))

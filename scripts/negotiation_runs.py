@@ -11,21 +11,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.sim.many_runs import many_runs
-from tests.sim.negotiation_runs import QualityRun, run
+from tests.sim.many_runs import Counts, many_runs
+from tests.sim.negotiation_runs import QualityRun
 
 from accord.sim.outcome import Outcome
 
 
-def _checked(seed: int) -> Outcome:
-    return run(seed, is_checking=True)
-
-
-def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
-    quality = QualityRun(seed)
+def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+    quality = QualityRun(seed, is_checking=is_checking)
     outcome = quality.run()
     return outcome, {"crashes": outcome.crashes, **quality.counts()}
 
 
 if __name__ == "__main__":
-    sys.exit(many_runs("negotiated quality", _checked, _counted))
+    sys.exit(many_runs("negotiated quality", _run))

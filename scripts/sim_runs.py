@@ -11,19 +11,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.sim.many_runs import many_runs
+from tests.sim.many_runs import Counts, many_runs
 from tests.sim.overlay_runs import run
 
 from accord.sim.outcome import Outcome
 
 
-def _checked(seed: int) -> Outcome:
-    return run(seed)
-
-
-def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
-    return run(seed, is_checking=False), {}
+def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+    return run(seed, is_checking=is_checking), {}
 
 
 if __name__ == "__main__":
-    sys.exit(many_runs("overlays", _checked, _counted))
+    sys.exit(many_runs("overlays", _run))

@@ -44,11 +44,8 @@ class Runs:
         self._loss = loss
         self._nodes = nodes
 
-    def checked(self, seed: int) -> Outcome:
-        return self._run(seed, is_checking=True)[-1]
-
-    def counted(self, seed: int) -> tuple[Outcome, Counts]:
-        name, run, outcome = self._run(seed, is_checking=False)
+    def __call__(self, seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+        name, run, outcome = self._run(seed, is_checking=is_checking)
         counts: Counts = {f"{name} runs": 1, f"{name} crashes": outcome.crashes}
         for what in _COUNTED:
             channels = outcome.channels.values()
@@ -109,7 +106,7 @@ def main() -> int:
         "templates; also: --template NAME, --loss SHARE, --nodes COUNT (all by the seed if not "
         "given), and --hours COUNT of virtual time: each seed is one long run"
     )
-    return many_runs(what, runs.checked, runs.counted, lossy)
+    return many_runs(what, runs, lossy)
 
 
 if __name__ == "__main__":

@@ -11,18 +11,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.sim.many_runs import many_runs
+from tests.sim.many_runs import Counts, many_runs
 from tests.sim.tier_admission_runs import run
 
 from accord.sim.outcome import Outcome
 
 
-def _checked(seed: int) -> Outcome:
-    return run(seed)[0]
-
-
-def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
-    outcome, checker = run(seed, is_checking=False)
+def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+    outcome, checker = run(seed, is_checking=is_checking)
     counts = {str(state): count for state, count in checker.counts.items() if count}
     return outcome, {
         **counts,
@@ -34,4 +30,4 @@ def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    sys.exit(many_runs("admission across tiers", _checked, _counted))
+    sys.exit(many_runs("admission across tiers", _run))

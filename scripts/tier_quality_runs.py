@@ -11,21 +11,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.sim.many_runs import many_runs
-from tests.sim.tier_quality_runs import TierQualityRun, run
+from tests.sim.many_runs import Counts, many_runs
+from tests.sim.tier_quality_runs import TierQualityRun
 
 from accord.sim.outcome import Outcome
 
 
-def _checked(seed: int) -> Outcome:
-    return run(seed, is_checking=True)
-
-
-def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
-    quality = TierQualityRun(seed)
+def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+    quality = TierQualityRun(seed, is_checking=is_checking)
     outcome = quality.run()
     return outcome, {"crashes": outcome.crashes, **quality.counts()}
 
 
 if __name__ == "__main__":
-    sys.exit(many_runs("negotiated quality across tiers", _checked, _counted))
+    sys.exit(many_runs("negotiated quality across tiers", _run))

@@ -11,18 +11,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.sim.many_runs import many_runs
+from tests.sim.many_runs import Counts, many_runs
 from tests.sim.tier_runs import run
 
 from accord.sim.outcome import Outcome
 
 
-def _checked(seed: int) -> Outcome:
-    return run(seed)[0]
-
-
-def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
-    outcome, left = run(seed, is_checking=False)
+def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:
+    outcome, left = run(seed, is_checking=is_checking)
     return outcome, {
         "deliveries": sum(each.delivered for each in outcome.channels.values()),
         "crashes": outcome.crashes,
@@ -32,4 +28,4 @@ def _counted(seed: int) -> tuple[Outcome, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    sys.exit(many_runs("secondary nodes", _checked, _counted))
+    sys.exit(many_runs("secondary nodes", _run))

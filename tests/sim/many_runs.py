@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 from multiprocessing import Pool
-from typing import Final
+from typing import Final, Protocol
 
 from accord.sim.outcome import Outcome
 
@@ -14,16 +14,14 @@ _TOLD: Final = 100  # runs between two lines
 Counts = dict[str, int]
 
 
-def many_runs(
-    what: str,
-    checked: Callable[[int], Outcome],
-    counted: Callable[[int], tuple[Outcome, Counts]],
-    judged: Callable[[Counts], list[str]] = lambda _: [],
-) -> int:
-    """The exit code. `checked` runs one seed with all invariants, `counted` one of many.
+class Run(Protocol):
+    """One run, and what is counted over many of them; it is passed on to other processes."""
 
-    `judged` says what is wrong with all of them together.
-    """
+    def __call__(self, seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]: ...
+
+
+def many_runs(what: str, run: Run, judged: Callable[[Counts], list[str]] = lambda _: []) -> int:
+    """The exit code. `judged` says what is wrong with all runs together."""
     parser = argparse.ArgumentParser(description=f"random simulations of {what}")
     parser.add_argument("--runs", type=int, default=1_000, help="how many (default: 1,000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
@@ -31,7 +29,7 @@ def many_runs(
     parser.add_argument("--jobs", type=int, default=2, help="at the same time (default: 2)")
     options = parser.parse_args()
     if options.seed is not None:
-        outcome = checked(options.seed)
+        outcome, _ = run(options.seed, is_checking=True)
         print(_found(outcome) or "nothing was found")
         return 1 if outcome.found else 0
     began_s = time.monotonic()
@@ -39,7 +37,7 @@ def many_runs(
     totals: Counts = {}
     seeds = range(options.first, options.first + options.runs)
     with Pool(options.jobs) as pool:
-        results = pool.imap_unordered(_Reported(counted), seeds, chunksize=8)
+        results = pool.imap_unordered(_Reported(run), seeds, chunksize=8)
         for done, (found, counts) in enumerate(results, start=1):
             failed += bool(found)
             for name, count in counts.items():
@@ -59,11 +57,11 @@ def many_runs(
 class _Reported:
     """One of many, as it comes back from another process."""
 
-    def __init__(self, counted: Callable[[int], tuple[Outcome, Counts]]) -> None:
-        self._counted = counted
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def __call__(self, seed: int) -> tuple[str, Counts]:
-        outcome, counts = self._counted(seed)
+        outcome, counts = self._run(seed, is_checking=False)
         return _found(outcome), counts
 
 

@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from accord.core.admission.posting import AGAIN_US, MOST, Advert, Board, Post, Posted, Posting
+from accord.core.admission.posting import (
+    AGAIN_US,
+    GONE,
+    MOST,
+    Advert,
+    Board,
+    Post,
+    Posted,
+    Posting,
+)
 from accord.core.overlay.tier_links import TierLink, TierLinks
 
 LINK = TierLink(1_000, is_active=True)
@@ -96,6 +105,35 @@ def test_a_new_life_of_the_child_has_what_it_says() -> None:
     after.links.set("a", LINK)
     after.run(boards, 3)
     assert boards["a"].adverts == {("p", "two"): advert(2)}
+
+
+def test_what_is_gone_is_not_remembered_for_ever_for_a_parent_that_does_not_answer() -> None:
+    child = Child(1, Random(1))  # noqa: S311
+    boards = {"a": Board(1)}
+    for name in ("old", "left"):
+        child.posting.put("p", name, advert(1))
+    child.links.set("a", LINK)
+    child.run(boards, 3)
+    assert len(boards["a"].adverts) == 2
+    child.posting.put("p", "old", None)
+    for number in range(GONE + 100):
+        child.posting.put("p", str(number), advert(1))
+        child.posting.put("p", str(number), None)
+    assert len(child.posting._log._changes) == GONE + 1
+    child.run(boards, 3)
+    assert boards["a"].adverts == {("p", "left"): advert(1)}
+
+
+def test_a_parent_that_comes_late_is_told_all_in_several_messages() -> None:
+    child = Child(1, Random(1))  # noqa: S311
+    for number in range(200):
+        child.posting.put("p", str(number), advert(1))
+    child.posting.put("p", "0", None)
+    boards = {"a": Board(1)}
+    child.links.set("a", LINK)
+    child.run(boards, 6)
+    assert len(boards["a"].adverts) == 199
+    assert child.posting.next_due_us() > child.now_us + 1_000 * AGAIN_US
 
 
 def test_a_child_has_only_so_much_room() -> None:

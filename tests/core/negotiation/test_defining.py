@@ -83,6 +83,16 @@ def test_who_begins_anew_is_told_everything() -> None:
     assert pair.told["x"] == ["text"] * 3
 
 
+def test_long_ones_come_too() -> None:
+    pair = Pair(0.0)
+    long = "ä" * 60_000
+    for number in range(40):
+        pair.ends["a"].tell(f"p{number}", f"{number} {long}")
+    pair.link()
+    pair.run(30)
+    assert len(pair.told["x"]) == 40
+
+
 def test_what_makes_no_sense_is_passed_over() -> None:
     pair = Pair(0.0)
     pair.link()

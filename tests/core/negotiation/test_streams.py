@@ -6,11 +6,26 @@ from random import Random
 import msgspec
 import pytest
 
-from accord.core.negotiation import streams as stream_module
+from accord.core.negotiation import streams
 from accord.core.negotiation.costs import Table
-from accord.core.negotiation.messages import MAX_CHANGES, Change, Have, Heard, News, Said, Want
+from accord.core.negotiation.messages import (
+    ANEW,
+    MAX_CHANGES,
+    Change,
+    Have,
+    Heard,
+    News,
+    Said,
+    Want,
+)
 from accord.core.negotiation.profiles import Capability
-from accord.core.negotiation.streams import LONGEST_RESEND_US, RESEND_US, Hearing, Saying
+from accord.core.negotiation.streams import (
+    LONGEST_RESEND_US,
+    MAX_SAID,
+    RESEND_US,
+    Hearing,
+    Saying,
+)
 
 MS = 1_000
 
@@ -22,8 +37,8 @@ def want(number: int) -> Want:
 class Pair:
     """One who says and one who hears; messages are passed by hand."""
 
-    def __init__(self) -> None:
-        self.saying = Saying(1)
+    def __init__(self, limit: int = MAX_SAID) -> None:
+        self.saying = Saying(1, limit)
         self.hearing = Hearing()
         self.now_us = 0
         self.saying.link_up("n", 0)
@@ -142,8 +157,8 @@ def test_who_forgot_gets_everything_also_what_was_taken_back() -> None:
     assert stale.is_spoken_to
     pair.say("a", None)
     pair.settle()
-    assert len(pair.saying._changes) == 1, "the tombstone is gone"
-    pair.hearing = stale  # at version 1, before the tombstone
+    assert pair.saying._log.floor == 3, "that it was taken back is forgotten"
+    pair.hearing = stale  # at version 1, before that
     pair.say("c", 3)
     pair.settle()
     assert set(pair.hearing.said()) == {("b",), ("c",)}
@@ -257,6 +272,85 @@ def test_bounds() -> None:
     hearing.check_invariants()
 
 
+def test_what_was_taken_back_is_remembered_only_so_long_for_who_does_not_hear() -> None:
+    saying, hearing = Saying(1, limit=4), Hearing()
+    saying.link_up("n", 0)
+    saying.say(("old",), want(1), 0)
+    ((_, first),) = saying.take(10 * MS)
+    hearing.hear(first)
+    saying.say(("old",), None, 10 * MS)
+    for number in range(100):
+        saying.say((str(number),), want(1), 10 * MS)
+        if number < 99:
+            saying.say((str(number),), None, 10 * MS)
+        saying.check_invariants()
+    saying.heard("n", hearing.answer(), 20 * MS)
+    told = []
+    for _ in range(3):
+        for _, news in saying.take(20 * MS):
+            told.append((news.base, len(news.changes)))
+            hearing.hear(news)
+            saying.heard("n", hearing.answer(), 20 * MS)
+    assert told == [(ANEW, 0), (0, 1)]
+    assert hearing.said() == {("99",): want(1)}
+
+
+def test_who_begins_is_told_all_in_several_messages_whatever_is_forgotten() -> None:
+    pair = Pair()
+    for number in range(3 * MAX_CHANGES):
+        pair.say(str(number), 1)
+    pair.settle()
+    pair.say("0", None)
+    pair.settle()
+    pair.listen_anew()
+    pair.settle()
+
+
+def test_who_noticed_nothing_does_not_keep_what_was_taken_back_meanwhile() -> None:
+    pair = Pair()
+    pair.listen_anew()
+    for number in range(3 * MAX_CHANGES):
+        pair.say(str(number), 1)
+    pair.settle()
+    pair.saying.link_down("n")
+    pair.say("0", None)
+    pair.saying.link_up("n", pair.now_us)
+    pair.settle()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_heard_in_many_messages_becomes_what_is_said(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MAX_CHANGES", 2)
+    random = Random(seed)  # noqa: S311
+    pair = Pair(limit=12)
+    pair.listen_anew()
+    for _ in range(300):
+        for _ in range(random.randrange(3)):
+            pair.say(random.choice("abcdefghijklmnop"), random.choice((None, 1, 2)))
+        chance = random.random()
+        if chance < 0.03:
+            pair.listen_anew()
+        elif chance < 0.06:
+            pair.saying.link_down("n")
+        elif chance < 0.1:
+            pair.saying.link_up("n", pair.now_us)
+        pair.now_us += random.randrange(100 * MS)
+        messages: list[News | Heard] = [*pair.greet()]
+        messages += [news for _, news in pair.saying.take(pair.now_us)]
+        for message in messages:
+            if random.random() < 0.3:
+                continue
+            if isinstance(message, News):
+                pair.pass_on(message)
+            else:
+                pair.saying.heard("n", message, pair.now_us)
+        pair.saying.check_invariants()
+    pair.saying.link_up("n", pair.now_us)
+    pair.settle()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -291,7 +385,7 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
 
 
 def test_a_neighbour_says_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "MAX_HEARD_BYTES", 3_000)
+    monkeypatch.setattr(streams, "MAX_HEARD_BYTES", 3_000)
     hearing = Hearing()
 
     def hear(version: int, key: str, size: int) -> None:

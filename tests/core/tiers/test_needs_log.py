@@ -77,12 +77,12 @@ def test_whatever_changes_all_is_known_in_the_end(seed: int) -> None:
         if version < log.version and random.random() < 0.02:
             version = apply(known, log.since(version, ALL))
         if random.random() < 0.02:
-            log.forget(version)
+            log.all_know(version)
             assert log.floor <= version
     while version < log.version:
         version = apply(known, log.since(version, ALL))
     assert sorted(need.filter for need in known.values()) == sorted(set(wished))
-    log.forget(version)
+    log.all_know(version)
     whole: dict[str, Need] = {}
     version = 0
     while version < log.version:

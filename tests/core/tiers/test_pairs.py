@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from accord.core.node.rights import FEEDBACK
+from accord.core.overlay.change_log import Limits
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
+from accord.core.tiers import needs_log
 from accord.core.tiers.child import NO_ROOM, Child
 from accord.core.tiers.messages import Ask, Attend, Down, Told, Trait, Up, Wants
 from accord.core.tiers.options import TierOptions
@@ -160,6 +163,47 @@ def test_both_parents_know_what_the_child_needs() -> None:
     world.child.unneed("room", ("", ""))
     world.run()
     assert all(not port.needs for port in world.ports.values())
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a message about needs, and to remember of those that are gone."""
+    monkeypatch.setattr(needs_log, "_LIMITS", Limits(changes=2, bytes=1_000, gone=4))
+
+
+@pytest.mark.usefixtures("little")
+def test_a_second_parent_is_told_many_needs_also_where_one_was_taken_back_before() -> None:
+    world = World()
+    for channel in ("room", "one", "two", "three", "four"):
+        world.child.need(channel, ("", ""), None)
+    world.link("a")
+    world.run()
+    world.child.unneed("four", ("", ""))
+    world.run()
+    world.link("b")
+    world.run()
+    assert [len(port.needs) for port in world.ports.values()] == [4, 4]
+    world.unlink("a")
+    world.put(1, "b")
+    assert world.run() == [1]
+
+
+@pytest.mark.usefixtures("little")
+def test_a_parent_that_may_know_what_is_gone_is_told_everything_anew() -> None:
+    world = linked()
+    world.cut["b"] = True
+    world.child.unneed("room", ("", ""))
+    for number in range(10):
+        world.child.need(str(number), ("", ""), None)
+        world.run(50 * MS)
+        world.child.unneed(str(number), ("", ""))
+        world.run(50 * MS)
+    world.child.need("other", ("", ""), None)
+    world.run()
+    assert list(world.ports["b"].needs.values()) == [Need("room")]
+    del world.cut["b"]
+    world.run(8_000 * MS)
+    assert list(world.ports["b"].needs.values()) == [Need("other")]
 
 
 def test_events_come_once_and_nobody_keeps_them() -> None:

@@ -2,7 +2,8 @@
 
 The child counts its changes. To each parent goes what changed after the version it is known to be
 at, and again until it says that it is there. With each link a session begins, in which a parent is
-told everything first; what it had before and is not among that goes.
+told everything first; what it had before and is not among that goes. So another one begins, too,
+where it is not remembered any more what a parent has to be told is gone.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import Final
 
 import msgspec
 
+from accord.core.overlay.change_log import ChangeLog, Limits
 from accord.core.overlay.tier_links import TierLinks
+from accord.core.overlay.tier_readers import TierReaders
 
 AGAIN_US: Final = 500_000
 MOST: Final = 100_000  # advertisements of one child
 _AT_ONCE: Final = 64
-_BYTES: Final = 64_000  # of one message, about
-_NEVER: Final = 2**62
+GONE: Final = 16_384  # that are remembered
+_LIMITS: Final = Limits(changes=_AT_ONCE, bytes=64_000, gone=GONE)
 
 
 class Advert(msgspec.Struct, frozen=True, array_like=True):
@@ -52,13 +55,6 @@ class Posted(msgspec.Struct, frozen=True, array_like=True, tag="posted"):
 Which = tuple[str, str]  # publisher and name
 
 
-class _Reader:
-    def __init__(self, session: int) -> None:
-        self.session = session
-        self.version = 0
-        self.due_us = 0
-
-
 class Posting:
     """At the child: `say` sends a message to a parent."""
 
@@ -66,94 +62,42 @@ class Posting:
         self, incarnation: int, tiers: TierLinks, say: Callable[[str, Post], None]
     ) -> None:
         self._incarnation = incarnation
-        self._tiers = tiers
         self._say = say
-        self._version = 0
-        self._changes: dict[Which, tuple[int, Advert | None]] = {}  # by version, lowest first
-        self._taken_back: dict[Which, int] = {}  # the same of those that are None
-        self._readers: dict[str, _Reader] = {}
-        self._seen = -1
+        self._log: ChangeLog[Which, Advert] = ChangeLog(_LIMITS, _bytes_of)
+        self._readers = TierReaders(self._log, tiers, AGAIN_US)
 
     def put(self, publisher: str, name: str, advert: Advert | None) -> None:
         """None: it is taken back."""
         which = (publisher, name)
-        before = self._changes.pop(which, None)
-        if before is None and advert is None:
-            return
-        self._version += 1
-        self._changes[which] = (self._version, advert)
-        self._taken_back.pop(which, None)
-        if advert is None:
-            self._taken_back[which] = self._version
-        for reader in self._readers.values():
-            if reader.version == self._version - 1:
-                reader.due_us = 0
-        self._forget()
+        if advert is not None or self._log.get(which) is not None:
+            self._log.put(which, advert)
 
     def heard(self, parent: str, posted: Posted, now_us: int) -> None:
         reader = self._readers.get(parent)
-        if reader is None:
-            return
-        session = self._incarnation, reader.session
-        is_this = (posted.incarnation, posted.session) == session
-        version = posted.version if is_this and posted.version <= self._version else 0
-        if version != reader.version:
-            reader.version = version
-            reader.due_us = now_us
-            self._forget()
+        if reader is not None:
+            session = self._incarnation, reader.session
+            is_this = (posted.incarnation, posted.session) == session
+            self._readers.heard(parent, posted.version if is_this else 0, now_us)
 
     def advance(self, now_us: int) -> None:
-        self._look_at_links()
-        for parent, reader in self._readers.items():
-            if reader.version < self._version and reader.due_us <= now_us:
-                reader.due_us = now_us + AGAIN_US
-                self._say(parent, self._since(reader.version, reader.session))
+        for parent, reader in self._readers.due(now_us):
+            since = reader.version
+            version, changes = self._log.after(since)
+            told = tuple((*which, advert) for _, which, advert in changes)
+            top = self._log.version
+            post = Post(self._incarnation, reader.session, since, version, top, told)
+            self._say(parent, post)
 
     def next_due_us(self) -> int:
-        if self._tiers.version != self._seen:
-            return 0
-        behind = [each for each in self._readers.values() if each.version < self._version]
-        return min((each.due_us for each in behind), default=_NEVER)
+        return self._readers.next_due_us()
 
     def check_invariants(self) -> None:
-        versions = [version for version, _ in self._changes.values()]
-        assert versions == sorted(set(versions))
-        none = {which: at for which, (at, advert) in self._changes.items() if advert is None}
-        assert list(self._taken_back.items()) == list(none.items())
-        assert all(each.version <= self._version for each in self._readers.values())
+        self._readers.check_invariants()
 
-    def _look_at_links(self) -> None:
-        if self._tiers.version == self._seen:
-            return
-        self._seen = self._tiers.version
-        before, self._readers = self._readers, {}
-        for parent, session in self._tiers.began.items():
-            known = before.get(parent)
-            is_same = known is not None and known.session == session
-            self._readers[parent] = known if known is not None and is_same else _Reader(session)
-        self._forget()
 
-    def _since(self, since: int, session: int) -> Post:
-        changes: list[tuple[str, str, Advert | None]] = []
-        version, size = self._version, 0
-        last = since
-        for (publisher, name), (at, advert) in self._changes.items():
-            if at <= since or (not since and advert is None):
-                continue
-            size += _size(publisher, name, advert)
-            if changes and (size > _BYTES or len(changes) == _AT_ONCE):
-                version = last
-                break
-            changes.append((publisher, name, advert))
-            last = at
-        return Post(self._incarnation, session, since, version, self._version, tuple(changes))
-
-    def _forget(self) -> None:
-        """What was taken back, where all parents know it."""
-        known = min((each.version for each in self._readers.values()), default=self._version)
-        gone = [which for which, version in self._taken_back.items() if version <= known]
-        for which in gone:
-            del self._changes[which], self._taken_back[which]
+def _bytes_of(which: Which, advert: Advert | None) -> int:
+    size = 50 + sum(map(len, which))
+    return size if advert is None else size + len(advert.channel) + len(advert.where)
 
 
 class Board:
@@ -206,10 +150,5 @@ class Board:
 
 def _is_too_much(post: Post) -> bool:
     """Whether it has more than a child says at once: to read it takes a while."""
-    size = sum(_size(*each) for each in post.changes)
-    return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _BYTES)
-
-
-def _size(publisher: str, name: str, advert: Advert | None) -> int:
-    size = 50 + len(publisher) + len(name)
-    return size if advert is None else size + len(advert.channel) + len(advert.where)
+    size = sum(_bytes_of((publisher, name), advert) for publisher, name, advert in post.changes)
+    return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _LIMITS.bytes)

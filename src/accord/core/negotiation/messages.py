@@ -21,6 +21,7 @@ Key = tuple[str, ...]
 Session = tuple[int, int]  # of a listener: its incarnation, and which time it listens
 
 NO_SESSION: Final = (0, 0)
+ANEW: Final = -1  # as the base of news
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, tag="want"):
@@ -78,6 +79,8 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 class News(msgspec.Struct, frozen=True, array_like=True, tag="quality"):
     """All that changed in (base, version]; from base 0 on: all there is up to `version`.
+
+    From base `ANEW` on there is nothing: who is told so knows nothing any more, and says that.
 
     `session` is the receiver's, as far as the sender knows it.
     """

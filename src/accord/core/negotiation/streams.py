@@ -12,8 +12,9 @@ that it knows everything. In the same way who begins to speak does so until it i
 Both come to rest once messages get through: who says in a session that it heard something was
 spoken to in that session, so a speaker that has nothing left to say has no listener that waits.
 
-What was taken back leaves a tombstone until all neighbours have heard of it. Who is behind a
-tombstone that is gone gets everything, and drops what is not among it.
+What was taken back is remembered until all neighbours have heard of it, or until that is too much
+(`overlay.change_log`). Who may be behind something that is forgotten has to begin anew: it gets
+everything, and drops what is not among it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import msgspec
 
 from accord.core.negotiation.costs import Table
 from accord.core.negotiation.messages import (
+    ANEW,
     MAX_CHANGES,
     NO_SESSION,
     Change,
@@ -34,6 +36,7 @@ from accord.core.negotiation.messages import (
     Said,
     Session,
 )
+from accord.core.overlay.change_log import ChangeLog, Limits
 
 FLUSH_US: Final = 5_000
 RESEND_US: Final = 200_000
@@ -49,12 +52,13 @@ Difference = tuple[Said | None, Said | None]  # what was said, and what is said 
 
 
 class _Listener:
-    __slots__ = ("due_us", "heard", "is_known", "resend_us", "sent", "session")
+    __slots__ = ("due_us", "floor", "heard", "is_known", "resend_us", "sent", "session")
 
     def __init__(self, now_us: int) -> None:
         self.session: Session = NO_SESSION
         self.is_known = False  # that it listens to this incarnation
         self.heard = 0
+        self.floor = 0  # of the log, when it said that it knows nothing
         self.sent = 0  # up to where, since `heard`
         self.due_us = now_us  # when to send again what was not heard
         self.resend_us = RESEND_US
@@ -62,7 +66,7 @@ class _Listener:
     def begin(self, session: Session, now_us: int) -> None:
         self.session = session
         self.is_known = False
-        self.heard = self.sent = 0
+        self.heard = self.sent = self.floor = 0
         self.due_us = now_us
 
 
@@ -71,38 +75,31 @@ class Saying:
 
     def __init__(self, incarnation: int, limit: int = MAX_SAID) -> None:
         self.incarnation = incarnation
-        self.version = 0
         self.refused = 0  # for want of room
         self._limit = limit
-        self._floor = 0  # tombstones up to here are gone
-        self._changes: dict[Key, Change] = {}  # by version, lowest first
-        self._tombstones: dict[Key, int] = {}  # their versions, lowest first
+        limits = Limits(changes=MAX_CHANGES, bytes=MAX_BYTES, gone=limit)
+        self._log: ChangeLog[Key, Said] = ChangeLog(limits, _bytes_of)
         self._listeners: dict[str, _Listener] = {}
         self._flush_us = _NEVER
 
+    @property
+    def version(self) -> int:
+        return self._log.version
+
     def say(self, key: Key, value: Said | None, now_us: int) -> None:
-        before = self._changes.get(key)
-        if (before.value if before else None) == value:
+        before = self._log.get(key)
+        if before == value:
             return
-        if (before is None or before.value is None) and self._alive >= self._limit:
+        if before is None and len(self._log) >= self._limit:
             self.refused += 1
             return
-        self.version += 1
-        self._changes.pop(key, None)  # to the end: the order is that of versions
-        self._changes[key] = Change(self.version, key, value)
-        self._tombstones.pop(key, None)
-        if value is None:
-            self._tombstones[key] = self.version
-            if not self._listeners:
-                self._bury()
+        self._log.put(key, value)
+        if value is None and not self._listeners:
+            self._log.all_know(self.version)
         self._flush_us = min(self._flush_us, now_us + FLUSH_US)
 
-    @property
-    def _alive(self) -> int:
-        return len(self._changes) - len(self._tombstones)
-
     def said(self) -> dict[Key, Said]:
-        return {key: each.value for key, each in self._changes.items() if each.value is not None}
+        return self._log.values()
 
     def link_up(self, neighbour: str, now_us: int) -> None:
         self._listeners[neighbour] = _Listener(now_us)
@@ -110,7 +107,7 @@ class Saying:
 
     def link_down(self, neighbour: str) -> None:
         self._listeners.pop(neighbour, None)
-        self._bury()
+        self._log.all_know(self._heard_by_all())
 
     def heard(self, neighbour: str, message: Heard, now_us: int) -> None:
         listener = self._listeners.get(neighbour)
@@ -122,6 +119,8 @@ class Saying:
         version = message.version if listener.is_known else 0
         if not 0 <= version <= self.version:
             version = 0
+        if not message.version and (listener.is_known or not listener.heard):
+            listener.floor = self._log.floor  # what is forgotten it has not got
         if version < listener.heard or (was_known and not listener.is_known):
             listener.due_us = now_us  # it began anew
             listener.sent = version
@@ -132,7 +131,7 @@ class Saying:
         listener.sent = max(listener.sent, version)
         if listener.sent < self.version or listener.due_us <= now_us:
             self._flush_us = min(self._flush_us, now_us)
-        self._bury()
+        self._log.all_know(self._heard_by_all())
 
     def next_due_us(self) -> int:
         behind = [e.due_us for e in self._listeners.values() if self._is_behind(e)]
@@ -153,54 +152,32 @@ class Saying:
                 listener.sent = listener.heard
             if is_late or listener.sent < self.version:
                 listener.due_us = now_us + listener.resend_us
-                news = self._since(listener.sent, listener.session)
-                listener.sent = news.version
-                sends.append((neighbour, news))
+                sends.append((neighbour, self._next(listener)))
         self._flush_us = _NEVER
         return sends
 
     def check_invariants(self) -> None:
-        versions = [change.version for change in self._changes.values()]
-        assert versions == sorted(set(versions))
-        assert not versions or 0 < versions[0] <= versions[-1] <= self.version
-        assert self._alive == len(self.said()) <= self._limit
-        heard = min((each.heard for each in self._listeners.values()), default=self.version)
-        buried = {k: each.version for k, each in self._changes.items() if each.value is None}
-        assert list(self._tombstones.items()) == list(buried.items())
-        assert all(version > heard for version in buried.values())
+        self._log.check_invariants(self._heard_by_all())
+        assert len(self._log) <= self._limit
         for listener in self._listeners.values():
             assert 0 <= listener.heard <= listener.sent <= self.version
 
     def _is_behind(self, listener: _Listener) -> bool:
         return listener.heard < self.version or not listener.is_known
 
-    def _since(self, base: int, session: Session) -> News:
-        if base < self._floor:
+    def _next(self, listener: _Listener) -> News:
+        base = listener.sent
+        if not self._log.can_go_on(base, listener.floor):
+            if listener.heard:
+                listener.sent = self.version  # there is nothing else to say now
+                return News(self.incarnation, ANEW, 0, (), listener.session)
             base = 0
-        changes: list[Change] = []
-        for change in reversed(self._changes.values()):
-            if change.version <= base:
-                break
-            if base or change.value is not None:
-                changes.append(change)
-        changes.reverse()
-        version = self.version
-        count = _fitting(changes)
-        if count < len(changes):
-            changes = changes[:count]
-            version = changes[-1].version
-        return News(self.incarnation, base, version, tuple(changes), session)
+        listener.sent, changes = self._log.after(base)
+        told = tuple(Change(*each) for each in changes)
+        return News(self.incarnation, base, listener.sent, told, listener.session)
 
-    def _bury(self) -> None:
-        heard = min((each.heard for each in self._listeners.values()), default=self.version)
-        gone: list[Key] = []
-        for key, version in self._tombstones.items():
-            if version > heard:
-                break
-            gone.append(key)
-        for key in gone:
-            del self._changes[key]
-            self._floor = max(self._floor, self._tombstones.pop(key))
+    def _heard_by_all(self) -> int:
+        return min((each.heard for each in self._listeners.values()), default=self.version)
 
 
 class Hearing:
@@ -232,6 +209,8 @@ class Hearing:
             if news.base:
                 return []
             self.incarnation, self.version = news.incarnation, 0
+        if news.base == ANEW and news.session == self.session:
+            self.version = 0
         if news.base > self.version or news.version <= self.version:
             return []
         fresh = {change.key: change.value for change in news.changes}
@@ -287,21 +266,11 @@ class Hearing:
         assert self.version >= 0
 
 
-def _fitting(changes: list[Change]) -> int:
-    """How many of them fit into one message: at least one, and no more than links can take."""
-    size = 0
-    for count, change in enumerate(changes[:MAX_CHANGES]):
-        size += _bytes_of(change)
-        if count and size > MAX_BYTES:
-            return count
-    return min(len(changes), MAX_CHANGES)
-
-
-def _bytes_of(change: Change) -> int:
+def _bytes_of(key: Key, value: Said | None) -> int:
     # What is in the key is in the value again; all else is small but for tables of costs.
-    size = 100 + 2 * sum(map(len, change.key))
-    if isinstance(change.value, Have):
-        for capability in change.value.capabilities:
+    size = 100 + 2 * sum(map(len, key))
+    if isinstance(value, Have):
+        for capability in value.capabilities:
             size += 50
             if isinstance(capability.cost, Table):
                 size += 20 * len(capability.cost.points)

@@ -311,11 +311,12 @@ class Child:
             return
         if parent.life != life:
             self.tiers.drop(parent.name)  # it knows nothing of what they said
+            parent.floor = self._log.floor
         self._look_at_links(now_us)
         if message.version != parent.version:
             parent.version = message.version
             parent.told_us = -NEVER
-            self._log.forget(min(each.version for each in (parent, *self.roles.used())))
+            self._log.all_know(min(each.version for each in (parent, *self.roles.used())))
         if parent.name == self.roles.active and message.turn == self.roles.turn:
             self._flows(parent, message, now_us)
 
@@ -390,7 +391,7 @@ class Child:
         if not self._is_to_tell(parent) or now_us < parent.told_us + self._again_us(parent):
             return
         parent.told_us = now_us
-        if 0 < parent.version < self._log.floor:
+        if not self._log.can_go_on(parent.version, parent.floor):
             self.roles.left.append(parent.name)  # so that it forgets, and can be told everything
             self._take_leave()
             return

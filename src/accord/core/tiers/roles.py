@@ -33,6 +33,7 @@ class ParentView:
         self.heard_us = 0
         self.life = _UNBORN  # its incarnation, and since when it knows this node
         self.version = 0  # of the needs, as it has confirmed
+        self.floor = 0  # of their log, when it knew none of them
         self.told_us = -NEVER  # when it was told of needs
         self.attend_us = NEVER  # when it is to hear of this node
         self.through = 0  # of what went up

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from accord.core.admission.admission import Admission
+from accord.core.admission.door import TellingDoor
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.needs import Measured
 from accord.core.admission.options import Guarantee, Kind, Mode
@@ -55,27 +56,6 @@ Which = tuple[str, Hashable]  # client and key, as admission knows a subscriptio
 Place = tuple[str, str]  # client and pattern, as the broker does
 
 
-class Door(Protocol):
-    """Admission at this node, or at this node and with others."""
-
-    def subscribe(
-        self,
-        client: str,
-        key: Hashable,
-        filter_: Filter,
-        /,
-        *,
-        now_us: int,
-        guarantee: Guarantee | None = None,
-        event_bytes: int | None = None,
-        measured: Measured | None = None,
-    ) -> Outcome | None: ...
-
-    def unsubscribe(self, client: str, key: Hashable, /) -> bool: ...
-
-    def client_gone(self, client: str, /) -> None: ...
-
-
 class Lately(Struct, frozen=True, kw_only=True):
     """A subscription that was refused or withdrawn, or would have been."""
 
@@ -108,8 +88,9 @@ class Waiting:
 
 
 class Admitting:
-    """`door` is where is asked; `estimate` says what was measured of a channel and a predicate.
+    """`door` is where is asked: admission at this node, or at this node and with others.
 
+    `estimate` says what was measured of a channel and a predicate.
     `asked` are questions that no client has, and who wants to know the answers.
     """
 
@@ -122,7 +103,7 @@ class Admitting:
     ) -> None:
         self.broker = broker
         self.admission = admission
-        self.door: Door = admission
+        self.door: Admission | TellingDoor = admission
         self.advertising = Advertising(broker, admission, clock_us)
         self.lately: deque[Lately] = deque(maxlen=LATELY)
         self.refused: dict[str, int] = {}  # subscriptions, by resource
