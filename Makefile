@@ -19,8 +19,8 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(READY) peers ## run all tests, and those of compiled modules once more on compiled code
-	@echo "five parts, three at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j3 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled
+	@echo "five parts, four at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/live

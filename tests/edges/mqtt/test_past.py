@@ -14,12 +14,12 @@ from accord.core.channels.persistent.exchange import PastExchange
 from accord.core.channels.persistent.messages import SERVICE, Page, PastEvent
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.model.channels import filter_selects
-from accord.core.node.message import Message
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.qos.policies import Entity, Grant
+from accord.core.qos.book import read_book
+from accord.core.qos.policies import Policies
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.child_nodes import ChildNodes
 from accord.edges.mqtt.kept import is_of_node, origin_of
@@ -480,18 +480,19 @@ def test_policies_know_where_an_event_of_the_past_was_published() -> None:
     world = World()
     give_up(world.sites["a"], 7, "1")
     world.settle()
-    asked: list[str] = []
-    router = world.sites["b"].hub.router
-    grant = router.grant
-
-    def granting(message: Message, publisher: Entity, receiver: Entity) -> Grant:
-        asked.append(publisher.node)
-        return grant(message, publisher, receiver)
-
-    router.grant = granting  # type: ignore[method-assign]
-    world.join("b", "ada").subscribe("chat/#", qos=1)
+    book = read_book("""
+        [[policies]]
+        name = "of a secondary node"
+        operation = "publish"
+        node = "x"
+        importance = 6
+        """)
+    table = world.sites["b"].table
+    table.broker.switch(book, Policies(book))
+    ada = world.join("b", "ada").subscribe("chat/#", qos=1)
+    ada.is_slow = True
     world.settle()
-    assert asked == ["x"]
+    assert table.session("ada").outbox.depth()[6] == 1
 
 
 def test_what_came_by_one_parent_is_not_read_at_the_other() -> None:
