@@ -122,6 +122,20 @@ def test_what_is_not_heard_is_said_again_after_longer_and_longer_times() -> None
     pair.settle()
 
 
+def test_what_was_lost_is_said_again_also_while_more_is_said_all_the_time() -> None:
+    pair = Pair()
+    pair.settle()
+    pair.say("a", 1)
+    assert len(pair.take()) == 1, "and is lost"
+    began_us = pair.now_us
+    while "a" not in {key for key, *_ in pair.hearing.said()}:
+        pair.now_us += RESEND_US // 4
+        pair.say("b", pair.now_us)
+        for _, news in pair.saying.take(pair.now_us):
+            pair.pass_on(news)
+        assert pair.now_us < began_us + 2 * RESEND_US
+
+
 def test_much_goes_in_several_messages_one_after_the_other() -> None:
     pair = Pair()
     for number in range(2 * MAX_CHANGES + 5):

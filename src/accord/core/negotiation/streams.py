@@ -151,7 +151,8 @@ class Saying:
                     listener.resend_us = min(2 * listener.resend_us, LONGEST_RESEND_US)
                 listener.sent = listener.heard
             if is_late or listener.sent < self.version:
-                listener.due_us = now_us + listener.resend_us
+                if listener.sent == listener.heard:  # else the first is to be heard of in time
+                    listener.due_us = now_us + listener.resend_us
                 sends.append((neighbour, self._next(listener)))
         self._flush_us = _NEVER
         return sends
