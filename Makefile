@@ -37,15 +37,16 @@ test-pipeline: $(READY)
 test-live: $(READY)
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
 
+# The parts above start processes and wait for them, and take longest: those below get what they leave.
 test-overlay: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(PLAIN_SIM_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
+	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(PLAIN_SIM_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
 
 test-plain: $(READY)
-	$(BIN)/python -m pytest --ignore=tests/sim $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%)
-	$(BIN)/python -m pytest $(PLAIN_SIM_TESTS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/sim $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%)
+	nice -n 5 $(BIN)/python -m pytest $(PLAIN_SIM_TESTS)
 
 test-compiled: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest $(COMPILED_TESTS)
+	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(COMPILED_TESTS)
 
 hunt: $(READY) ## look for failures with new random examples, longer than `make test` does
 	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
