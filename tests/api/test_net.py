@@ -13,7 +13,7 @@ import pytest
 from tests.fake_net import FakeNet, five_cities
 from tests.fake_node import FakeNode
 
-from accord.api import net as net_module
+from accord.api import bodies
 from accord.api.app import create_app
 from accord.api.net_answers import Deleted
 from accord.api.policy_answers import Problem
@@ -190,7 +190,7 @@ class TestDefining:
         headers = {"Content-Type": "application/json"}
         large = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=b" " * 70_000, headers=headers)
         assert problem(large)[0] == 413
-        monkeypatch.setattr(net_module, "PATIENCE_S", 0.01)
+        monkeypatch.setattr(bodies, "PATIENCE_S", 0.01)
         late = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=slowly(), headers=headers)
         assert problem(late)[0] == 408
 

@@ -14,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 from msgspec.structs import replace
 
+from accord.api import bodies
 from accord.api import policies as policies_module
 from accord.api.guard import Guard
 from accord.api.policies import add_policies
@@ -237,7 +238,7 @@ class TestMistakes:
         assert problem(answer) == (413, "", "expected at most 100 bytes")
 
     def test_too_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(policies_module, "PATIENCE_S", 0.01)
+        monkeypatch.setattr(bodies, "PATIENCE_S", 0.01)
 
         async def slow() -> AsyncIterator[bytes]:
             yield b"strategy"

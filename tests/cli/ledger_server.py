@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import typer
@@ -17,7 +15,7 @@ from accord.api.ledger import add_ledger
 from accord.cli.main import Commands
 from accord.cli.top import top
 from accord.cli.why import why
-from tests.brokers import HOST
+from tests.cli.http_answers import answering
 from tests.fake_ledger import FakeLedger
 
 commands = typer.Typer(cls=Commands)
@@ -35,23 +33,12 @@ def serving(view: FakeLedger) -> Iterator[str]:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer = asyncio.run(ask(self.path))
-            self.send_response(answer.status_code)
-            self.end_headers()
-            self.wfile.write(answer.content)
+    def answer(path: str) -> tuple[int, bytes]:
+        response = asyncio.run(ask(path))
+        return response.status_code, response.content
 
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer((HOST, 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
-        try:
-            yield f"http://{HOST}:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(answer) as url:
+        yield url
 
 
 def run(url: str, *arguments: str, width: int = 100) -> Result:

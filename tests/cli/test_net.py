@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import signal
-import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
-from fcntl import ioctl
-from termios import TIOCSWINSZ
 
 import argon2
 import msgspec
@@ -37,6 +31,7 @@ from accord.core.overlay.tier_status import ParentStatus, TierStatus
 from accord.live.users import User, Users
 from tests.cli.net_server import lines, run, serving
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
+from tests.cli.watching import watch
 from tests.fake_net import FakeNet, five_cities, flow, link, route
 
 PASSWORD = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("x")
@@ -363,37 +358,8 @@ class TestCommand:
 
 def test_watching_on_a_terminal() -> None:
     """The picture comes again and again, stays when the node goes, and Ctrl-C ends it."""
-    controller, screen = pty.openpty()
-    ioctl(screen, TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    environment = {name: value for name, value in ENVIRONMENT.items() if name != "COLUMNS"}
-    environment["TERM"] = "xterm"
-    with serving(FakeNet()) as running:
-        process = subprocess.Popen(
-            [*ACCORD, "net", "--watch", "--every", "20ms", "--url", running],
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-            env=environment,
-        )
-        os.close(screen)
-        seen = read_until(controller, "5 of 6 nodes reachable", times=3)
-        assert "in time lately" in seen
-    try:
-        seen = read_until(controller, "no answer: no node answers", times=2)
-        assert "5 of 6 nodes reachable" in seen
-        process.send_signal(signal.SIGINT)
-        with suppress(OSError):
-            while os.read(controller, 65_536):
-                pass
-        assert process.wait() == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(controller)
-
-
-def read_until(controller: int, text: str, *, times: int) -> str:
-    seen = ""
-    while seen.count(text) < times:
-        seen += os.read(controller, 65_536).decode(errors="replace")
-    return seen
+    command = [*ACCORD, "net", "--watch", "--every", "20ms"]
+    reachable = "5 of 6 nodes reachable"
+    before, after = watch(command, serving(FakeNet()), reachable, lines=40, columns=120)
+    assert "in time lately" in before
+    assert reachable in after

@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,7 +22,7 @@ from accord.cli.report_plots import plots
 from accord.cli.report_screen import draw_report
 from accord.cli.report_tables import share_text, totals
 from accord.edges.pipeline.report import Report, decode_report, encode_report
-from tests.brokers import HOST
+from tests.cli.http_answers import answering
 from tests.cli.sample_report import NASTY, SINCE_MS, UNTIL_MS, sample_report
 
 EMPTY = Report(node="denver", since_ms=SINCE_MS, until_ms=UNTIL_MS)
@@ -45,25 +43,12 @@ class FakeNode:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        node = self
+        def answer(path: str) -> tuple[int, bytes]:
+            self.paths.append(path)
+            return self.code, self.body
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                node.paths.append(self.path)
-                self.send_response(node.code)
-                self.end_headers()
-                self.wfile.write(node.body)
-
-            def log_message(self, *_: object) -> None: ...
-
-        with HTTPServer((HOST, 0), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=[0.01])
-            thread.start()
-            try:
-                yield f"http://{HOST}:{server.server_port}"
-            finally:
-                server.shutdown()
-                thread.join()
+        with answering(answer) as url:
+            yield url
 
 
 class Asking(FakeNode):

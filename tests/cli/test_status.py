@@ -7,10 +7,6 @@ import json
 import signal
 import socket
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import msgspec
 import pytest
@@ -28,6 +24,7 @@ from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Sta
 from accord.live.users import hash_password
 from tests.brokers import HOST, free_port, start_accord
 from tests.cli.conftest import Accord, RunningNode, wait_for
+from tests.cli.http_answers import answering
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
 
 
@@ -200,28 +197,6 @@ class TestNode:
             assert accord(*ask[:-1], url.replace("//", "//ann:right@")).exit_code == 0
 
 
-@contextmanager
-def answering(code: int, body: bytes) -> Iterator[str]:
-    """A server that is no node."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer((HOST, 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
-        try:
-            yield f"http://{HOST}:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 class TestNoNode:
     def test_nobody_there(self, accord: Accord, dead_url: str) -> None:
         url = dead_url.replace("mqtt", "http")
@@ -241,7 +216,7 @@ class TestNoNode:
         ],
     )
     def test_somebody_else_there(self, code: int, body: bytes, problem: str) -> None:
-        with answering(code, body) as url, pytest.raises(UnreachableError) as caught:
+        with answering(lambda _: (code, body)) as url, pytest.raises(UnreachableError) as caught:
             StatusSource(url, None, None).fetch()
         assert problem in str(caught.value)
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from fcntl import ioctl
-from termios import TIOCSWINSZ
 
 import msgspec
 import pytest
@@ -23,6 +17,7 @@ from accord.cli.top_screen import draw_top
 from accord.core.monitoring.top import LedgerStatus, Load, Management, Top
 from tests.cli.ledger_server import run, serving
 from tests.cli.test_terminal import ENVIRONMENT
+from tests.cli.watching import watch
 from tests.fake_ledger import FakeLedger, busy_node
 
 PROGRAM = "from tests.cli.ledger_server import commands; commands(prog_name='accord')"
@@ -139,36 +134,6 @@ def test_through_a_pipe(url: str) -> None:
 
 def test_on_a_terminal() -> None:
     """The picture comes again and again, stays when the node goes, and Ctrl-C ends it."""
-    controller, screen = pty.openpty()
-    ioctl(screen, TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {name: value for name, value in ENVIRONMENT.items() if name != "COLUMNS"}
-    environment["TERM"] = "xterm"
-    with serving(FakeLedger()) as url:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, "top", "-i", "20ms", "--url", url],
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-            env=environment,
-        )
-        os.close(screen)
-        read_until(controller, "up 3 h 25 min", times=3)
-    try:
-        seen = read_until(controller, "no answer: no node answers", times=2)
-        assert "weighted fair" in seen
-        process.send_signal(signal.SIGINT)
-        with suppress(OSError):
-            while os.read(controller, 65_536):
-                pass
-        assert process.wait() == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(controller)
-
-
-def read_until(controller: int, text: str, *, times: int) -> str:
-    seen = ""
-    while seen.count(text) < times:
-        seen += os.read(controller, 65_536).decode(errors="replace")
-    return seen
+    command = [sys.executable, "-c", PROGRAM, "top", "-i", "20ms"]
+    _, after = watch(command, serving(FakeLedger()), "up 3 h 25 min", lines=24, columns=80)
+    assert "weighted fair" in after

@@ -81,6 +81,10 @@ class Line:
         assert isinstance(packet, kind), packet
         return packet
 
+    async def grant(self) -> None:
+        """A subscription that is asked for."""
+        self.say(Suback((await self.hear(Subscribe)).packet_id, (1,)))
+
 
 class Server:
     """Accepts connections as the test tells it."""
@@ -321,11 +325,7 @@ def test_two_subscriptions_with_one_filter_are_refused_here() -> None:
         accepted = in_turn(server)
         async with accord.connect(transport=server.open) as session:
             line = await accepted
-
-            async def grant() -> None:
-                line.say(Suback((await line.hear(Subscribe)).packet_id, (1,)))
-
-            await both(session.subscribe("a", where="x > 1").__aenter__(), grant())
+            await both(session.subscribe("a", where="x > 1").__aenter__(), line.grant())
             with pytest.raises(AlreadySubscribedError, match="open another session"):
                 async with session.subscribe("a", where="x > 2"):
                     pass
@@ -338,12 +338,8 @@ def test_a_subscription_that_is_not_granted_later_raises_in_its_loop() -> None:
         accepted = in_turn(server)
         async with accord.connect(transport=server.open, random=lambda: 0.0) as session:
             line = await accepted
-
-            async def grant() -> None:
-                line.say(Suback((await line.hear(Subscribe)).packet_id, (1,)))
-
             subscription = session.subscribe("a")
-            await both(subscription.__aenter__(), grant())
+            await both(subscription.__aenter__(), line.grant())
             line.cut()
             line = await server.accept(is_resumed=False)
             asked = await line.hear(Subscribe)
@@ -360,12 +356,8 @@ def test_a_slow_consumer_stops_the_reading() -> None:
         accepted = in_turn(server)
         async with accord.connect(transport=server.open) as session:
             line = await accepted
-
-            async def grant() -> None:
-                line.say(Suback((await line.hear(Subscribe)).packet_id, (1,)))
-
             subscription = session.subscribe("a", queue=5)
-            await both(subscription.__aenter__(), grant())
+            await both(subscription.__aenter__(), line.grant())
             properties = Properties(subscription_identifiers=(1,))
             reads = line.reads
             for number in range(100):
@@ -385,12 +377,8 @@ def test_a_consumer_that_publishes_in_its_loop_is_not_stuck() -> None:
         accepted = in_turn(server)
         async with accord.connect(transport=server.open) as session:
             line = await accepted
-
-            async def grant() -> None:
-                line.say(Suback((await line.hear(Subscribe)).packet_id, (1,)))
-
             subscription = session.subscribe("a", queue=2)
-            await both(subscription.__aenter__(), grant())
+            await both(subscription.__aenter__(), line.grant())
             properties = Properties(subscription_identifiers=(1,))
             line.say(*(Publish("a", properties=properties) for _ in range(20)))
 
@@ -465,12 +453,8 @@ def test_closing_ends_what_still_waits() -> None:
         accepted = in_turn(server)
         async with accord.connect(transport=server.open) as session:
             line = await accepted
-
-            async def grant() -> None:
-                line.say(Suback((await line.hear(Subscribe)).packet_id, (1,)))
-
             subscription = session.subscribe("a")
-            await both(subscription.__aenter__(), grant())
+            await both(subscription.__aenter__(), line.grant())
             publishing = asyncio.create_task(session.publish("a"))
             consuming = asyncio.create_task(subscription.__anext__())
             await line.hear(Publish)
@@ -568,11 +552,7 @@ def test_a_request_without_answer_ends_in_time() -> None:
         accepted = in_turn(server)
         async with accord.connect(transport=server.open) as session:
             line = await accepted
-
-            async def grant() -> None:
-                line.say(Suback((await line.hear(Subscribe)).packet_id, (1,)))
-
-            granting = asyncio.create_task(grant())
+            granting = asyncio.create_task(line.grant())
             with pytest.raises(TimeoutError):
                 await session.request("svc", timeout_s=0.05)
             await granting

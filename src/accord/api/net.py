@@ -6,7 +6,6 @@ what becomes of other people's events.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -15,6 +14,7 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.api.answers import json_answer, returns
+from accord.api.bodies import Refusal, read_body
 from accord.api.net_answers import CHANNELS, NET, Deleted
 from accord.api.policy_answers import JSON, Problem
 from accord.core.errors import PolicyError
@@ -28,7 +28,6 @@ from accord.core.overlay.status import NetStatus
 from accord.live.channel_requests import ALONE, MAX_BYTES, ChannelView, DefinedError, define
 from accord.live.policy_requests import mistake
 
-PATIENCE_S: Final = 30.0
 _ALONE: Final = Problem(ALONE)
 _DEFINED: Final = returns(Channel, _400=Problem, _404=Problem, _412=Problem)
 _TAKING: Final[dict[str, Any]] = {
@@ -49,12 +48,6 @@ class NetView(ChannelView, Protocol):
 
     def is_configured(self, name: str) -> bool:
         """Whether the configuration of this node defines it."""
-
-
-class _Refusal(Exception):  # noqa: N818 - an answer, not a mistake of ours
-    def __init__(self, code: int, problem: str, place: str = "") -> None:
-        self.code = code
-        self.problem = Problem(problem, place)
 
 
 def add_net(app: FastAPI, net: NetView | None) -> list[type[Struct]]:
@@ -105,7 +98,7 @@ def _add_changes(app: FastAPI, net: NetView | None) -> None:
             definition = (await _read(request)).definition(name)
             is_new_only = request.headers.get("if-none-match", "").strip() == "*"
             return json_answer(define(net, definition, replaces=not is_new_only))
-        except _Refusal as refusal:
+        except Refusal as refusal:
             return json_answer(refusal.problem, refusal.code)
         except PolicyError as error:
             code = 412 if isinstance(error, DefinedError) else 400
@@ -126,22 +119,11 @@ def _add_changes(app: FastAPI, net: NetView | None) -> None:
 
 
 async def _read(request: Request) -> WantedChannel:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON:
-        raise _Refusal(415, f"expected {JSON} as content type, got {kind or 'none'}")
-    data = bytearray()
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            async for part in request.stream():
-                data += part
-                if len(data) > MAX_BYTES:
-                    raise _Refusal(413, f"expected at most {MAX_BYTES} bytes")
-    except TimeoutError:
-        raise _Refusal(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
+    data, _ = await read_body(request, (JSON,), MAX_BYTES)
     try:
         return msgspec.json.decode(data, type=WantedChannel)
     except RecursionError:
         raise _Refusal(400, "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         wrong = mistake(error)
-        raise _Refusal(400, wrong.problem, wrong.place) from None
+        raise Refusal(400, wrong.problem, wrong.place) from None

@@ -18,6 +18,7 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.api.answers import NOT_STORED, json_answer, returns
+from accord.api.bodies import Refusal, read_body
 from accord.api.guard import asker_of
 from accord.api.policy_answers import JSON, POLICIES, TOML, Changed, History, Problem
 from accord.core.errors import AccordError, PolicyError
@@ -36,8 +37,6 @@ from accord.live.administration import (
 )
 from accord.live.policy_requests import mistake
 from accord.live.policy_store import PolicyStoreError, UnknownVersionError
-
-PATIENCE_S: Final = 30.0
 
 _TAG: Final = re.compile(r'(?:W/)?"(\d{1,18})"')
 _CODES: Final[dict[type[AccordError], int]] = {
@@ -70,12 +69,6 @@ Handler = Callable[..., Awaitable[Response]]
 
 class _Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     version: int
-
-
-class _Refusal(Exception):  # noqa: N818 - an answer, not a mistake of ours
-    def __init__(self, code: int, problem: str) -> None:
-        self.code = code
-        self.problem = problem
 
 
 def add_policies(app: FastAPI, administration: Administration) -> list[type[Struct]]:
@@ -180,8 +173,8 @@ def _answering(handler: Handler) -> Handler:
     async def answer(*args: Any, **options: Any) -> Response:
         try:
             return await handler(*args, **options)
-        except _Refusal as refusal:
-            return _refused(Problem(refusal.problem), refusal.code)
+        except Refusal as refusal:
+            return _refused(refusal.problem, refusal.code)
         except PolicyError as error:
             return _refused(Problem(error.problem, error.place), 400)
         except AccordError as error:
@@ -211,18 +204,7 @@ def _parse(text: str, *, is_json: bool) -> dict[str, Any]:
 
 async def _read(request: Request) -> tuple[str, bool]:
     """The text that is sent, and whether it is JSON."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in (JSON, TOML):
-        raise _Refusal(415, f"expected {JSON} or {TOML} as content type, got {kind or 'none'}")
-    data = bytearray()
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            async for part in request.stream():
-                data += part
-                if len(data) > MAX_TEXT:
-                    raise _Refusal(413, f"expected at most {MAX_TEXT} bytes")
-    except TimeoutError:
-        raise _Refusal(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
+    data, kind = await read_body(request, (JSON, TOML), MAX_TEXT)
     try:
         return data.decode(), kind == JSON
     except UnicodeDecodeError as error:
@@ -237,7 +219,7 @@ def _who(request: Request) -> dict[str, Any]:
     wanted = request.headers.get("if-match", "*").strip()
     found = _TAG.fullmatch(wanted)
     if wanted != "*" and found is None:
-        raise _Refusal(412, f'expected a version such as "7" in If-Match, got {wanted[:40]}')
+        raise Refusal(412, f'expected a version such as "7" in If-Match, got {wanted[:40]}')
     return {
         "who": asker.name or (f"HTTP from {client.host}" if client else "HTTP"),
         "if_version": int(found[1]) if found else None,

@@ -5,7 +5,6 @@ To look takes the right to statistics, to define properties that to policies.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Final, Protocol
 
 from fastapi import FastAPI, Query, Request
@@ -13,13 +12,13 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.api.answers import json_answer, returns
+from accord.api.bodies import Refusal, read_body
 from accord.api.policy_answers import Problem
 from accord.api.quality_answers import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
 from accord.core.model.channels import problem_with_filter
 from accord.core.negotiation.errors import QualityError
 from accord.edges.quality.status import PropertyStatus, QualityStatus, QualityTotals
 
-PATIENCE_S: Final = 30.0
 MAX_BYTES: Final = 1_000_000
 
 Channel = Annotated[str, Query(max_length=65_535, description="A channel, or a filter of channels")]
@@ -56,22 +55,11 @@ def add_quality(app: FastAPI, quality: QualityView) -> list[type[Struct]]:
     @app.post(PROPERTIES, response_class=Response, responses=returns(Defined, _400=Problem))
     async def define(request: Request) -> Response:
         """Define properties, as `key = value` lines; those in use keep their meaning."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != TEXT:
-            problem = f"expected {TEXT} as content type, got {kind or 'none'}"
-            return json_answer(Problem(problem), 415)
-        data = bytearray()
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                async for part in request.stream():
-                    data += part
-                    if len(data) > MAX_BYTES:
-                        return json_answer(Problem(f"expected at most {MAX_BYTES} bytes"), 413)
-        except TimeoutError:
-            problem = f"expected all of it within {PATIENCE_S:.0f} s"
-            return json_answer(Problem(problem), 408)
-        try:
+            data, _ = await read_body(request, (TEXT,), MAX_BYTES)
             return json_answer(Defined(properties=tuple(quality.define(data.decode()))))
+        except Refusal as refusal:
+            return json_answer(refusal.problem, refusal.code)
         except QualityError as error:
             return json_answer(Problem(error.problem, error.place), 400)
         except UnicodeDecodeError:

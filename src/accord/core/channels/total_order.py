@@ -17,6 +17,7 @@ import msgspec
 
 from accord.core.channels.letters import Got, Letter, Letters
 from accord.core.channels.ordering.desk import Desk
+from accord.core.channels.ordering.holdings import Holdings
 from accord.core.channels.ordering.member import Member
 from accord.core.channels.ordering.office import Office
 from accord.core.channels.ordering.stamps import (
@@ -41,7 +42,6 @@ from accord.core.channels.ordering.stamps import (
     epoch_of,
     is_sane,
     is_stamp,
-    merged,
     stamp_of,
 )
 from accord.core.channels.reliable import (
@@ -83,6 +83,7 @@ class TotalOrder(Reliable):
         # Of orders that were forgotten and this node is a member of: it must not go back in them.
         self.positions: dict[str, Stamp] = {}
         self.office = Office(context, self.desks, self._post)
+        self.holdings = Holdings(context, self.desks, self.senders)
 
     # ---------------------------------------------------------------------------------- template
 
@@ -292,7 +293,7 @@ class TotalOrder(Reliable):
 
     def _granted(self, channel: str, message: Grant, now_us: int) -> None:
         held = message.held
-        if not self._is_ours(held):
+        if not self.holdings.is_own(held):
             return
         granted = self.desks[channel].granted(message, now_us)
         for place, (event, came_us) in enumerate(granted, held.first):
@@ -315,47 +316,17 @@ class TotalOrder(Reliable):
         latest = desk.latest
         desk.heard_of(message.epoch, now_us)
         self.office.step_down(channel, message.epoch)
-        held = merged(self._places(stamp) for stamp in self._sent_after(channel, 0))
         contacts = self.office.contacts
         in_touch = tuple(each for each in message.lost if contacts.is_in_touch(each, now_us))
-        answer = Collected(message.epoch, latest, tuple(held), message.lost, in_touch)
+        answer = Collected(
+            message.epoch, latest, self.holdings.all(channel), message.lost, in_touch
+        )
         self._post(origin, channel, answer, now_us)
 
     def _asked_whether(self, origin: str, channel: str, message: Yours, now_us: int) -> None:
-        held = message.held
         self.desks[channel].heard_of(message.latest, now_us)
-        first = self._first_to_come(origin, channel, held) if self._is_ours(held) else None
-        answer: Coming | Void = Void(held)
-        if first is not None:
-            void = msgspec.structs.replace(held, last=first - 1)
-            answer = Void(void) if first > held.first else Coming(held)
+        answer = self.holdings.whether(origin, channel, message.held)
         self._post(origin, channel, answer, now_us)
-
-    def _places(self, stamp: Stamp) -> Held:
-        place = stamp[3]
-        own = self.context
-        return Held(epoch_of(stamp), place, place, own.name, own.incarnation)
-
-    def _is_ours(self, held: Held) -> bool:
-        own = (self.context.name, self.context.incarnation)
-        return (held.source, held.incarnation) == own
-
-    def _first_to_come(self, origin: str, channel: str, held: Held) -> int | None:
-        """The first of these places that is on its way to that member, or may be."""
-        coming = [self.desks[channel].next_place(held)]
-        sender = self.senders.get(channel)
-        progress = None if sender is None else sender.members.get(origin)
-        if progress is not None:
-            sent = self._sent_after(channel, progress.acked)
-            coming += [each[3] for each in sent if epoch_of(each) == held.epoch]
-        places = [each for each in coming if each is not None and held.first <= each <= held.last]
-        return min(places, default=None)
-
-    def _sent_after(self, channel: str, number: int) -> list[Stamp]:
-        """Of events of this node that somebody may lack."""
-        sender = self.senders.get(channel)
-        notes = [] if sender is None else sender.notes_after(number)
-        return [note.stamp for note in notes if note.stamp is not None]
 
     # ---------------------------------------------------------------------------------- as a member
 
