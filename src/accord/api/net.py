@@ -123,7 +123,7 @@ async def _read(request: Request) -> WantedChannel:
     try:
         return msgspec.json.decode(data, type=WantedChannel)
     except RecursionError:
-        raise _Refusal(400, "expected fewer brackets in one another") from None
+        raise Refusal(400, "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         wrong = mistake(error)
         raise Refusal(400, wrong.problem, wrong.place) from None
