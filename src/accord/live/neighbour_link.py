@@ -31,13 +31,17 @@ _CLOSE_S: Final = 2.0
 _DISCARDED_BYTES: Final = 1_000_000
 # Sooner than this after a look nothing new can be learned.
 _AGAIN_US: Final = 200
-_WORK_US: Final = 5_000  # on what came from one neighbour, in one turn of the loop
+# On what came from one neighbour, in one turn of the loop: as long as the rest of it takes, so that
+# a node with much to do does not fall behind what it hears, but within these.
+_WORK_US: Final = 5_000
+_LONGEST_WORK_US: Final = 100_000
 
 
 class LinkOwner(Protocol):
     """Who has all links of a node."""
 
     endpoint: UdpEndpoint | None
+    turn_us: int  # how long a turn takes without what has come
 
     def opened(self, link: NeighbourLink, remote: Remote) -> Session | None: ...
     def up(self, link: NeighbourLink, now_us: int) -> None: ...
@@ -121,7 +125,7 @@ class NeighbourLink(asyncio.Protocol):
         if not came and self._is_reading:
             return False
         now_us = clock_us()
-        until_us = now_us + _WORK_US
+        until_us = now_us + min(max(_WORK_US, self._owner.turn_us), _LONGEST_WORK_US)
         while came:
             self._owner.receive(self, came.popleft(), now_us)
             now_us = clock_us()

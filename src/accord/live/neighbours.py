@@ -79,6 +79,7 @@ class Neighbours:
         self.links: dict[str, NeighbourLink] = {}  # by the neighbour's name
         self.refused = 0
         self.unsent = 0
+        self.turn_us = 0
         self._overlay = overlay
         self._local = local
         self._codec = codec
@@ -295,8 +296,8 @@ class Neighbours:
 
     def _turn(self) -> None:
         self._is_due = False
-        now_us = clock_us()
         is_behind = [link for link in list(self._connections) if link.work()]
+        now_us = clock_us()
         due_us = self._overlay.next_due_us()
         if due_us is not None and due_us <= now_us:
             self._guarded(self._overlay.advance, now_us)
@@ -311,6 +312,7 @@ class Neighbours:
         if is_behind or self._overlay.sends:
             self.due()  # what it was asked for had consequences
         self._set_timer(now_us)
+        self.turn_us = clock_us() - now_us
 
     def _hand_out(self) -> None:
         """Give each message of control to the link it is for."""
