@@ -193,9 +193,12 @@ def is_too_much(message: FromChild) -> bool:
 
 
 def _text_of(message: Wants) -> int:
-    """How much of it is to be read."""
-    needs = [need for _, need in message.changes if need is not None]
-    return sum(len(need.filter) + len(need.where) + len(need.xpath) for need in needs)
+    return sum(text_of(need) for _, need in message.changes)
+
+
+def text_of(need: Need | None) -> int:
+    """How many characters of a change are to be read."""
+    return 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
 
 
 def key_of(event: Carried) -> Key:

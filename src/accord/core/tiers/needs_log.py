@@ -6,7 +6,7 @@ from typing import Final
 
 from accord.core.overlay.change_log import ChangeLog, Limits
 from accord.core.overlay.needs import Need, Needs
-from accord.core.tiers.messages import MOST_CHANGES, MOST_CHANGES_TEXT, Wants
+from accord.core.tiers.messages import MOST_CHANGES, MOST_CHANGES_TEXT, Wants, text_of
 
 _LIMITS: Final = Limits(changes=MOST_CHANGES, bytes=MOST_CHANGES_TEXT, gone=4_096)
 BUDGET: Final = 16 << 20  # bytes of needs: no more of them than a parent accepts
@@ -14,7 +14,7 @@ BUDGET: Final = 16 << 20  # bytes of needs: no more of them than a parent accept
 
 class NeedsLog(ChangeLog[str, Need]):
     def __init__(self, incarnation: int) -> None:
-        super().__init__(_LIMITS, _bytes_of)
+        super().__init__(_LIMITS, lambda _, need: text_of(need))
         self.needs = Needs(BUDGET)
         self._incarnation = incarnation
 
@@ -36,7 +36,3 @@ class NeedsLog(ChangeLog[str, Need]):
     def check_invariants(self, known: int = 0) -> None:
         super().check_invariants(known)
         self.needs.check_invariants()
-
-
-def _bytes_of(key: str, need: Need | None) -> int:  # noqa: ARG001
-    return 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
