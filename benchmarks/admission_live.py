@@ -21,7 +21,8 @@ from accord.client.subscription import Subscription
 from accord.core.errors import AccordError
 from benchmarks.admission_plots import draw
 from benchmarks.options import Options, progress
-from benchmarks.processes import cpu_s, free_ports, started
+from benchmarks.ports import free_ports
+from benchmarks.processes import cpu_s, started
 from benchmarks.report import RESULTS, Table, number
 
 _HOST: Final = "127.0.0.1"

@@ -19,7 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.options import Options, progress
-from benchmarks.processes import cpu_s, free_ports, memory_bytes, started, with_children
+from benchmarks.ports import free_ports
+from benchmarks.processes import cpu_s, memory_bytes, started, with_children
 
 _ROOT: Final = Path(__file__).parent.parent
 COMPILED: Final = _ROOT / "build" / "compiled"

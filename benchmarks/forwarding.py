@@ -17,7 +17,8 @@ from benchmarks.contenders import ACCORD, COMPILED, StartError, wait_for
 from benchmarks.load import Load, Shape
 from benchmarks.mqtt import Mqtt
 from benchmarks.options import Options, progress
-from benchmarks.processes import cpu_s, free_ports, started, with_children
+from benchmarks.ports import free_ports
+from benchmarks.processes import cpu_s, started, with_children
 from benchmarks.race import complete
 from benchmarks.report import Table, significant
 

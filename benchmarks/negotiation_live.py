@@ -37,7 +37,8 @@ from accord.edges.mqtt.packets import (
 )
 from accord.edges.mqtt.properties import Properties
 from benchmarks.options import Options, progress
-from benchmarks.processes import free_ports, started
+from benchmarks.ports import free_ports
+from benchmarks.processes import started
 from benchmarks.report import Table, number, significant
 
 ABOUT: Final = (

@@ -16,7 +16,8 @@ from pika.exceptions import AMQPConnectionError
 
 from accord.core.model.event import Event
 from accord.core.predicates.tree import Attribute, Compare, Literal, walk
-from benchmarks.processes import free_ports, started
+from benchmarks.ports import free_ports
+from benchmarks.processes import started
 from benchmarks.workloads import Keyed
 
 # More queues would cost the broker more per message, fewer would check less.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from benchmarks.ports import free_port
 
 HOST: Final = "127.0.0.1"
 BROKER: Final = os.environ.get("ACCORD_TEST_BROKER", "accord")
@@ -44,13 +45,6 @@ def deviates(reason: str) -> pytest.MarkDecorator:
 
 
 accord_only: Final = pytest.mark.skipif(not IS_ACCORD, reason="goes beyond MQTT")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -123,6 +117,9 @@ def _running(
         _wait_until_open(port, process, output)
         yield Broker(HOST, port, url, process)
         assert is_killed or process.poll() is None, f"the broker ended by itself:\n{_text(output)}"
+    except BaseException:
+        print(f"{' '.join(command)}\n{_text(output)}")  # shown where a test fails
+        raise
     finally:
         if is_killed:
             process.kill()

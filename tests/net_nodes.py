@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
+from benchmarks.ports import free_port
 from typer.testing import CliRunner, Result
 
 from accord.cli.connection import UnreachableError
 from accord.cli.main import app
 from accord.cli.overlay.node import NetNode
 from accord.core.overlay.status import IN_USE, NetStatus
-from tests.brokers import HOST, Broker, free_port, start_accord
+from tests.brokers import HOST, Broker, start_accord
 
 WAIT_S: Final = 60.0
 PING_MS: Final = 200
@@ -96,6 +97,7 @@ def wait_until(is_so: Callable[[], object]) -> None:
 
 def _knows(node: RunningNode, wanted: Sequence[str]) -> bool:
     """All nodes of the backbone, or its parents."""
+    assert node.broker.process.poll() is None, f"{node.name} ended by itself"
     try:
         status = node.status()
     except UnreachableError:

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final, Self
 
 import pyspark
+from benchmarks.ports import free_port
 
 from accord.pipeline.java import find_java
-from tests.brokers import free_port
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"

@@ -22,7 +22,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.contenders import ACCORD, COMPILED, CONTENDERS, StartError
-from benchmarks.processes import cpu_s, free_ports, started, with_children
+from benchmarks.ports import free_ports
+from benchmarks.processes import cpu_s, started, with_children
 from benchmarks.table2.wires import NODE_HOST
 
 IMPORTANT: Final = "table2/important"

@@ -6,13 +6,14 @@ import asyncio
 from itertools import islice, pairwise
 
 import pytest
+from benchmarks.ports import free_port
 
 import accord
 from accord.apps.demo import PERIOD_S, Demonstration, Sample, run_demo
 from accord.client.messages import Extras, to_message, to_received
 from accord.edges.mqtt.packets import Publish
 from accord.predicates import parse, parse_xpath
-from tests.brokers import HOST, free_port, start_accord
+from tests.brokers import HOST, start_accord
 
 LIMIT_S = 60.0
 SAMPLES = 5 * 600  # ten minutes

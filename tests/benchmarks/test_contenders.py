@@ -11,7 +11,7 @@ from time import process_time
 import pytest
 from benchmarks.contenders import Contender, running
 from benchmarks.options import Options
-from benchmarks.processes import cpu_s, free_ports, memory_bytes, started, with_children
+from benchmarks.processes import cpu_s, memory_bytes, started, with_children
 
 from benchmarks import __main__, contenders
 
@@ -62,10 +62,6 @@ def test_a_process_ends_with_its_block(tmp_path: Path) -> None:
     with started([sys.executable, "-c", "print('hello'); input()"], os.environ, log) as process:
         pass
     assert process.returncode is not None
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(20))) == 20
 
 
 def test_contenders_that_listen_run(monkeypatch: pytest.MonkeyPatch) -> None:

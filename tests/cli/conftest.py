@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
+from benchmarks.ports import free_port
 from typer.testing import CliRunner, Result
 
 from accord.cli.main import app
-from tests.brokers import HOST, free_port, start_accord
+from tests.brokers import HOST, start_accord
 
 _numbers = itertools.count(1)
 

@@ -10,6 +10,7 @@ import subprocess
 
 import msgspec
 import pytest
+from benchmarks.ports import free_port
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -22,7 +23,7 @@ from accord.cli.status_screen import MAX_CLIENTS, draw_status
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
 from accord.live.users import hash_password
-from tests.brokers import HOST, free_port, start_accord
+from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode, wait_for
 from tests.cli.http_answers import answering
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from benchmarks.ports import free_port
 
-from tests.brokers import HOST, MOSQUITTO, free_port
+from tests.brokers import HOST, MOSQUITTO
 
 KINDS: Final = ("mosquitto", "accord")
 WAIT_S: Final = 30.0

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
 import pytest
+from benchmarks.ports import free_port
 
 import accord
 from accord.client.address import Address
@@ -20,7 +21,7 @@ from accord.client.transport import Stream, transport_with
 from accord.core.model.document import Document
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.packets import Will
-from tests.brokers import HOST, free_port, start_mosquitto
+from tests.brokers import HOST, start_mosquitto
 from tests.certificates import make_certificate
 from tests.client.broker import TestBroker
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from benchmarks.ports import free_port
 
 import accord
 from accord.client.errors import (
@@ -10,7 +11,7 @@ from accord.client.errors import (
     ConnectionFailedError,
     SessionClosedError,
 )
-from tests.brokers import HOST, free_port
+from tests.brokers import HOST
 from tests.client.fake_archive import FakeArchive
 
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from tests.brokers import HOST, free_port
+from benchmarks.ports import free_port
+from tests.brokers import HOST
 from tests.live.test_link_transports import WEB
 from tests.live.test_net import ANYWHERE, KEY, link_of, net_of, until
 

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.brokers import HOST, free_port
+from benchmarks.ports import free_port
+from tests.brokers import HOST
 from tests.live.test_net import ANYWHERE, KEY, link_of, net_of, until, url_of
 
 import accord

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.brokers import HOST, free_port
+from benchmarks.ports import free_port
+from tests.brokers import HOST
 
 from accord.core.channels.channels import SHIPPED
 from accord.core.overlay.registry import ChannelDefinition

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from benchmarks.ports import free_port
 from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.brokers import HOST, Broker, accord_only, free_port, start_accord
+from tests.brokers import HOST, Broker, accord_only, start_accord
 from tests.net_nodes import start_nodes, wait_until
 from tests.scenarios.properties import properties_of
 from tests.scenarios.test_paho import V5, V311, WAIT_S, Paho

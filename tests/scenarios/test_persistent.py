@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from benchmarks.ports import free_port
 
 import accord
 from accord.client.session import Session
 from accord.client.subscription import Subscription
-from tests.brokers import HOST, Broker, accord_only, free_port, start_accord
+from tests.brokers import HOST, Broker, accord_only, start_accord
 from tests.net_nodes import RunningNode, start_nodes, wait_until
 
 LINE: Final = {"a": [], "c": ["a"], "b": ["c"]}

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from benchmarks.ports import free_port
 from typer.testing import CliRunner
 
 import accord
 from accord.cli.main import app
 from accord.pipeline.driver_lock import LOCK
-from tests.brokers import HOST, free_port, start_accord
+from tests.brokers import HOST, start_accord
 from tests.scenarios.history import Plan, run_history
 from tests.scenarios.kills.run import Plan as KillPlan
 from tests.scenarios.kills.whole import run_whole_kills

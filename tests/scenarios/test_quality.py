@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ports import free_port
 from paho.mqtt.client import MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from typer.testing import CliRunner
 
 from accord.cli.main import app
-from tests.brokers import HOST, Broker, accord_only, free_port, start_accord
+from tests.brokers import HOST, Broker, accord_only, start_accord
 from tests.net_nodes import start_nodes, wait_until
 from tests.scenarios.properties import properties_of
 from tests.scenarios.test_paho import V5, WAIT_S, Paho

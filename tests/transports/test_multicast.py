@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from benchmarks.ports import free_port
 
 from accord.transports.multicast import MulticastEndpoint, is_group, open_multicast
-from tests.brokers import free_port
 from tests.transports.recording import until
 
 GROUP = "239.255.77.1"

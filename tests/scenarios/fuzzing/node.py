@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from benchmarks.ports import free_port
 
-from tests.brokers import HOST, free_port
+from tests.brokers import HOST
 
 START_S: Final = 60.0
 STOP_S: Final = 30.0

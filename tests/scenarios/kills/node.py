@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.brokers import HOST, free_port
+from benchmarks.ports import free_port
+
+from tests.brokers import HOST
 
 START_S: Final = 60.0
 STOP_S: Final = 20.0
