@@ -19,8 +19,8 @@ LATENCY_US = 10_000
 CHANNEL = "chat"
 
 
-def event(text: str, **more: Any) -> Carried:
-    return Carried("", 0, 0, (), CHANNEL, text.encode(), **more)
+def event(text: str, channel: str = CHANNEL, **more: Any) -> Carried:
+    return Carried("", 0, 0, (), channel, text.encode(), **more)
 
 
 class FakeContext:
@@ -34,6 +34,7 @@ class FakeContext:
         self.delivered: list[Carried] = []
         self.lost: list[str] = []
         self.room = 1 << 62  # for so many events
+        self.waiting: set[tuple[str, str, str, int]] = set()  # for their links
         self._net = net
         self.watchers: list[Callable[[str, str, bytes | None], None]] = []
 
@@ -45,6 +46,9 @@ class FakeContext:
 
     def pass_on(self, neighbour: str, event: Carried) -> None:
         self._net.send(self.name, neighbour, event)
+
+    def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
+        return (neighbour, channel, source, number) in self.waiting
 
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         raise NotImplementedError
@@ -77,6 +81,8 @@ class Net:
         self.definition = ChannelDefinition(name=CHANNEL, options=options or {})
         self.links = [(each[0], each[1]) for each in links.split()]
         self.names = sorted({name for ends in self.links for name in ends})
+        self.wanted = CHANNEL  # by those who join
+        self.late_us = 0  # until nodes look at what has come
         self.loses: Callable[[str, str, Any], bool] = lambda *_: False
         self.now_us = 0
         self.sent: list[tuple[str, str, Any]] = []
@@ -137,7 +143,7 @@ class Net:
         is_linked = any(sorted(ends) == sorted((source, target)) for ends in self.links)
         if is_linked and not self.loses(source, target, message):
             self._order += 1
-            at_us = self.now_us + LATENCY_US
+            at_us = self.now_us + LATENCY_US + self.late_us
             heappush(self._flying, (at_us, self._order, source, target, message))
 
     def run(self, for_us: int) -> None:
@@ -173,4 +179,4 @@ class Net:
 
     def _tell(self, name: str, member: str) -> None:
         for watcher in self.contexts[name].watchers:
-            watcher(member, "1", msgspec.msgpack.encode(Need(CHANNEL)))
+            watcher(member, "1", msgspec.msgpack.encode(Need(self.wanted)))

@@ -182,6 +182,7 @@ def test_what_belongs_to_one_server_can_not_be_mirrored() -> None:
         async with site() as there, there.mirrored(["one", "other"], "ada") as session:
             for options in (
                 {"keep": True},
+                {"no_local": True},
                 {"since": "-1h"},
                 {"user": {"since": "-1h"}},
                 {"expect": [accord.Expectation(rate_hz=1)]},

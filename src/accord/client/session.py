@@ -182,8 +182,9 @@ class Session:
         is_shared = pattern.startswith(SHARED)
         mirrors = () if pattern.startswith("$") and not is_shared else self._mirrors
         has_past = any(name == SINCE for name, _ in pairs)
-        if mirrors and (keep or named or has_past or is_shared):
-            raise ValueError("mirrored: expected no `keep`, `since`, `expect`, and no $share")
+        if mirrors and (keep or named or has_past or no_local or is_shared):
+            problem = "expected no `keep`, `since`, `expect`, `no_local`, and no $share"
+            raise ValueError(f"mirrored: {problem}")
         subscription = Subscription(
             mirrors or (self._driver,),
             chosen,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.channel_nets import CHANNEL, Net
+from tests.channel_nets import CHANNEL, LATENCY_US, Net
 
 from accord.core.channels.reliable import (
     FORGET_US,
@@ -19,8 +19,11 @@ from accord.core.channels.reliable import (
     Reliable,
 )
 from accord.core.channels.streams.heard import Heard
+from accord.core.channels.streams.load import Load
 from accord.core.channels.streams.messages import Ack, Nack, Sync, messages
-from accord.core.channels.streams.stream import WINDOW
+from accord.core.channels.streams.relay import Relay
+from accord.core.channels.streams.sender import Sender
+from accord.core.channels.streams.stream import NEVER, WINDOW, Stream
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 
@@ -412,6 +415,44 @@ def test_of_too_many_streams_one_that_is_idle_gives_way() -> None:
     assert net.got("e") == ["a", "b", "a1", "c", "b1"]
 
 
+def test_and_one_in_which_all_is_done_does_at_once() -> None:
+    net = Net(Reliable, "ae be ce")
+    reliable(net, "e").streams = Heard(most=2)
+    net.join("e")
+    for turn in range(5):
+        for source in "abc":
+            net.publish(source, f"{source}{turn}")
+            net.run(S // 2)
+    assert net.got("e") == [f"{source}{turn}" for turn in range(5) for source in "abc"]
+
+
+def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nothing else waits for all of them; and all of them are."""
+    monkeypatch.setattr("accord.core.channels.reliable._AT_A_TIME", 4)
+    monkeypatch.setattr(Stream, "next_due_us", lambda _: NEVER)
+    net = Net(Reliable, "ab")
+    net.wanted = "#"
+    net.join("b")
+    net.loses = lambda *_: True
+    channels = [f"c{number}" for number in range(10)]
+    for channel in channels:
+        net.publish("a", channel, channel=channel)
+    looked: list[tuple[int, str]] = []
+    tend = Reliable._tend_sender
+
+    def noted(template: Reliable, sender: Sender, now_us: int) -> None:
+        looked.append((now_us, sender.stream.channel))
+        tend(template, sender, now_us)
+
+    net.leave("b")
+    monkeypatch.setattr(Reliable, "_tend_sender", noted)
+    net.run(7 * S)
+    assert sorted(channel for _, channel in looked) == channels
+    times = [now_us for now_us, _ in looked]
+    assert [times.count(each) for each in sorted(set(times))] == [4, 4, 2]
+    assert all(sender.is_done() for sender in reliable(net, "a").senders.values())
+
+
 def test_what_is_past_its_deadline_leaves_no_hole() -> None:
     net = Net(Reliable, "ab")
     net.join("b")
@@ -493,3 +534,157 @@ def test_what_was_not_taken_is_when_its_source_waits_no_more_or_begins_anew() ->
     net.contexts["b"].room = 1
     net.run(S)
     assert net.got("b") == ["0", "1", "2"]
+
+
+def test_nothing_is_said_of_what_waits_for_its_link() -> None:
+    """But how far the stream had come before, once and then seldom."""
+    net = Net(Reliable, "ab")
+    net.join("b")
+    net.publish("a", "0")
+    net.run(S)
+    net.sent.clear()
+    net.loses = lambda _, __, message: isinstance(message, Carried)
+    net.contexts["a"].waiting = {("b", CHANNEL, "a", number) for number in (2, 3)}
+    net.publish("a", "1")
+    net.publish("a", "2")
+    net.run(20 * S)
+    assert said(net, Nack) == []
+    told = [body.state.top for _, _, body in said(net, Sync)]
+    assert told == [1] * len(told)
+    assert 5 < len(told) < 15
+    assert sum(isinstance(message, Carried) for _, _, message in net.sent) == 2
+    net.loses = lambda *_: False
+    net.contexts["a"].waiting.clear()  # as if they had been sent, and lost
+    net.run(S)
+    assert net.got("b") == ["0", "1", "2"]
+    assert is_quiet(net)
+
+
+def test_what_waits_for_its_link_is_not_sent_twice() -> None:
+    net = Net(Reliable, "ab")
+    net.join("b")
+    is_late = True
+
+    def loses(_: str, target: str, message: object) -> bool:
+        return target == "b" and is_late and isinstance(message, Carried) and message.number < 3
+
+    net.loses = loses
+    net.contexts["a"].waiting = {("b", CHANNEL, "a", 2)}
+    for text in "012":
+        net.publish("a", text)
+    net.run(20 * S)
+    sent = [message.number for _, _, message in net.sent if isinstance(message, Carried)]
+    assert sent.count(2) == 1
+    assert sent.count(1) > 10, "as it is missing"
+    asked = len(said(net, Nack))
+    assert 40 < asked < 100, "less often where that is in vain"
+    is_late = False
+    net.contexts["a"].waiting.clear()
+    net.run(S)
+    assert net.got("b") == ["0", "1", "2"]
+
+
+def test_many_channels_share_what_a_source_may_have_on_its_way() -> None:
+    net = Net(Reliable, "ab", {LAGGARDS: "wait"})
+    reliable(net, "a").load = Load(100)
+    net.wanted = "#"
+    net.join("b")
+    net.loses = lambda *_: True
+    taken = []
+    for channel in "pqr":
+        count = 0
+        while net.nodes["a"].has_room(channel):
+            net.publish("a", str(count), channel=channel)
+            count += 1
+        taken.append(count)
+    assert taken == [50, 25, 13]
+    assert net.nodes["a"].has_room("s")
+    while not net.contexts["a"].lost:  # who goes on although there is no room
+        net.publish("a", "more", channel="p")
+        taken[0] += 1
+    taken[0] -= 1
+    assert sum(taken) == 200
+    assert net.contexts["a"].lost == [QUEUE_FULL]
+    net.nodes["a"].check_invariants()
+    net.loses = lambda *_: False
+    net.run(10 * S)
+    assert len(net.got("b")) == 200
+    assert net.nodes["a"].has_room("p")
+
+
+def test_of_many_senders_one_that_is_done_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.core.channels.reliable._MOST_SENDERS", 3)
+    net = Net(Reliable, "ab")
+    net.wanted = "#"
+    net.join("b")
+    for channel in "pqr":
+        net.publish("a", channel, channel=channel)
+        net.run(S)
+    net.loses = lambda *_: True
+    net.publish("a", "p2", channel="p")
+    net.publish("a", "s", channel="s")
+    assert list(reliable(net, "a").senders) == ["r", "p", "s"], "that of q was used first"
+    net.publish("a", "r2", channel="r")
+    net.publish("a", "t", channel="t")
+    assert list(reliable(net, "a").senders) == ["p", "s", "r", "t"], "all of them have to do"
+    net.loses = lambda *_: False
+    net.run(S)
+    net.publish("a", "q2", channel="q")
+    net.run(S)
+    assert sorted(net.got("b")) == ["p", "p2", "q", "q2", "r", "r2", "s", "t"]
+
+
+def test_only_what_is_due_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(Reliable, "ab")
+    net.wanted = "#"
+    net.join("b")
+    net.loses = lambda _, __, message: isinstance(message, Carried) and message.channel == "lost"
+    for number in range(100):
+        net.publish("a", "", channel=str(number))
+    net.publish("a", "", channel="lost")
+    net.run(S)
+    tended: list[str] = []
+    tend = Relay.tend
+
+    def noted(relay: Relay, stream: Stream, now_us: int) -> None:
+        tended.append(stream.channel)
+        tend(relay, stream, now_us)
+
+    monkeypatch.setattr(Relay, "tend", noted)
+    net.run(S)
+    assert set(tended) == {"lost"}
+
+
+def test_who_answers_late_is_asked_less_often() -> None:
+    """What it does not answer at once it can't answer sooner by being asked again."""
+
+    def asked(late_us: int) -> tuple[int, int]:
+        net = Net(Reliable, "ab")
+        net.wanted = "#"
+        net.join("b")
+        net.late_us = late_us
+        for number in range(20):
+            net.publish("a", str(number), channel=f"c{number}")
+            net.run(S)
+        net.run(30 * S)
+        assert net.got("b") == [str(number) for number in range(20)]
+        carried = sum(isinstance(message, Carried) for _, _, message in net.sent)
+        return len(said(net, Sync)), carried
+
+    at_once, at_once_carried = asked(0)
+    late, late_carried = asked(S)
+    assert at_once_carried == late_carried == 20
+    assert late < 3 * at_once
+
+
+def test_an_answer_is_to_the_question_it_names() -> None:
+    """So nothing that was lost makes a neighbour look slow."""
+    random = Random(1)  # noqa: S311
+    net = Net(Reliable, "ab")
+    net.join("b")
+    net.loses = lambda *_: random.random() < 0.5
+    for text in TEXTS:
+        net.publish("a", text)
+        net.run(2 * S)
+    assert net.got("b") == TEXTS
+    assert reliable(net, "a").relay.answering.took_us("b") == 2 * LATENCY_US

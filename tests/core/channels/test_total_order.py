@@ -684,6 +684,7 @@ def test_what_a_source_does_not_wait_for_waits_for_nobody_else() -> None:
     net.run(S)
     assert "next" not in net.got("m")
     node(net, "b").senders[CHANNEL].drop("m", net.now_us)
+    node(net, "b").weigh(CHANNEL)
     net.run(S)
     assert net.got("m")[-1] == "next"
     silent.clear()

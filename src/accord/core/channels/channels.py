@@ -354,6 +354,9 @@ class _Context:
     def pass_on(self, neighbour: str, event: Carried) -> None:
         self._overlay.pass_on(neighbour, msgspec.structs.replace(event, template=self._template))
 
+    def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
+        return self._overlay.is_waiting(neighbour, (self._template, channel, source, number))
+
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         self._overlay.publish(event, destinations, requirement)
 

@@ -20,7 +20,7 @@ from accord.core.overlay.needs import Need
 from accord.core.overlay.sanity import problem_with_need
 
 NEED: Final = "need"
-_CHANNELS: Final = 4_096
+_CHANNELS: Final = 16_384
 
 _decoder: Final = msgspec.msgpack.Decoder(Need)
 

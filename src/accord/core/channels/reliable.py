@@ -10,7 +10,8 @@ the member. A source keeps that knowledge as long as the member does not have it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import ClassVar, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from accord.core.channels.members import NEED, Members
 from accord.core.channels.multicast import Multicast, factor_of
 from accord.core.channels.options import Check, one_of, whole_number
 from accord.core.channels.streams.heard import Heard
+from accord.core.channels.streams.load import Load
 from accord.core.channels.streams.messages import (
     NOTHING,
     Ack,
@@ -38,10 +40,12 @@ from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
 from accord.core.model.decoding import decoded
+from accord.core.overlay.exchange import earlier
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.sanity import MAX_DEADLINE_US
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
+from accord.core.scheduling.timers import Timer, Timers
 
 LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`
 PATIENCE: Final = "patience_ms"  # and how long they have
@@ -54,7 +58,11 @@ PATIENCE_US: Final = 60_000_000
 FORGET_US: Final = 120_000_000  # twice as long as sources usually wait
 _LONGER_US: Final = FORGET_US - PATIENCE_US  # than its source waits, who lacks something
 _SWEEP_US: Final = 5_000_000
+_AT_A_TIME: Final = 256  # streams, so that nothing else has to wait for all of them
+_NEXT_SWEEP_US: Final = 20_000
 _SENDERS: Final = 1_024  # that are kept for members that were given up
+_MOST_SENDERS: Final = 16_384  # from which on those are forgotten early that have nothing to do
+_LOOKED_AT: Final = 64
 _MOST_MISSED: Final = 1 << 31  # at a time, whatever a neighbour says
 _DIGITS: Final = 12
 _UNDEFINED: Final = ChannelDefinition(name="#")
@@ -73,14 +81,16 @@ class Reliable(Template):
         self.members = Members(context.watch)
         self.growing = Growing(context.map)
         self.relay = Relay(context)
-        self.senders: dict[str, Sender] = {}  # by channel
+        self.senders: dict[str, Sender] = {}  # by channel, the last used is the last
         self.streams = Heard()  # of others
         self.away: dict[str, int] = {}  # since when, of those given up out of reach
         self._map_version = -1
         self._has_left = False  # some channel, as a member
         self._serial = 0
         self._sweep_us = 0
-        self._due_us = NEVER
+        self._to_sweep: list[str] = []  # channels, the next one is the last
+        self._timers = Timers()  # of all streams
+        self.load = Load()
         context.watch(NEED, self._need_told)
 
     # ---------------------------------------------------------------------------------- template
@@ -92,7 +102,10 @@ class Reliable(Template):
         definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,
     ) -> None:
-        self.send(event, Note(NOTHING, event.deadline_us), now_us)
+        if self.load.is_overfull():
+            self.context.lose(event, QUEUE_FULL)
+        else:
+            self.send(event, Note(NOTHING, event.deadline_us), now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
         note = decoded(notes, event.note)
@@ -124,26 +137,17 @@ class Reliable(Template):
             self._has_left = False
             self.streams.left(self._is_member)
         self._welcome()
-        if self._due_us <= now_us:
-            self._due_us = NEVER
-            for sender in self.senders.values():
-                if sender.stream.next_due_us() <= now_us:
-                    self._tend_sender(sender, now_us)
-                self._plan(sender.stream)
-            for stream in self.streams.values():
-                if stream.next_due_us() <= now_us:
-                    self._tend_stream(stream, now_us)
-                self._plan(stream)
+        self._timers.advance(now_us, _AT_A_TIME)
         if 0 < self._sweep_us <= now_us:
             self._sweep(now_us)
 
     def next_due_us(self) -> int | None:
-        due_us = min(self._due_us, self._sweep_us or NEVER)
-        return None if due_us == NEVER else due_us
+        due_us = self._timers.next_due()
+        return earlier(due_us, self._sweep_us or None)
 
     def has_room(self, channel: str) -> bool:
         sender = self.senders.get(channel)
-        return sender is None or sender.has_room()
+        return self.load.has_room(channel) and (sender is None or sender.has_room())
 
     def unsettled(self, channel: str) -> list[int]:
         sender = self.senders.get(channel)
@@ -164,6 +168,9 @@ class Reliable(Template):
         for channel, sender in self.senders.items():
             assert sender.stream.channel == channel
             sender.check_invariants()
+        loads = {channel: self.load_of(channel) for channel in self.sources()}
+        assert all(self.load.held(channel) == load for channel, load in loads.items())
+        assert self.load.count == sum(count for count, _ in loads.values())
         self.streams.check_invariants()
 
     # ------------------------------------------------------------------------- what others build on
@@ -171,11 +178,13 @@ class Reliable(Template):
     def send(self, event: Carried, note: Note, now_us: int) -> bool:
         """To all members, from this node; False where there is no room for it."""
         channel = event.channel
-        sender = self.senders.get(channel)
+        sender = self.senders.pop(channel, None)
         if sender is None:
+            self._make_room()
             self._serial += 1
             key = Key(self.context.name, self.context.incarnation, self._serial)
-            sender = self.senders[channel] = Sender(channel, key, now_us)
+            sender = Sender(channel, key, now_us)
+        self.senders[channel] = sender
         event = msgspec.structs.replace(
             event, source=self.context.name, incarnation=self.context.incarnation
         )
@@ -203,6 +212,19 @@ class Reliable(Template):
                     self._plan(stream)
             case Ack():
                 self._acknowledged(neighbour, channel, message, now_us)
+
+    def sources(self) -> Collection[str]:
+        """The channels to which local clients have published."""
+        return self.senders
+
+    def load_of(self, channel: str) -> tuple[int, int]:
+        """How many events of local clients somebody may lack, and their size."""
+        sender = self.senders.get(channel)
+        return (0, 0) if sender is None else sender.load()
+
+    def weigh(self, channel: str) -> None:
+        """The load of a channel may have changed."""
+        self.load.settle(channel, *self.load_of(channel))
 
     def takes(self, channel: str) -> bool:
         """Whether `arrived` is for more of a channel now."""
@@ -278,8 +300,7 @@ class Reliable(Template):
         stream = self._hear(neighbour, channel, message.state, now_us)
         if stream is not None:
             self._hand_over(stream, now_us)
-            stream.seek(now_us)
-            stream.ack_us = now_us
+            self.relay.synced(neighbour, stream, message, now_us)
             self.relay.tend(stream, now_us)
             self._plan(stream)
 
@@ -310,8 +331,10 @@ class Reliable(Template):
         own = self.context.name
         members = tuple(each for each in self.members.of(stream.channel) if each != own)
         definition = self.context.definition(stream.channel) or _UNDEFINED
+        sender.seen = self._seen()
+        sender.patience_us = patience_us(definition)
         missed = sender.set_members(members, now_us)
-        for member in sender.laggards(patience_us(definition), self._welcome(), now_us):
+        for member in sender.laggards(sender.patience_us, self._welcome(), now_us):
             if not self.context.map.is_reachable(own, member):
                 self.away.setdefault(member, sender.members[member].since_us)
             elif definition.options.get(LAGGARDS) == "wait":
@@ -325,6 +348,7 @@ class Reliable(Template):
                 missed += sender.advance(now_us)
         for event in missed:
             self.context.lose(event, LAGGARD)
+        self.weigh(stream.channel)
         self.relay.tend(stream, now_us)
 
     def _welcome(self) -> dict[str, int]:
@@ -358,10 +382,22 @@ class Reliable(Template):
                 yield member
 
     def _sweep(self, now_us: int) -> None:
+        """Look at all senders, some at a time."""
+        self._to_sweep = self._to_sweep or list(self.senders)
+        for channel in self._to_sweep[-_AT_A_TIME:]:
+            sender = self.senders.get(channel)
+            if sender is not None:
+                self._tend_sender(sender, now_us)
+                self._plan(sender.stream)
+        del self._to_sweep[-_AT_A_TIME:]
+        if self._to_sweep:
+            self._sweep_us = now_us + _NEXT_SWEEP_US
+            return
+        self._tidy(now_us)
+        self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
+
+    def _tidy(self, now_us: int) -> None:
         """Forget what is not used any more."""
-        for sender in self.senders.values():
-            self._tend_sender(sender, now_us)
-            self._plan(sender.stream)
         self._forget_senders(now_us)
         for stream in list(self.streams.values()):
             if now_us - stream.heard_us >= self._forget_us(stream):
@@ -370,9 +406,17 @@ class Reliable(Template):
         nodes = dict.fromkeys(self.context.map.nodes(), True)
         self.streams.forget_past(nodes)
         self.away = {node: since_us for node, since_us in self.away.items() if node in nodes}
+        self.relay.answering.forget(nodes)
         self.relay.trees.forget(now_us)
         self.growing.forget(now_us)
-        self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
+
+    def _make_room(self) -> None:
+        """Where there are many senders, forget one that was not used lately and has told all."""
+        if len(self.senders) >= _MOST_SENDERS:
+            for channel, sender in islice(self.senders.items(), _LOOKED_AT):
+                if sender.is_done() and not sender.is_to_tell():
+                    del self.senders[channel]
+                    return
 
     def _forget_senders(self, now_us: int) -> None:
         """Not those that have laggards: another would wait for them again, and not tell them."""
@@ -390,11 +434,43 @@ class Reliable(Template):
         definition = self.context.definition(stream.channel) or _UNDEFINED
         return max(FORGET_US, patience_us(definition) + _LONGER_US)
 
+    def due(self, stream: Stream, now_us: int) -> None:
+        """What is due of a stream may have come."""
+        if self._stream(stream.channel, stream.key) is not stream:
+            return
+        sender = self.senders.get(stream.channel)
+        if sender is None or sender.stream is not stream:
+            self._tend_stream(stream, now_us)
+        elif sender.seen != self._seen() or sender.laggards(sender.patience_us, self.away, now_us):
+            self._tend_sender(sender, now_us)
+        else:
+            self.relay.tend(stream, now_us)
+        self._plan(stream)
+
+    def _seen(self) -> tuple[int, int]:
+        """What a sender has to keep to; another when that has changed."""
+        return self.members.version, self.context.map.version
+
     def _plan(self, stream: Stream) -> None:
-        self._due_us = min(self._due_us, stream.next_due_us())
+        due_us = stream.next_due_us()
+        if due_us < NEVER:
+            stream.timer = stream.timer or StreamTimer(self, stream)
+            self._timers.set(stream.timer, due_us)
+        elif stream.timer is not None:
+            self._timers.cancel(stream.timer)
 
     def _use(self, now_us: int) -> None:
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US
+
+
+class StreamTimer(Timer):
+    def __init__(self, template: Reliable, stream: Stream) -> None:
+        super().__init__()
+        self._template = template
+        self._stream = stream
+
+    def fire(self, now: int) -> None:
+        self._template.due(self._stream, now)
 
 
 def patience_us(definition: ChannelDefinition) -> int:

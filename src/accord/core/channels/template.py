@@ -42,6 +42,9 @@ class Context(Protocol):
     def pass_on(self, neighbour: str, event: Carried) -> None:
         """Send an event to the same template at a neighbour, with what it says in `note`."""
 
+    def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
+        """Whether an event that was passed on is still here, as the link takes no more now."""
+
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         """Send an event over routes that meet `requirement`, several to each if it says so."""
 

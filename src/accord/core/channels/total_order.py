@@ -11,6 +11,7 @@ own; what one part had not yet got of the other when it went on without it, it d
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, Final
 
 import msgspec
@@ -80,6 +81,7 @@ class TotalOrder(Reliable):
         )
         self.desks: dict[str, Desk] = {}  # the last used is the last
         self.ordered: dict[str, Member] = {}
+        self._restless: dict[str, bool] = {}  # channels in which something may be due some time
         # Of orders that were forgotten and this node is a member of: it must not go back in them.
         self.positions: dict[str, Stamp] = {}
         self.office = Office(context, self.desks, self._post)
@@ -100,9 +102,10 @@ class TotalOrder(Reliable):
             self.context.lose(event, TOO_MANY)
             return
         desk = self.desks[event.channel]
-        if not desk.put(event, now_us):
+        if self.load.is_overfull() or not desk.put(event, now_us):
             self.context.lose(event, QUEUE_FULL)
             return
+        self.weigh(event.channel)
         self._tend_desk(event.channel, desk, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
@@ -133,6 +136,7 @@ class TotalOrder(Reliable):
             return
         if not self._is_member(channel):
             if channel in self.desks:
+                self._restless[channel] = True
                 self._heard_from(kept.event.source, channel, stamp, now_us)
         elif self._open(channel, now_us):
             self._heard_from(kept.event.source, channel, stamp, now_us)
@@ -149,12 +153,14 @@ class TotalOrder(Reliable):
         super().advance(now_us)
         self.letters.advance(now_us)
         self.office.advance(now_us)
-        for channel, desk in list(self.desks.items()):
-            if desk.asks_us <= now_us:
+        for channel in list(self._restless):
+            desk, member = self.desks.get(channel), self.ordered.get(channel)
+            if desk is not None:
                 self._tend_desk(channel, desk, now_us)
-        for channel, member in list(self.ordered.items()):
-            if member.gap is not None or member.held_us <= now_us:
+            if member is not None and (member.gap is not None or member.held_us <= now_us):
                 self._tend_member(channel, member, now_us)
+            if not self._is_restless(channel):
+                del self._restless[channel]
 
     def next_due_us(self) -> int | None:
         due_us = super().next_due_us()
@@ -164,16 +170,29 @@ class TotalOrder(Reliable):
         for own_us in (due_us, self.letters.next_due_us()):
             if own_us is not None and own_us < soonest_us:
                 soonest_us = own_us
-        for desk in self.desks.values():
-            soonest_us = min(soonest_us, desk.asks_us)
-        for member in self.ordered.values():
-            member_us = member.next_due_us()
-            soonest_us = min(soonest_us, member_us)
+        for channel in self._restless:
+            if (desk := self.desks.get(channel)) is not None:
+                soonest_us = min(soonest_us, desk.asks_us)
+            if (member := self.ordered.get(channel)) is not None:
+                soonest_us = min(soonest_us, member.next_due_us())
         return None if soonest_us == NEVER else soonest_us
+
+    def _is_restless(self, channel: str) -> bool:
+        desk, member = self.desks.get(channel), self.ordered.get(channel)
+        is_asking = desk is not None and desk.asks_us < NEVER
+        return is_asking or (member is not None and member.next_due_us() < NEVER)
 
     def has_room(self, channel: str) -> bool:
         desk = self.desks.get(channel)
         return super().has_room(channel) and (desk is None or desk.has_room())
+
+    def sources(self) -> Collection[str]:
+        return {*self.senders, *self.desks}
+
+    def load_of(self, channel: str) -> tuple[int, int]:
+        count, size = super().load_of(channel)
+        desk = self.desks.get(channel)
+        return (count, size) if desk is None else (count + len(desk.pending), size + desk.bytes)
 
     def unsettled(self, channel: str) -> list[int]:
         desk = self.desks.get(channel)
@@ -205,6 +224,8 @@ class TotalOrder(Reliable):
         for channel, sender in self.senders.items():
             assert not sender.backlog
             assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
+        for channel in (*self.desks, *self.ordered):
+            assert channel in self._restless or not self._is_restless(channel)
         assert len(self.desks) <= MOST_CHANNELS
         assert len(self.positions) <= MOST_POSITIONS
         assert not any(channel in self.ordered for channel in self.positions)
@@ -257,6 +278,7 @@ class TotalOrder(Reliable):
             if channel in self.positions:
                 desk.heard_of(epoch_of(self.positions[channel]), now_us)
         self.desks[channel] = desk
+        self._restless[channel] = True
         desk.used_us = now_us
         return True
 
@@ -289,6 +311,7 @@ class TotalOrder(Reliable):
         super()._tend_sender(sender, now_us)
         desk = self.desks.get(sender.stream.channel)
         if desk is not None:
+            self._restless[sender.stream.channel] = True
             desk.go_on(now_us)
 
     def _granted(self, channel: str, message: Grant, now_us: int) -> None:
@@ -450,7 +473,7 @@ class TotalOrder(Reliable):
 
     # ---------------------------------------------------------------------------------- what is due
 
-    def _sweep(self, now_us: int) -> None:
+    def _tidy(self, now_us: int) -> None:
         for channel in list(self.ordered):
             if not self._is_member(channel):
                 self._leave_order(channel, now_us)
@@ -463,7 +486,7 @@ class TotalOrder(Reliable):
             del self.positions[channel]
         if not self.desks:
             self.office.contacts.clear()
-        super()._sweep(now_us)
+        super()._tidy(now_us)
 
     def _leave_order(self, channel: str, now_us: int) -> None:
         """Nobody here wants what waits; who comes back goes on from there, and not back."""

@@ -20,16 +20,28 @@ class Shares:
 
     def has_room(self, who: str, size: int = 0) -> bool:
         """Whether `who` may have one more, of that size."""
-        count, size_held = self._held.get(who, (0, 0))
+        count, size_held = self.held(who)
         is_countable = count < self.most - self.count
         return is_countable and size_held + size <= self.most_bytes - self.bytes
 
     def take(self, who: str, size: int = 0) -> None:
-        self._change(who, 1, size)
+        self.change(who, 1, size)
 
     def give_back(self, who: str, size: int = 0) -> None:
         """One that `who` had."""
-        self._change(who, -1, -size)
+        self.change(who, -1, -size)
+
+    def held(self, who: str) -> tuple[int, int]:
+        """How many things `who` has, and their size."""
+        return self._held.get(who, (0, 0))
+
+    def change(self, who: str, count: int, size: int) -> None:
+        """`who` has so much more, or less."""
+        self.count += count
+        self.bytes += size
+        held, held_bytes = self._held.pop(who, (0, 0))
+        if held + count:
+            self._held[who] = (held + count, held_bytes + size)
 
     def check_invariants(self) -> None:
         assert 0 <= self.count <= self.most
@@ -37,10 +49,3 @@ class Shares:
         assert all(count > 0 <= size for count, size in self._held.values())
         assert self.count == sum(count for count, _ in self._held.values())
         assert self.bytes == sum(size for _, size in self._held.values())
-
-    def _change(self, who: str, count: int, size: int) -> None:
-        self.count += count
-        self.bytes += size
-        held, held_bytes = self._held.pop(who, (0, 0))
-        if held + count:
-            self._held[who] = (held + count, held_bytes + size)

@@ -45,7 +45,7 @@ from accord.core.overlay.signals import (
 )
 from accord.core.overlay.switching import Switching
 from accord.core.overlay.telling import Telling
-from accord.core.overlay.transit import EXPIRED, LINK_DOWN, Transits
+from accord.core.overlay.transit import EXPIRED, LINK_DOWN, Passed, Transits
 from accord.core.overlay.values import LinkValue, Need, NodeValue
 from accord.core.predicates.predicate import Predicate
 
@@ -385,6 +385,11 @@ class Overlay:
     def pass_on(self, neighbour: str, event: Carried) -> None:
         """Send an event one hop, as its template decided."""
         self.transits.pass_on(event, {neighbour: []}, self.now_us)
+
+    def is_waiting(self, neighbour: str, passed: Passed) -> bool:
+        """Whether an event that was passed on is still here, as the link takes no more now."""
+        transit = self.transits.all.get(neighbour)
+        return transit is not None and transit.is_waiting(passed)
 
     def used_neighbours(self) -> list[str]:
         return [name for name, known in self.neighbours.items() if known.is_used]

@@ -29,6 +29,14 @@ _OVERHEAD: Final = 100  # bytes that are not payload, about
 OVERHEAD_BYTES: Final = 400  # at most, with long names and many routes
 
 
+# Which event of which template: its channel, its source, and its number there.
+Passed = tuple[str, str, str, int]
+
+
+def _passed(carried: Carried) -> Passed:
+    return carried.template, carried.channel, carried.source, carried.number
+
+
 class Waiting(Parcel):
     """An event that waits for a link."""
 
@@ -58,9 +66,16 @@ class Transit:
         self.waited_us = 0  # of those sent, in all
         self._usual_us = 0.0  # how long they wait, smoothed
         self._learnt_us = 0  # and as of when
+        self._passed: set[Passed] = set()  # of templates, what waits
 
     def put(self, carried: Carried, due_us: int, now_us: int, is_loose: bool = False) -> None:
+        if carried.template:
+            self._passed.add(_passed(carried))
         self._put(self.loose if is_loose else self.outbox, Waiting(carried, due_us, now_us))
+
+    def is_waiting(self, passed: Passed) -> bool:
+        """Whether that event of a template's has not been sent yet."""
+        return passed in self._passed
 
     def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
         """What is to be sent next, about so much, as old as it is now."""
@@ -94,6 +109,8 @@ class Transit:
             assert isinstance(parcel, Waiting)
             waited_us = now_us - parcel.arrived_us
             carried = parcel.carried
+            if carried.template:
+                self._passed.discard(_passed(carried))
             age_us = carried.age_us + waited_us
             if 0 < carried.deadline_us <= age_us:
                 self.dropped.append((carried, EXPIRED))
@@ -128,11 +145,13 @@ class Transit:
     def check_invariants(self) -> None:
         self.outbox.check_invariants()
         self.loose.check_invariants()
+        assert not self._passed or not self.is_empty()
 
     def _drop(self, parcels: list[Parcel], cause: str) -> None:
         for parcel in parcels:
             assert isinstance(parcel, Waiting)
             self.dropped.append((parcel.carried, cause))
+            self._passed.discard(_passed(parcel.carried))
 
 
 def new_outbox(bytes_limit: int) -> Outbox:

@@ -25,6 +25,7 @@ from accord.core.predicates.xpath import INLINE_COST
 from accord.core.qos.book import Book
 from accord.core.qos.policies import Entity, Grant, Policies
 from accord.core.scheduling.strategies import strategy_of
+from accord.core.scheduling.timers import Timer, Timers
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.admitting import Admitting
@@ -41,7 +42,6 @@ from accord.edges.mqtt.past import Pasts, Progress
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
 from accord.edges.mqtt.quality import Expecting, Quality
 from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.timers import Timer, Timers
 from accord.edges.mqtt.wire import string_bytes
 
 FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
@@ -137,7 +137,7 @@ class Broker:
     def advance(self, *, now_ms: int) -> None:
         """Do what is due."""
         self.hub.now_ms = now_ms
-        self.timers.advance(now_ms=now_ms)
+        self.timers.advance(now_ms)
 
     def work(self) -> bool:
         """Run the task whose turn it is; False where none waits."""
@@ -680,14 +680,14 @@ class SessionTimer(Timer):
         self.broker = broker
         self.session = session
 
-    def fire(self, now_ms: int) -> None:
+    def fire(self, now: int) -> None:
         session = self.session
         if session.line is not None:
             return
-        if 0 < session.ends_ms <= now_ms:
+        if 0 < session.ends_ms <= now:
             self.broker.end_session(session)
             return
-        if 0 < session.will_due_ms <= now_ms:
+        if 0 < session.will_due_ms <= now:
             self.broker.will_is_due(session)
         self.broker.set_timer(session)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.core.node.rights import Rights
+from accord.core.scheduling.timers import Timer
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import FOREVER, Broker
 from accord.edges.mqtt.codec import encode
@@ -21,7 +22,6 @@ from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import Publishing
 from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.timers import Timer
 
 LOST: Final = "connection lost"
 
@@ -352,11 +352,11 @@ class ClientTimer(Timer):
         super().__init__()
         self.handshake = handshake
 
-    def fire(self, now_ms: int) -> None:
+    def fire(self, now: int) -> None:
         handshake = self.handshake
         if handshake.waits_for < NOTHING:
             handshake.end(Reason.MAXIMUM_CONNECT_TIME, "no complete CONNECT in time")
-        elif handshake.is_silent(now_ms):
+        elif handshake.is_silent(now):
             handshake.end(Reason.KEEP_ALIVE_TIMEOUT)
         else:
             handshake.watch()

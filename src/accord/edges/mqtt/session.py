@@ -31,6 +31,7 @@ from accord.core.node.routes import Receiver, Subscription
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.flows import Flows
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.core.scheduling.timers import Timer
 from accord.edges.mqtt.accounts import count_lost, count_sent, note, received_ms
 from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.delivery import (
@@ -55,7 +56,6 @@ from accord.edges.mqtt.hub import HeldShape, Hub, Line
 from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MessageRun, MqttMessage
 from accord.edges.mqtt.packets import Will
 from accord.edges.mqtt.shaping import join_shaping, shape_for
-from accord.edges.mqtt.timers import Timer
 
 _LAST_PACKET_ID: Final = 65_535
 _PUBREL: Final = b"\x62\x02"

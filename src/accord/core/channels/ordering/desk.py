@@ -37,7 +37,7 @@ class Desk:
         self.pending: deque[tuple[Carried, int]] = deque()
         self.used_us = now_us
         self.asks_us = NEVER  # when to ask again; never while there is no room to send more
-        self._bytes = 0  # of what is pending
+        self.bytes = 0  # of what is pending
         self._taken: tuple[Epoch, int] = (NO_EPOCH, 0)  # the last place
         self._told_us = -_TELL_US  # when somebody was told of the latest epoch
         self._incarnation = incarnation
@@ -46,14 +46,14 @@ class Desk:
         self._count = 0  # that were asked for
 
     def has_room(self) -> bool:
-        return len(self.pending) < _ENOUGH and self._bytes < MOST_BYTES
+        return len(self.pending) < _ENOUGH and self.bytes < MOST_BYTES
 
     def put(self, event: Carried, now_us: int) -> bool:
         """False where too much waits already, from publishers that were not held back in time."""
-        if len(self.pending) >= _MORE * _ENOUGH or self._bytes >= _MORE * MOST_BYTES:
+        if len(self.pending) >= _MORE * _ENOUGH or self.bytes >= _MORE * MOST_BYTES:
             return False
         self.pending.append((event, now_us))
-        self._bytes += size_of(event)
+        self.bytes += size_of(event)
         self.go_on(now_us)
         return True
 
@@ -98,7 +98,7 @@ class Desk:
         self.latest = held.epoch
         self._taken = (held.epoch, held.last)
         events = [self.pending.popleft() for _ in range(self._count)]
-        self._bytes -= sum(size_of(event) for event, _ in events)
+        self.bytes -= sum(size_of(event) for event, _ in events)
         self._count = 0
         self.asks_us = now_us if self.pending else NEVER
         return events
@@ -118,7 +118,7 @@ class Desk:
 
     def check_invariants(self) -> None:
         assert len(self.pending) <= _MORE * _ENOUGH
-        assert self._bytes == sum(size_of(event) for event, _ in self.pending)
+        assert self.bytes == sum(size_of(event) for event, _ in self.pending)
         assert self._count <= min(len(self.pending), MOST_PLACES)
         assert self.pending or self.asks_us == NEVER
         assert not self._count or self.asks_us < NEVER

@@ -38,6 +38,7 @@ class Office:
 
     def __init__(self, context: Context, desks: Mapping[str, Desk], post: Post) -> None:
         self.sequencers: dict[str, Sequencer] = {}
+        self._asking: dict[str, bool] = {}  # channels whose sequencer may wait for answers
         self.contacts = Contacts(context.name, context.map)
         self.rendezvous = Rendezvous(context.name, context.map)
         self._context = context
@@ -87,8 +88,9 @@ class Office:
     def hear(self, node: str, now_us: int) -> None:
         """Something came from it."""
         if self.contacts.hear(node, now_us):
-            for sequencer in self.sequencers.values():
+            for channel, sequencer in self.sequencers.items():
                 sequencer.found([node])
+                self._asking[channel] = True
 
     def step_down(self, channel: str, epoch: Epoch) -> None:
         """Another begins an epoch."""
@@ -107,15 +109,19 @@ class Office:
         if self._map_version != self._context.map.version:
             self._map_version = self._context.map.version
             self._look_round()
-        for channel, sequencer in list(self.sequencers.items()):
-            if sequencer.is_asking and sequencer.asked_us + COLLECT_US <= now_us:
+        for channel in list(self._asking):
+            sequencer = self.sequencers.get(channel)
+            if sequencer is None or not sequencer.is_asking:
+                del self._asking[channel]
+            elif sequencer.asked_us + COLLECT_US <= now_us:
                 self._collect(channel, sequencer, now_us)
 
     def next_due_us(self) -> int:
         due_us = NEVER
-        for each in self.sequencers.values():
-            if each.is_asking and each.asked_us + COLLECT_US < due_us:
-                due_us = each.asked_us + COLLECT_US
+        for channel in self._asking:
+            sequencer = self.sequencers.get(channel)
+            if sequencer is not None and sequencer.is_asking:
+                due_us = min(due_us, sequencer.asked_us + COLLECT_US)
         return due_us
 
     def forget(self, before_us: int, now_us: int) -> None:
@@ -128,8 +134,9 @@ class Office:
     def check_invariants(self) -> None:
         self.contacts.check_invariants()
         self.rendezvous.check_invariants()
-        for sequencer in self.sequencers.values():
+        for channel, sequencer in self.sequencers.items():
             sequencer.check_invariants()
+            assert channel in self._asking or not sequencer.is_asking
 
     def _serving(self, origin: str, channel: str, latest: Epoch, now_us: int) -> Sequencer | None:
         """If this is the sequencer, and has taken over; who asks is told what else there is."""
@@ -163,6 +170,7 @@ class Office:
     def _begin(self, channel: str, sequencer: Sequencer, latest: Epoch, now_us: int) -> None:
         nodes = dict.fromkeys([*self._context.map.nodes(), self._context.name], True)
         sequencer.begin(max(latest, (self._count, "", 0)), list(nodes))
+        self._asking[channel] = True
         self._desks[channel].heard_of(sequencer.epoch, now_us)
         self._collect(channel, sequencer, now_us)
 
@@ -187,10 +195,11 @@ class Office:
         if others:
             known = dict.fromkeys(self._context.map.nodes(), True)
             self._nodes = {each: True for each in (*self._nodes, *others) if each in known}
-        for sequencer in self.sequencers.values():
+        for channel, sequencer in self.sequencers.items():
             sequencer.join(others)
             if sequencer.left_out:
                 sequencer.found(nodes)
+            self._asking[channel] = True
 
     def _is_gone(self, epoch: Epoch, now_us: int) -> bool:
         """Whether its sequencer is lost, or was this node before it was started again."""

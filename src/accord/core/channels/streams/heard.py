@@ -1,12 +1,14 @@
 """The streams of others at one node: what it hears of, and how far it had come with the rest.
 
-There is room for so many. Another takes the place of the one that was not heard of for longest, if
-that lacks nothing; where all are in use there is none, and its source has to wait.
+There is room for so many. Another takes the place of one that was not heard of for long and has
+nothing to do; where all have there is none, and its source has to wait. How far those had come is
+remembered of many more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from itertools import islice
 from typing import Final
 
 from accord.core.channels.streams.messages import Key
@@ -14,6 +16,8 @@ from accord.core.channels.streams.relay import QUIET_US
 from accord.core.channels.streams.stream import Past, Stream
 
 MOST: Final = 16_384
+_MORE: Final = 8  # times as many are remembered
+_LOOKED_AT: Final = 16  # for one that can be forgotten
 
 
 class Heard(dict[tuple[str, str], Stream]):
@@ -42,7 +46,7 @@ class Heard(dict[tuple[str, str], Stream]):
         """All but how far it had come."""
         place = (stream.channel, stream.key.source)
         del self[place]
-        while len(self.past) >= self._most:
+        while len(self.past) >= _MORE * self._most:
             del self.past[next(iter(self.past))]
         self.past[place] = stream.past()
 
@@ -61,15 +65,16 @@ class Heard(dict[tuple[str, str], Stream]):
 
     def check_invariants(self) -> None:
         assert len(self) <= self._most
-        assert len(self.past) <= self._most
+        assert len(self.past) <= _MORE * self._most
         for place, stream in self.items():
             assert place == (stream.channel, stream.key.source)
             assert place not in self.past
             stream.check_invariants()
 
     def _make_room(self, now_us: int) -> bool:
-        for stream in self.values():
-            if not stream.lacks() and now_us - stream.heard_us >= QUIET_US:
+        for stream in islice(self.values(), _LOOKED_AT):
+            is_quiet = not stream.lacks() and now_us - stream.heard_us >= QUIET_US
+            if is_quiet or stream.is_done():
                 self.forget(stream)
                 return True
         return False

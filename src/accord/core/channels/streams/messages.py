@@ -45,9 +45,14 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag="sync"):
-    """Down the tree: this much there is. Whoever hears it answers with an `Ack`."""
+    """Down the tree: this much there is. Whoever hears it answers with an `Ack`.
+
+    It was said at `said_us` by the clock of whoever says it; answers take `took_us` lately.
+    """
 
     state: State
+    said_us: int = 0
+    took_us: int = 0
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag="nack"):
@@ -60,12 +65,14 @@ class Nack(msgspec.Struct, frozen=True, array_like=True, tag="nack"):
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
     """One hop towards the source: through which number nodes have everything.
 
-    They are the sender and all beyond it. `base` is the sender's.
+    They are the sender and all beyond it. `base` is the sender's. `said_us` is that of the `Sync`
+    that it answers, 0 where it answers none.
     """
 
     key: Key
     base: int
     through: dict[str, int]
+    said_us: int = 0
 
 
 class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):

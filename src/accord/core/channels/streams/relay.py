@@ -3,7 +3,8 @@
 It passes on what is new, says again how much there is to a neighbour that has not said that it and
 all beyond it have everything, asks the neighbour towards the source for what is missing here, and
 tells that one who has what. Who hears nothing from there any more is not on the tree now, and cares
-for nobody.
+for nobody. Nothing is said of events that still wait for the link, nor are they sent twice: they
+come, and to ask for them would only make them later.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.channels.streams.answering import Answering
 from accord.core.channels.streams.messages import Ack, Have, Message, Nack, State, Sync, encode
 from accord.core.channels.streams.stream import MOST_ASKED, NEVER, Kept, Pace, Stream
 from accord.core.channels.template import Context
@@ -23,12 +25,14 @@ _ACK_US: Final = 40_000
 _MERGE_US: Final = 15_000
 _MANY: Final = 64  # events, after which an acknowledgement does not wait
 _LEAST_SYNC_US: Final = 80_000
+_REMIND_US: Final = 2_000_000  # even who lacks nothing but what waits for its link
 
 
 class Relay:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.trees = Trees(context.name)
+        self.answering = Answering()
 
     def follow(self, neighbour: str, stream: Stream, state: State, now_us: int) -> None:
         """Take to the tree that the source has chosen last."""
@@ -76,6 +80,14 @@ class Relay:
         stream.ack_us = min(stream.ack_us, due_us)
         stream.seek(now_us)
 
+    def synced(self, neighbour: str, stream: Stream, message: Sync, now_us: int) -> None:
+        """How much there is was told, and is answered at once."""
+        stream.seek(now_us)
+        stream.ack_us = now_us
+        self.answering.told(neighbour, message.took_us)
+        if neighbour == stream.parent:
+            stream.asked_us = message.said_us
+
     def asked(self, neighbour: str, stream: Stream, message: Nack, now_us: int) -> None:
         """Send again what a neighbour lacks."""
         left = MOST_ASKED
@@ -83,12 +95,14 @@ class Relay:
             begin = max(first, stream.base)
             for number in range(begin, min(last + 1, stream.top + 1, begin + left)):
                 kept = stream.events.get(number)
-                if kept is not None:
+                if kept is not None and not self._is_waiting(neighbour, stream, number):
                     left -= 1
                     self._pass_on(neighbour, stream, number, kept, now_us)
 
     def acknowledged(self, neighbour: str, stream: Stream, message: Ack, now_us: int) -> None:
         """Take in who has what, to tell it on."""
+        if message.said_us:
+            self.answering.answered(neighbour, message.said_us, now_us)
         beyond = self.trees.beyond(stream.digest, neighbour)
         is_news = stream.report(message.through, beyond)
         if message.base > stream.bases.get(neighbour, 0):
@@ -116,13 +130,17 @@ class Relay:
                 del stream.paces[neighbour]
                 continue
             pace.slow_down(now_us)
-            state = self._state_for(neighbour, stream, now_us)
-            self._say(neighbour, stream.channel, Sync(state))
+            top = self._sent(neighbour, stream)
+            if now_us - pace.said_us >= _REMIND_US or self._is_to_tell(stream, neighbour, top):
+                pace.said_us = now_us
+                state = self._state_for(neighbour, stream, top, now_us)
+                took_us = self.answering.took_us(neighbour)
+                self._say(neighbour, stream.channel, Sync(state, now_us, took_us))
 
     def _pass_on(
         self, neighbour: str, stream: Stream, number: int, kept: Kept, now_us: int
     ) -> None:
-        state = self._state_for(neighbour, stream, now_us)
+        state = self._state_for(neighbour, stream, stream.top, now_us)
         event = msgspec.structs.replace(
             kept.event,
             number=number,
@@ -132,27 +150,49 @@ class Relay:
         )
         self.context.pass_on(neighbour, event)
         pause_us = self._sync_us(neighbour)
-        stream.paces[neighbour] = Pace(now_us + pause_us, pause_us)
+        stream.paces[neighbour] = Pace(now_us + pause_us, pause_us, said_us=now_us)
 
-    def _state_for(self, neighbour: str, stream: Stream, now_us: int) -> State:
+    def _state_for(self, neighbour: str, stream: Stream, top: int, now_us: int) -> State:
         tree = self.trees.to_attach(neighbour, stream.digest, now_us)
-        return State(stream.key, stream.base, stream.top, stream.turn, stream.digest, tree)
+        return State(stream.key, stream.base, top, stream.turn, stream.digest, tree)
 
-    def _is_complete(self, stream: Stream, neighbour: str) -> bool:
-        """Whether a neighbour and all beyond it have everything."""
+    def _sent(self, neighbour: str, stream: Stream) -> int:
+        """The last event that does not wait for the link any more."""
+        number = stream.top
+        while number >= stream.base and self._is_waiting(neighbour, stream, number):
+            number -= 1
+        return number
+
+    def _is_to_tell(self, stream: Stream, neighbour: str, top: int) -> bool:
+        """Whether it may lack something besides what waits for its link, which is all above `top`.
+
+        Where everything does there is nothing to tell: what comes says itself what there is.
+        """
+        if top == stream.top:
+            return True
+        return top >= stream.base and not self._is_complete(stream, neighbour, top)
+
+    def _is_waiting(self, neighbour: str, stream: Stream, number: int) -> bool:
+        return self.context.is_waiting(neighbour, stream.channel, stream.key.source, number)
+
+    def _is_complete(self, stream: Stream, neighbour: str, top: int | None = None) -> bool:
+        """Whether a neighbour and all beyond it have everything, or all up to `top`."""
         if stream.bases.get(neighbour, 0) < stream.base:
             return False
         reports = stream.reports
+        wanted = stream.top if top is None else top
         return all(
-            reports.get(each, -1) >= stream.top
-            for each in self.trees.beyond(stream.digest, neighbour)
+            reports.get(each, -1) >= wanted for each in self.trees.beyond(stream.digest, neighbour)
         )
 
     def _nack(self, stream: Stream, now_us: int) -> None:
         ranges = stream.missing()
         if ranges:
             self._say(stream.parent, stream.channel, Nack(stream.key, ranges))
-            stream.sought(self._latency_us(stream.parent), now_us)
+            pause_us = max(
+                3 * self._latency_us(stream.parent), self.answering.pause_us(stream.parent)
+            )
+            stream.sought(pause_us, now_us)
         else:
             stream.nack_us = NEVER
 
@@ -165,10 +205,13 @@ class Relay:
                 for node in self.trees.beyond(stream.digest, each):
                     if node in stream.reports:
                         through[node] = stream.reports[node]
-        self._say(stream.parent, stream.channel, Ack(stream.key, stream.base, through))
+        ack = Ack(stream.key, stream.base, through, stream.asked_us)
+        stream.asked_us = 0
+        self._say(stream.parent, stream.channel, ack)
 
     def _sync_us(self, neighbour: str) -> int:
-        return max(_LEAST_SYNC_US, 3 * self._latency_us(neighbour) + _ACK_US)
+        pause_us = 3 * self._latency_us(neighbour) + _ACK_US
+        return max(_LEAST_SYNC_US, pause_us, self.answering.pause_us(neighbour))
 
     def _latency_us(self, neighbour: str) -> int:
         return self.context.map.latency_us(self.context.name, neighbour) or 0

@@ -42,8 +42,14 @@ class Sender:
         self.members: dict[str, Progress] = {}
         self.backlog: deque[tuple[Carried, Note, int]] = deque()
         self.used_us = now_us
+        self.seen = (-1, -1)  # which members and which map it was last made to fit
+        self.patience_us = 0  # as its channel said then
         self._bytes = 0  # in the window
         self._backlog_bytes = 0
+
+    def load(self) -> tuple[int, int]:
+        """How many events somebody may lack, and their size."""
+        return len(self.stream.events) + len(self.backlog), self._bytes + self._backlog_bytes
 
     def has_room(self) -> bool:
         return len(self.backlog) < _BACKLOG and self._backlog_bytes < MOST_BYTES

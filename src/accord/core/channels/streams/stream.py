@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from accord.core.channels.streams.messages import Key, Note, Stamp
 from accord.core.channels.trees.tree import Digest
 from accord.core.overlay.signals import Carried
+from accord.core.scheduling.timers import Timer
 
 WINDOW: Final = 1_024  # events from the base on
 # Of a stream of another node: its source has 4 MiB on their way, and one event as large as may be.
@@ -25,6 +26,8 @@ MOST_ASKED: Final = 64  # in one message
 HELD_US: Final = 20_000  # until it is asked again whether this node has room
 _FIRST_NACK_US: Final = 5_000
 _LEAST_NACK_US: Final = 60_000
+_NACKS: Final = 4  # after so many in vain, twice as long passes before the next
+_SLOWEST: Final = 2  # and at most so often twice as long
 _MOST_SYNC_US: Final = 600_000
 NEVER: Final = 1 << 62
 
@@ -43,15 +46,16 @@ class Kept:
 class Pace:
     """When a neighbour is to hear again how much there is: less often the longer it is silent."""
 
-    __slots__ = ("due_us", "pause_us")
+    __slots__ = ("due_us", "pause_us", "said_us")
 
-    def __init__(self, due_us: int, pause_us: int) -> None:
+    def __init__(self, due_us: int, pause_us: int, said_us: int = -NEVER) -> None:
         self.due_us = due_us
         self.pause_us = pause_us
+        self.said_us = said_us  # when it heard that last
 
     def slow_down(self, now_us: int) -> None:
         self.due_us = now_us + self.pause_us
-        self.pause_us = min(self.pause_us * 3 // 2, _MOST_SYNC_US)
+        self.pause_us = max(self.pause_us, min(self.pause_us * 3 // 2, _MOST_SYNC_US))
 
 
 class Past(NamedTuple):
@@ -89,9 +93,14 @@ class Stream:
         self._handed = 0  # through which number, when it was known before
         self.skipped = 0  # numbers that will never come
         self.ack_us = NEVER
+        self.asked_us = (
+            0  # when the one before this one did, by its clock, if that is to be answered
+        )
         self.unacked = 0  # events since the last acknowledgement
         self.nack_us = NEVER
+        self._in_vain = 0  # how often something was asked for since anything came
         self.held_us = NEVER
+        self.timer: Timer | None = None  # of what is due, once anything was
 
     @property
     def done(self) -> int:
@@ -126,6 +135,7 @@ class Stream:
         size = size_of(kept.event)
         if self.events and self.bytes + size > most_bytes:
             return False
+        self._in_vain = 0
         self.events[number] = kept
         self.bytes += size
         self.top = max(self.top, number)
@@ -162,6 +172,10 @@ class Stream:
     def lacks(self) -> bool:
         return self.through < self.top
 
+    def is_done(self) -> bool:
+        """Whether everybody has everything, as far as is known here, and has been told so."""
+        return not self.lacks() and not self.events and self.next_due_us() == NEVER
+
     def missing(self) -> tuple[tuple[int, int], ...]:
         """Ranges of numbers to ask for."""
         ranges: list[tuple[int, int]] = []
@@ -187,8 +201,11 @@ class Stream:
         elif self.nack_us == NEVER:
             self.nack_us = now_us + _FIRST_NACK_US
 
-    def sought(self, latency_us: int, now_us: int) -> None:
-        self.nack_us = now_us + max(_LEAST_NACK_US, 3 * latency_us)
+    def sought(self, pause_us: int, now_us: int) -> None:
+        """It was asked for: again after a while, and less often where that does not help."""
+        self._in_vain += 1
+        slower = min(self._in_vain // _NACKS, _SLOWEST)
+        self.nack_us = now_us + (max(_LEAST_NACK_US, pause_us) << slower)
 
     def report(self, through: dict[str, int], nodes: Iterable[str]) -> bool:
         """What of `nodes` have, which are those beyond; False where that is known."""
