@@ -18,18 +18,18 @@ help: ## list the targets
 up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
-test: $(READY) peers ## run all tests, and those of compiled modules once more on compiled code
+test: $(READY) peers ## run all tests, those of compiled packages on compiled code
 	@echo "five parts, four at a time; each shows itself when it is done"
 	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/live
-# Simulations take half as long on compiled code; live nodes run the same interpreted.
+# The packages with modules that setup.py compiles, and what uses them from outside. They run compiled, as with users;
+# simulations take half as long then. Nodes of live tests run the same code interpreted.
 OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
+COMPILED_TESTS := $(addprefix tests/core/,predicates scheduling monitoring qos node) tests/edges/mqtt tests/conformance tests/test_package.py
 # Interpreted only: their nodes inherit from classes that, compiled, nobody may inherit from.
 PLAIN_SIM_TESTS := tests/sim/test_persistent.py
-# The packages with modules that setup.py compiles, and what uses them from outside.
-COMPILED_TESTS := $(addprefix tests/core/,predicates scheduling monitoring qos node) tests/edges/mqtt tests/conformance tests/test_package.py
 
 test-pipeline: $(READY)
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
@@ -42,7 +42,7 @@ test-overlay: $(COMPILED_READY)
 	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(PLAIN_SIM_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
 
 test-plain: $(READY)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/sim $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS:%=--ignore=%)
+	nice -n 5 $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(OVERLAY_TESTS) $(COMPILED_TESTS))
 	nice -n 5 $(BIN)/python -m pytest $(PLAIN_SIM_TESTS)
 
 test-compiled: $(COMPILED_READY)
