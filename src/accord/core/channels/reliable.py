@@ -172,6 +172,9 @@ class Reliable(Template):
         assert all(self.load.held(channel) == load for channel, load in loads.items())
         assert self.load.count == sum(count for count, _ in loads.values())
         self.streams.check_invariants()
+        for stream in (*self.streams.values(), *(each.stream for each in self.senders.values())):
+            due_us = stream.next_due_us()
+            assert due_us == NEVER or (stream.timer and 0 < stream.timer.queued <= due_us)
 
     # ------------------------------------------------------------------------- what others build on
 
@@ -193,7 +196,6 @@ class Reliable(Template):
             return False
         self._use(now_us)
         self._tend_sender(sender, now_us)
-        self._plan(sender.stream)
         return True
 
     def heard(self, neighbour: str, channel: str, message: Message, now_us: int) -> None:
@@ -350,6 +352,7 @@ class Reliable(Template):
             self.context.lose(event, LAGGARD)
         self.weigh(stream.channel)
         self.relay.tend(stream, now_us)
+        self._plan(stream)
 
     def _welcome(self) -> dict[str, int]:
         """Those that can be reached again are not away; gives who is."""
@@ -388,7 +391,6 @@ class Reliable(Template):
             sender = self.senders.get(channel)
             if sender is not None:
                 self._tend_sender(sender, now_us)
-                self._plan(sender.stream)
         del self._to_sweep[-_AT_A_TIME:]
         if self._to_sweep:
             self._sweep_us = now_us + _NEXT_SWEEP_US
