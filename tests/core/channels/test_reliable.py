@@ -687,4 +687,127 @@ def test_an_answer_is_to_the_question_it_names() -> None:
         net.publish("a", text)
         net.run(2 * S)
     assert net.got("b") == TEXTS
-    assert reliable(net, "a").relay.answering.took_us("b") == 2 * LATENCY_US
+    assert 0 < reliable(net, "a").relay.answering.took_us("b", net.now_us) <= 2 * LATENCY_US
+
+
+def test_who_was_late_once_is_not_for_ever() -> None:
+    """Nobody is asked while all is well, so nothing new is learnt then."""
+    net = Net(Reliable, "ab", {PATIENCE: "4000"})
+    net.join("b")
+    net.late_us = 3 * S // 2
+    for _ in range(10):
+        net.publish("a", "late")
+        net.run(5 * S)
+    net.late_us = 0
+    for _ in range(60):
+        net.publish("a", "in time")
+        net.run(S)
+    is_lost = [True]
+    net.loses = lambda _, __, message: isinstance(message, Carried) and any(is_lost)
+    net.publish("a", "last")
+    net.run(10_000)
+    is_lost.clear()
+    net.run(S)
+    assert net.got("b")[-1] == "last"
+
+
+def test_a_burst_on_a_slow_link_is_not_asked_for() -> None:
+    """Though one event after another comes, each hears of itself only."""
+    net = Net(Reliable, "ab")
+    net.join("b")
+    context = net.contexts["a"]
+    queue: list[Carried] = []
+
+    def pass_on(neighbour: str, event: Carried) -> None:
+        queue.append(event)
+        context.waiting.add((neighbour, event.channel, event.source, event.number))
+
+    context.pass_on = pass_on  # type: ignore[method-assign]
+    for number in range(WINDOW + 100):
+        net.publish("a", str(number))
+    while queue:
+        event = queue.pop(0)
+        context.waiting.discard(("b", event.channel, event.source, event.number))
+        net.send("a", "b", event)
+        net.run(20_000)
+    net.run(S)
+    assert net.got("b") == [str(number) for number in range(WINDOW + 100)]
+    assert said(net, Nack) == []
+
+
+def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
+    net = Net(Reliable, "ae be ce")
+    reliable(net, "e").streams = Heard(most=40)
+    net.wanted = "#"
+    net.join("e")
+    net.loses = lambda source, _, message: (
+        source == "a" and isinstance(message, Carried) and message.number == 1
+    )
+    for number in range(16):
+        net.publish("a", "", channel=f"stuck{number}")
+        net.publish("a", "", channel=f"stuck{number}")
+    net.run(S // 10)
+    net.stop("a")
+    for number in range(24):
+        net.publish("b", "", channel=f"done{number}")
+        net.run(S)
+    net.publish("c", "new", channel="fresh")
+    net.run(10 * S)
+    assert "new" in net.got("e")
+
+
+def test_nor_do_senders_that_have_something_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.core.channels.reliable._MOST_SENDERS", 100)
+    net = Net(Reliable, "ab ac", {PATIENCE: "1000"})
+    net.wanted = "told/#"
+    net.join("c")
+    net.wanted = "#"
+    net.join("b")
+    net.loses = lambda _, target, __: target == "c"  # it is given up, and is to be told so
+    for number in range(64):
+        net.publish("a", "", channel=f"told/{number}")
+    net.run(10 * S)
+    for number in range(200):
+        net.publish("a", "", channel=f"done/{number}")
+        net.run(S // 5)
+    assert len(reliable(net, "a").senders) <= 110
+
+
+def late_copy(net: Net, number: int) -> Carried:
+    """Of what a has published to a channel `p`, which everybody has forgotten at once."""
+    events = [message for _, _, message in net.sent if isinstance(message, Carried)]
+    return next(each for each in events if (each.channel, each.number) == ("p", number))
+
+
+def test_a_late_copy_of_an_older_stream_is_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.core.channels.reliable._MOST_SENDERS", 1)
+    net = Net(Reliable, "ae be")
+    reliable(net, "e").streams = Heard(most=1)
+    net.wanted = "#"
+    net.join("e")
+    for text, channel in (("one", "p"), ("q", "q"), ("two", "p")):
+        net.publish("a", text, channel=channel)
+        net.run(S)
+    net.publish("b", "b", channel="b")
+    net.run(S)
+    net.send("a", "e", late_copy(net, 1))
+    net.run(S)
+    assert net.got("e") == ["one", "q", "two", "b"]
+
+
+def test_nor_is_anything_asked_for_that_nobody_has_any_more() -> None:
+    net = Net(Reliable, "ae be")
+    reliable(net, "e").streams = Heard(most=1)
+    net.wanted = "#"
+    net.join("e")
+    for number in range(5):
+        net.publish("a", str(number), channel="p")
+    net.run(S)
+    net.publish("b", "b", channel="b")
+    net.run(S)
+    copy = late_copy(net, 5)
+    net.sent.clear()
+    net.send("a", "e", copy)
+    net.run(20 * S)
+    assert len(said(net, Nack)) <= 2
+    assert net.got("e") == [*"01234", "b"]

@@ -759,3 +759,23 @@ def test_a_node_that_takes_no_more_gets_the_rest_in_the_same_order_later() -> No
     net.contexts["c"].room = 100
     net.run(5 * S)
     assert net.got("a") == net.got("b") == net.got("c")
+
+
+def test_who_joins_when_room_is_found_is_told_until_it_has_heard() -> None:
+    """What is due of a stream is planned, wherever it turns out to be."""
+    net = Net(TotalOrder, "ab ac")
+    net.join("a", "b")
+    net.run(4 * S)
+    net.publish("a", "0")
+    net.run(12 * S)
+    net.contexts["a"].room = 0
+    net.publish("a", "1")
+    net.run(2 * S)
+    net.join("c")
+    net.contexts["a"].room = 9
+    is_lost = [True]
+    net.loses = lambda source, target, _: (source, target) == ("a", "c") and any(is_lost)
+    net.run(S // 2)
+    is_lost.clear()
+    net.run(2 * S)
+    assert net.got("a") == net.got("b") == ["0", "1"]

@@ -81,7 +81,7 @@ class Reliable(Template):
         self.members = Members(context.watch)
         self.growing = Growing(context.map)
         self.relay = Relay(context)
-        self.senders: dict[str, Sender] = {}  # by channel, the last used is the last
+        self.senders: dict[str, Sender] = {}  # by channel, that used or looked at last at the end
         self.streams = Heard()  # of others
         self.away: dict[str, int] = {}  # since when, of those given up out of reach
         self._map_version = -1
@@ -169,8 +169,9 @@ class Reliable(Template):
             assert sender.stream.channel == channel
             sender.check_invariants()
         loads = {channel: self.load_of(channel) for channel in self.sources()}
-        assert all(self.load.held(channel) == load for channel, load in loads.items())
-        assert self.load.count == sum(count for count, _ in loads.values())
+        assert all(self.load.of(channel) == load for channel, load in loads.items())
+        counts, sizes = zip(*loads.values(), strict=True) if loads else ((), ())
+        assert self.load.total == (sum(counts), sum(sizes))
         self.streams.check_invariants()
         for stream in (*self.streams.values(), *(each.stream for each in self.senders.values())):
             due_us = stream.next_due_us()
@@ -413,12 +414,16 @@ class Reliable(Template):
         self.growing.forget(now_us)
 
     def _make_room(self) -> None:
-        """Where there are many senders, forget one that was not used lately and has told all."""
+        """Where there are many senders, forget one that was not used lately and has told all.
+
+        A few are looked at for that, each time others.
+        """
         if len(self.senders) >= _MOST_SENDERS:
-            for channel, sender in islice(self.senders.items(), _LOOKED_AT):
-                if sender.is_done() and not sender.is_to_tell():
-                    del self.senders[channel]
+            for channel, sender in list(islice(self.senders.items(), _LOOKED_AT)):
+                del self.senders[channel]
+                if sender.is_done() and not sender.is_to_tell() and not sender.stream.paces:
                     return
+                self.senders[channel] = sender
 
     def _forget_senders(self, now_us: int) -> None:
         """Not those that have laggards: another would wait for them again, and not tell them."""

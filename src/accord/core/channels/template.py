@@ -43,7 +43,10 @@ class Context(Protocol):
         """Send an event to the same template at a neighbour, with what it says in `note`."""
 
     def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
-        """Whether an event that was passed on is still here, as the link takes no more now."""
+        """Whether an event that was passed on is still here, as the link takes no more now.
+
+        It is not told of events that go to several neighbours at once, by multicast.
+        """
 
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         """Send an event over routes that meet `requirement`, several to each if it says so."""

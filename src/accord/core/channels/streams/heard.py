@@ -1,8 +1,8 @@
 """The streams of others at one node: what it hears of, and how far it had come with the rest.
 
 There is room for so many. Another takes the place of one that was not heard of for long and has
-nothing to do; where all have there is none, and its source has to wait. How far those had come is
-remembered of many more.
+nothing to do. A few are looked at for that, each time others; where there is none among them, its
+source has to wait. How far those had come is remembered of many more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _LOOKED_AT: Final = 16  # for one that can be forgotten
 
 
 class Heard(dict[tuple[str, str], Stream]):
-    """By channel and source, the one heard of last at the end; `past` are those forgotten."""
+    """By channel and source, the one heard of or looked at last at the end.
+
+    `past` are those forgotten.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         super().__init__()
@@ -33,6 +36,9 @@ class Heard(dict[tuple[str, str], Stream]):
         place = (channel, key.source)
         known = self.pop(place, None)
         if known is None:
+            past = self.past.get(place)
+            if past is not None and past.key.is_after(key):
+                return None
             if len(self) >= self._most and not self._make_room(now_us):
                 return None
             known = Stream(channel, key, base, now_us)
@@ -72,9 +78,10 @@ class Heard(dict[tuple[str, str], Stream]):
             stream.check_invariants()
 
     def _make_room(self, now_us: int) -> bool:
-        for stream in islice(self.values(), _LOOKED_AT):
+        for place, stream in list(islice(self.items(), _LOOKED_AT)):
             is_quiet = not stream.lacks() and now_us - stream.heard_us >= QUIET_US
-            if is_quiet or stream.is_done():
+            if is_quiet or stream.has_nothing_to_do():
                 self.forget(stream)
                 return True
+            self[place] = self.pop(place)
         return False

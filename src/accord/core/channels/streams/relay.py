@@ -3,8 +3,8 @@
 It passes on what is new, says again how much there is to a neighbour that has not said that it and
 all beyond it have everything, asks the neighbour towards the source for what is missing here, and
 tells that one who has what. Who hears nothing from there any more is not on the tree now, and cares
-for nobody. Nothing is said of events that still wait for the link, nor are they sent twice: they
-come, and to ask for them would only make them later.
+for nobody. A neighbour hears of what is on its way to it, not of what still waits for the link, and
+that is not sent twice: it comes, and to ask for it would only make it later.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Relay:
             stream.parent = neighbour  # until the tree is known
             stream.digest = state.digest
             stream.paces.clear()
+            stream.in_vain = 0
             stream.nack_us = min(stream.nack_us, now_us) if stream.lacks() else NEVER
         if is_known and state.turn == stream.turn:
             stream.parent = self.trees.towards(stream.digest, stream.key.source) or neighbour
@@ -63,8 +64,8 @@ class Relay:
         """See to it that all beyond hear of the stream, at once if they are on another tree."""
         for each in self.trees.next_to(stream.digest, now_us) or ():
             is_watched = each == stream.parent or each in stream.paces
-            if not is_watched and not self._is_complete(stream, each):
-                pause_us = self._sync_us(each)
+            if not is_watched and not self._is_complete(stream, each, stream.top):
+                pause_us = self._sync_us(each, now_us)
                 stream.paces[each] = Pace(now_us if is_other else now_us + pause_us, pause_us)
 
     def spread(self, stream: Stream, number: int, kept: Kept, origin: str, now_us: int) -> None:
@@ -84,13 +85,16 @@ class Relay:
         """How much there is was told, and is answered at once."""
         stream.seek(now_us)
         stream.ack_us = now_us
-        self.answering.told(neighbour, message.took_us)
+        self.answering.told(neighbour, message.took_us, now_us)
         if neighbour == stream.parent:
             stream.asked_us = message.said_us
 
     def asked(self, neighbour: str, stream: Stream, message: Nack, now_us: int) -> None:
         """Send again what a neighbour lacks."""
         left = MOST_ASKED
+        if any(first < stream.base for first, _ in message.ranges):
+            stream.bases.pop(neighbour, None)  # it must have begun anew, and is to hear of the base
+            stream.paces[neighbour] = Pace(now_us, self._sync_us(neighbour, now_us))
         for first, last in message.ranges[:MOST_ASKED]:
             begin = max(first, stream.base)
             for number in range(begin, min(last + 1, stream.top + 1, begin + left)):
@@ -107,10 +111,10 @@ class Relay:
         is_news = stream.report(message.through, beyond)
         if message.base > stream.bases.get(neighbour, 0):
             stream.bases[neighbour] = message.base
-        if self._is_complete(stream, neighbour):
+        if self._is_complete(stream, neighbour, stream.top):
             stream.paces.pop(neighbour, None)
         elif is_news:
-            pause_us = self._sync_us(neighbour)
+            pause_us = self._sync_us(neighbour, now_us)
             stream.paces[neighbour] = Pace(now_us + pause_us, pause_us)
         if is_news and stream.parent:
             stream.ack_us = min(stream.ack_us, now_us + _MERGE_US)
@@ -126,21 +130,21 @@ class Relay:
         for neighbour, pace in list(stream.paces.items()):
             if pace.due_us > now_us:
                 continue
-            if self._is_complete(stream, neighbour):
+            if self._is_complete(stream, neighbour, stream.top):
                 del stream.paces[neighbour]
                 continue
             pace.slow_down(now_us)
-            top = self._sent(neighbour, stream)
+            top = self._last_sent(neighbour, stream)
             if now_us - pace.said_us >= _REMIND_US or self._is_to_tell(stream, neighbour, top):
                 pace.said_us = now_us
                 state = self._state_for(neighbour, stream, top, now_us)
-                took_us = self.answering.took_us(neighbour)
+                took_us = self.answering.took_us(neighbour, now_us)
                 self._say(neighbour, stream.channel, Sync(state, now_us, took_us))
 
     def _pass_on(
         self, neighbour: str, stream: Stream, number: int, kept: Kept, now_us: int
     ) -> None:
-        state = self._state_for(neighbour, stream, stream.top, now_us)
+        state = self._state_for(neighbour, stream, number, now_us)
         event = msgspec.structs.replace(
             kept.event,
             number=number,
@@ -149,14 +153,14 @@ class Relay:
             note=encode(msgspec.structs.replace(kept.note, state=state)),
         )
         self.context.pass_on(neighbour, event)
-        pause_us = self._sync_us(neighbour)
+        pause_us = self._sync_us(neighbour, now_us)
         stream.paces[neighbour] = Pace(now_us + pause_us, pause_us, said_us=now_us)
 
     def _state_for(self, neighbour: str, stream: Stream, top: int, now_us: int) -> State:
         tree = self.trees.to_attach(neighbour, stream.digest, now_us)
         return State(stream.key, stream.base, top, stream.turn, stream.digest, tree)
 
-    def _sent(self, neighbour: str, stream: Stream) -> int:
+    def _last_sent(self, neighbour: str, stream: Stream) -> int:
         """The last event that does not wait for the link any more."""
         number = stream.top
         while number >= stream.base and self._is_waiting(neighbour, stream, number):
@@ -175,24 +179,21 @@ class Relay:
     def _is_waiting(self, neighbour: str, stream: Stream, number: int) -> bool:
         return self.context.is_waiting(neighbour, stream.channel, stream.key.source, number)
 
-    def _is_complete(self, stream: Stream, neighbour: str, top: int | None = None) -> bool:
-        """Whether a neighbour and all beyond it have everything, or all up to `top`."""
+    def _is_complete(self, stream: Stream, neighbour: str, top: int) -> bool:
+        """Whether a neighbour and all beyond it have everything up to `top`."""
         if stream.bases.get(neighbour, 0) < stream.base:
             return False
         reports = stream.reports
-        wanted = stream.top if top is None else top
         return all(
-            reports.get(each, -1) >= wanted for each in self.trees.beyond(stream.digest, neighbour)
+            reports.get(each, -1) >= top for each in self.trees.beyond(stream.digest, neighbour)
         )
 
     def _nack(self, stream: Stream, now_us: int) -> None:
         ranges = stream.missing()
         if ranges:
             self._say(stream.parent, stream.channel, Nack(stream.key, ranges))
-            pause_us = max(
-                3 * self._latency_us(stream.parent), self.answering.pause_us(stream.parent)
-            )
-            stream.sought(pause_us, now_us)
+            pause_us = self.answering.pause_us(stream.parent, now_us)
+            stream.sought(max(3 * self._latency_us(stream.parent), pause_us), now_us)
         else:
             stream.nack_us = NEVER
 
@@ -209,9 +210,9 @@ class Relay:
         stream.asked_us = 0
         self._say(stream.parent, stream.channel, ack)
 
-    def _sync_us(self, neighbour: str) -> int:
+    def _sync_us(self, neighbour: str, now_us: int) -> int:
         pause_us = 3 * self._latency_us(neighbour) + _ACK_US
-        return max(_LEAST_SYNC_US, pause_us, self.answering.pause_us(neighbour))
+        return max(_LEAST_SYNC_US, pause_us, self.answering.pause_us(neighbour, now_us))
 
     def _latency_us(self, neighbour: str) -> int:
         return self.context.map.latency_us(self.context.name, neighbour) or 0

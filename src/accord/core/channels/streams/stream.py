@@ -93,12 +93,11 @@ class Stream:
         self._handed = 0  # through which number, when it was known before
         self.skipped = 0  # numbers that will never come
         self.ack_us = NEVER
-        self.asked_us = (
-            0  # when the one before this one did, by its clock, if that is to be answered
-        )
+        # When the one before this one has asked, by its clock, if that is to be answered.
+        self.asked_us = 0
         self.unacked = 0  # events since the last acknowledgement
         self.nack_us = NEVER
-        self._in_vain = 0  # how often something was asked for since anything came
+        self.in_vain = 0  # how often something was asked for since anything came
         self.held_us = NEVER
         self.timer: Timer | None = None  # of what is due, once anything was
 
@@ -135,7 +134,7 @@ class Stream:
         size = size_of(kept.event)
         if self.events and self.bytes + size > most_bytes:
             return False
-        self._in_vain = 0
+        self.in_vain = 0
         self.events[number] = kept
         self.bytes += size
         self.top = max(self.top, number)
@@ -172,8 +171,8 @@ class Stream:
     def lacks(self) -> bool:
         return self.through < self.top
 
-    def is_done(self) -> bool:
-        """Whether everybody has everything, as far as is known here, and has been told so."""
+    def has_nothing_to_do(self) -> bool:
+        """All has come, nobody beyond lacks anything, and the one before this one knows it."""
         return not self.lacks() and not self.events and self.next_due_us() == NEVER
 
     def missing(self) -> tuple[tuple[int, int], ...]:
@@ -203,9 +202,9 @@ class Stream:
 
     def sought(self, pause_us: int, now_us: int) -> None:
         """It was asked for: again after a while, and less often where that does not help."""
-        self._in_vain += 1
-        slower = min(self._in_vain // _NACKS, _SLOWEST)
-        self.nack_us = now_us + (max(_LEAST_NACK_US, pause_us) << slower)
+        self.in_vain += 1
+        slower = min(self.in_vain // _NACKS, _SLOWEST)
+        self.nack_us = now_us + max(_LEAST_NACK_US << slower, pause_us)
 
     def report(self, through: dict[str, int], nodes: Iterable[str]) -> bool:
         """What of `nodes` have, which are those beyond; False where that is known."""
