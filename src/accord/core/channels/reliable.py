@@ -142,8 +142,7 @@ class Reliable(Template):
             self._sweep(now_us)
 
     def next_due_us(self) -> int | None:
-        due_us = self._timers.next_due()
-        return earlier(due_us, self._sweep_us or None)
+        return earlier(self._timers.next_due(), self._sweep_us or None)
 
     def has_room(self, channel: str) -> bool:
         sender = self.senders.get(channel)
@@ -168,7 +167,7 @@ class Reliable(Template):
         for channel, sender in self.senders.items():
             assert sender.stream.channel == channel
             sender.check_invariants()
-        loads = {channel: self.load_of(channel) for channel in self.sources()}
+        loads = {channel: self.load_of(channel) for channel in self.published_to()}
         assert all(self.load.of(channel) == load for channel, load in loads.items())
         counts, sizes = zip(*loads.values(), strict=True) if loads else ((), ())
         assert self.load.total == (sum(counts), sum(sizes))
@@ -216,7 +215,7 @@ class Reliable(Template):
             case Ack():
                 self._acknowledged(neighbour, channel, message, now_us)
 
-    def sources(self) -> Collection[str]:
+    def published_to(self) -> Collection[str]:
         """The channels to which local clients have published."""
         return self.senders
 
@@ -471,6 +470,8 @@ class Reliable(Template):
 
 
 class StreamTimer(Timer):
+    """For what is due of one stream."""
+
     def __init__(self, template: Reliable, stream: Stream) -> None:
         super().__init__()
         self._template = template

@@ -186,7 +186,7 @@ class TotalOrder(Reliable):
         desk = self.desks.get(channel)
         return super().has_room(channel) and (desk is None or desk.has_room())
 
-    def sources(self) -> Collection[str]:
+    def published_to(self) -> Collection[str]:
         return {*self.senders, *self.desks}
 
     def load_of(self, channel: str) -> tuple[int, int]:

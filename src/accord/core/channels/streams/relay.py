@@ -92,10 +92,10 @@ class Relay:
     def asked(self, neighbour: str, stream: Stream, message: Nack, now_us: int) -> None:
         """Send again what a neighbour lacks."""
         left = MOST_ASKED
-        if any(first < stream.base for first, _ in message.ranges):
-            stream.bases.pop(neighbour, None)  # it must have begun anew, and is to hear of the base
-            stream.paces[neighbour] = Pace(now_us, self._sync_us(neighbour, now_us))
-        for first, last in message.ranges[:MOST_ASKED]:
+        ranges = message.ranges[:MOST_ASKED]
+        if any(first < stream.base for first, _ in ranges):
+            self._tell_base(neighbour, stream, now_us)
+        for first, last in ranges:
             begin = max(first, stream.base)
             for number in range(begin, min(last + 1, stream.top + 1, begin + left)):
                 kept = stream.events.get(number)
@@ -140,6 +140,12 @@ class Relay:
                 state = self._state_for(neighbour, stream, top, now_us)
                 took_us = self.answering.took_us(neighbour, now_us)
                 self._say(neighbour, stream.channel, Sync(state, now_us, took_us))
+
+    def _tell_base(self, neighbour: str, stream: Stream, now_us: int) -> None:
+        """It asks for what nobody has any more: it does not know, or has forgotten."""
+        if neighbour in (self.trees.next_to(stream.digest, now_us) or ()):
+            stream.bases.pop(neighbour, None)
+            stream.paces[neighbour] = Pace(now_us, self._sync_us(neighbour, now_us))
 
     def _pass_on(
         self, neighbour: str, stream: Stream, number: int, kept: Kept, now_us: int
