@@ -23,6 +23,7 @@ from accord.core.channels.streams.load import Load
 from accord.core.channels.streams.messages import Ack, Nack, Sync, messages
 from accord.core.channels.streams.relay import Relay
 from accord.core.channels.streams.sender import Sender
+from accord.core.channels.streams.senders import Senders
 from accord.core.channels.streams.stream import NEVER, WINDOW, Stream
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
@@ -612,9 +613,9 @@ def test_many_channels_share_what_a_source_may_have_on_its_way() -> None:
     assert net.nodes["a"].has_room("p")
 
 
-def test_of_many_senders_one_that_is_done_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.core.channels.reliable._MOST_SENDERS", 3)
+def test_of_many_senders_one_that_is_done_gives_way() -> None:
     net = Net(Reliable, "ab")
+    reliable(net, "a").senders = Senders("a", 1, most=3)
     net.wanted = "#"
     net.join("b")
     for channel in "pqr":
@@ -756,9 +757,9 @@ def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
     assert "new" in net.got("e")
 
 
-def test_nor_do_senders_that_have_something_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.core.channels.reliable._MOST_SENDERS", 100)
+def test_nor_do_senders_that_have_something_to_tell() -> None:
     net = Net(Reliable, "ab ac", {PATIENCE: "1000"})
+    reliable(net, "a").senders = Senders("a", 1, most=100)
     net.wanted = "told/#"
     net.join("c")
     net.wanted = "#"
@@ -779,9 +780,9 @@ def late_copy(net: Net, number: int) -> Carried:
     return next(each for each in events if (each.channel, each.number) == ("p", number))
 
 
-def test_a_late_copy_of_an_older_stream_is_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.core.channels.reliable._MOST_SENDERS", 1)
+def test_a_late_copy_of_an_older_stream_is_not_handed_over() -> None:
     net = Net(Reliable, "ae be")
+    reliable(net, "a").senders = Senders("a", 1, most=1)
     reliable(net, "e").streams = Heard(most=1)
     net.wanted = "#"
     net.join("e")

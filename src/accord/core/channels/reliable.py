@@ -11,7 +11,6 @@ the member. A source keeps that knowledge as long as the member does not have it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
 from typing import ClassVar, Final
 
 import msgspec
@@ -36,6 +35,7 @@ from accord.core.channels.streams.messages import (
 )
 from accord.core.channels.streams.relay import Relay
 from accord.core.channels.streams.sender import Sender
+from accord.core.channels.streams.senders import Senders
 from accord.core.channels.streams.stream import NEVER, Kept, Stream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
 from accord.core.channels.trees.growing import Growing
@@ -60,9 +60,6 @@ _LONGER_US: Final = FORGET_US - PATIENCE_US  # than its source waits, who lacks 
 _SWEEP_US: Final = 5_000_000
 _AT_A_TIME: Final = 256  # streams, so that nothing else has to wait for all of them
 _NEXT_SWEEP_US: Final = 20_000
-_SENDERS: Final = 1_024  # that are kept for members that were given up
-_MOST_SENDERS: Final = 16_384  # from which on those are forgotten early that have nothing to do
-_LOOKED_AT: Final = 64
 _MOST_MISSED: Final = 1 << 31  # at a time, whatever a neighbour says
 _DIGITS: Final = 12
 _UNDEFINED: Final = ChannelDefinition(name="#")
@@ -81,12 +78,11 @@ class Reliable(Template):
         self.members = Members(context.watch)
         self.growing = Growing(context.map)
         self.relay = Relay(context)
-        self.senders: dict[str, Sender] = {}  # by channel, that used or looked at last at the end
+        self.senders = Senders(context.name, context.incarnation)
         self.streams = Heard()  # of others
         self.away: dict[str, int] = {}  # since when, of those given up out of reach
         self._map_version = -1
         self._has_left = False  # some channel, as a member
-        self._serial = 0
         self._sweep_us = 0
         self._to_sweep: list[str] = []  # channels, the next one is the last
         self._timers = Timers()  # of all streams
@@ -164,9 +160,7 @@ class Reliable(Template):
         self.members.check_invariants()
         self.growing.check_invariants()
         self.relay.trees.check_invariants()
-        for channel, sender in self.senders.items():
-            assert sender.stream.channel == channel
-            sender.check_invariants()
+        self.senders.check_invariants()
         loads = {channel: self.load_of(channel) for channel in self.published_to()}
         assert all(self.load.of(channel) == load for channel, load in loads.items())
         counts, sizes = zip(*loads.values(), strict=True) if loads else ((), ())
@@ -180,14 +174,7 @@ class Reliable(Template):
 
     def send(self, event: Carried, note: Note, now_us: int) -> bool:
         """To all members, from this node; False where there is no room for it."""
-        channel = event.channel
-        sender = self.senders.pop(channel, None)
-        if sender is None:
-            self._make_room()
-            self._serial += 1
-            key = Key(self.context.name, self.context.incarnation, self._serial)
-            sender = Sender(channel, key, now_us)
-        self.senders[channel] = sender
+        sender = self.senders.use(event.channel, now_us)
         event = msgspec.structs.replace(
             event, source=self.context.name, incarnation=self.context.incarnation
         )
@@ -400,7 +387,7 @@ class Reliable(Template):
 
     def _tidy(self, now_us: int) -> None:
         """Forget what is not used any more."""
-        self._forget_senders(now_us)
+        self.senders.forget_idle(now_us)
         for stream in list(self.streams.values()):
             if now_us - stream.heard_us >= self._forget_us(stream):
                 self._end(stream, GONE, now_us)
@@ -411,27 +398,6 @@ class Reliable(Template):
         self.relay.answering.forget(nodes)
         self.relay.trees.forget(now_us)
         self.growing.forget(now_us)
-
-    def _make_room(self) -> None:
-        """Where there are many senders, forget one that was not used lately and has told all.
-
-        A few are looked at for that, each time others.
-        """
-        if len(self.senders) >= _MOST_SENDERS:
-            for channel, sender in list(islice(self.senders.items(), _LOOKED_AT)):
-                del self.senders[channel]
-                if sender.is_done() and not sender.is_to_tell() and not sender.stream.paces:
-                    return
-                self.senders[channel] = sender
-
-    def _forget_senders(self, now_us: int) -> None:
-        """Not those that have laggards: another would wait for them again, and not tell them."""
-        idle = [each for each in self.senders.values() if each.is_idle(now_us)]
-        telling = sorted(
-            (each for each in idle if each.is_to_tell()), key=lambda each: each.used_us
-        )
-        for sender in [each for each in idle if not each.is_to_tell()] + telling[:-_SENDERS]:
-            del self.senders[sender.stream.channel]
 
     def _forget_us(self, stream: Stream) -> int:
         """When nothing was heard for so long the source waits for this node no more."""
