@@ -9,7 +9,7 @@ COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
-.PHONY: help up test test-plain test-live test-pipeline test-overlay test-compiled hunt peers check format bench clean
+.PHONY: help up test test-plain test-interpreted test-live test-pipeline test-overlay test-compiled hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,8 +19,8 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(READY) peers ## run all tests, those of compiled packages on compiled code
-	@echo "five parts, four at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled
+	@echo "six parts at a time, as most of them wait a lot; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j6 --output-sync=target test-pipeline test-live test-plain test-interpreted test-overlay test-compiled
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/live
@@ -28,8 +28,8 @@ LIVE_TESTS := tests/scenarios tests/live
 # simulations take half as long then. Nodes of live tests run the same code interpreted.
 OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
 COMPILED_TESTS := $(addprefix tests/core/,predicates scheduling monitoring qos node) tests/edges/mqtt tests/conformance tests/test_package.py
-# Interpreted only: their nodes inherit from classes that, compiled, nobody may inherit from.
-PLAIN_SIM_TESTS := tests/sim/test_persistent.py
+# Simulations whose nodes inherit from classes that, compiled, nobody may inherit from.
+INTERPRETED_TESTS := tests/sim/test_persistent.py
 
 test-pipeline: $(READY)
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
@@ -39,11 +39,13 @@ test-live: $(READY)
 
 # The parts above start processes and wait for them, and take longest: those below get what they leave.
 test-overlay: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(PLAIN_SIM_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
+	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(INTERPRETED_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
 
 test-plain: $(READY)
 	nice -n 5 $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(OVERLAY_TESTS) $(COMPILED_TESTS))
-	nice -n 5 $(BIN)/python -m pytest $(PLAIN_SIM_TESTS)
+
+test-interpreted: $(READY)
+	nice -n 5 $(BIN)/python -m pytest $(INTERPRETED_TESTS)
 
 test-compiled: $(COMPILED_READY)
 	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(COMPILED_TESTS)
