@@ -19,8 +19,8 @@ up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status o
 	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
 
 test: $(READY) peers ## run all tests, those of compiled packages on compiled code
-	@echo "six parts at a time, as most of them wait a lot; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j6 --output-sync=target test-pipeline test-live test-plain test-interpreted test-overlay test-compiled
+	@echo "six parts, four at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled test-interpreted
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/live
@@ -38,17 +38,19 @@ test-live: $(READY)
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
 
 # The parts above start processes and wait for them, and take longest: those below get what they leave.
+LEFT_OVER := nice -n 5 $(BIN)/python -m pytest --timeout=600
+
 test-overlay: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(INTERPRETED_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
+	PYTHONPATH=$(COMPILED) $(LEFT_OVER) $(INTERPRETED_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
 
 test-plain: $(READY)
-	nice -n 5 $(BIN)/python -m pytest $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(OVERLAY_TESTS) $(COMPILED_TESTS))
+	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(OVERLAY_TESTS) $(COMPILED_TESTS))
 
 test-interpreted: $(READY)
-	nice -n 5 $(BIN)/python -m pytest $(INTERPRETED_TESTS)
+	$(LEFT_OVER) $(INTERPRETED_TESTS)
 
 test-compiled: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) nice -n 5 $(BIN)/python -m pytest $(COMPILED_TESTS)
+	PYTHONPATH=$(COMPILED) $(LEFT_OVER) $(COMPILED_TESTS)
 
 hunt: $(READY) ## look for failures with new random examples, longer than `make test` does
 	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
