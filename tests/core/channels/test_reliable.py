@@ -712,8 +712,8 @@ def test_who_was_late_once_is_not_for_ever() -> None:
     assert net.got("b")[-1] == "last"
 
 
-def test_a_burst_on_a_slow_link_is_not_asked_for() -> None:
-    """Though one event after another comes, each hears of itself only."""
+def test_of_a_burst_on_a_slow_link_little_is_sent_twice() -> None:
+    """Though what comes first tells of all of it, and that is asked for."""
     net = Net(Reliable, "ab")
     net.join("b")
     context = net.contexts["a"]
@@ -733,7 +733,7 @@ def test_a_burst_on_a_slow_link_is_not_asked_for() -> None:
         net.run(20_000)
     net.run(S)
     assert net.got("b") == [str(number) for number in range(WINDOW + 100)]
-    assert said(net, Nack) == []
+    assert sum(isinstance(message, Carried) for _, _, message in net.sent) < 1.2 * WINDOW
 
 
 def test_streams_that_are_stuck_do_not_keep_others_out() -> None:

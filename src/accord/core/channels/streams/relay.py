@@ -3,8 +3,8 @@
 It passes on what is new, says again how much there is to a neighbour that has not said that it and
 all beyond it have everything, asks the neighbour towards the source for what is missing here, and
 tells that one who has what. Who hears nothing from there any more is not on the tree now, and cares
-for nobody. A neighbour hears of what is on its way to it, not of what still waits for the link, and
-that is not sent twice: it comes, and to ask for it would only make it later.
+for nobody. What still waits for the link is not sent twice, and nobody is reminded of it: it comes,
+and to ask for it would only make it later.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Relay:
     def _pass_on(
         self, neighbour: str, stream: Stream, number: int, kept: Kept, now_us: int
     ) -> None:
-        state = self._state_for(neighbour, stream, number, now_us)
+        state = self._state_for(neighbour, stream, stream.top, now_us)
         event = msgspec.structs.replace(
             kept.event,
             number=number,
