@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.model.recent import Recent
+from accord.core.model.recent import Recent, first_free
 
 
 def test_what_was_used_lately_stays() -> None:
@@ -27,3 +27,12 @@ def test_what_is_put_in_again_displaces_nothing() -> None:
 def test_there_must_be_room_for_one() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Recent(0)
+
+
+def test_those_that_can_not_give_way_go_to_the_end() -> None:
+    values = {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert first_free(values, lambda value: value > 2, 2) is None
+    assert list(values) == ["c", "d", "a", "b"]
+    assert first_free(values, lambda value: value == 4, 2) == "d"
+    assert list(values) == ["d", "a", "b", "c"]
+    assert values == {"a": 1, "b": 2, "c": 3, "d": 4}

@@ -159,7 +159,7 @@ class TotalOrder(Reliable):
                 self._tend_desk(channel, desk, now_us)
             if member is not None and (member.gap is not None or member.held_us <= now_us):
                 self._tend_member(channel, member, now_us)
-            if not self._is_restless(channel):
+            if self._order_due_us(channel) == NEVER:
                 del self._restless[channel]
 
     def next_due_us(self) -> int | None:
@@ -171,16 +171,13 @@ class TotalOrder(Reliable):
             if own_us is not None and own_us < soonest_us:
                 soonest_us = own_us
         for channel in self._restless:
-            if (desk := self.desks.get(channel)) is not None:
-                soonest_us = min(soonest_us, desk.asks_us)
-            if (member := self.ordered.get(channel)) is not None:
-                soonest_us = min(soonest_us, member.next_due_us())
+            soonest_us = min(soonest_us, self._order_due_us(channel))
         return None if soonest_us == NEVER else soonest_us
 
-    def _is_restless(self, channel: str) -> bool:
+    def _order_due_us(self, channel: str) -> int:
         desk, member = self.desks.get(channel), self.ordered.get(channel)
-        is_asking = desk is not None and desk.asks_us < NEVER
-        return is_asking or (member is not None and member.next_due_us() < NEVER)
+        asks_us = NEVER if desk is None else desk.asks_us
+        return asks_us if member is None else min(asks_us, member.next_due_us())
 
     def has_room(self, channel: str) -> bool:
         desk = self.desks.get(channel)
@@ -225,7 +222,7 @@ class TotalOrder(Reliable):
             assert not sender.backlog
             assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
         for channel in (*self.desks, *self.ordered):
-            assert channel in self._restless or not self._is_restless(channel)
+            assert channel in self._restless or self._order_due_us(channel) == NEVER
         assert len(self.desks) <= MOST_CHANNELS
         assert len(self.positions) <= MOST_POSITIONS
         assert not any(channel in self.ordered for channel in self.positions)

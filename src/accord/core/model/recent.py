@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -40,3 +41,15 @@ class Recent(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def first_free(values: dict[K, V], is_free: Callable[[V], bool], most: int) -> K | None:
+    """The first that can give way, of so many; those that can't go to the end.
+
+    So others are looked at next time, and a few that never can keep nobody out.
+    """
+    for key, value in list(islice(values.items(), most)):
+        if is_free(value):
+            return key
+        values[key] = values.pop(key)
+    return None

@@ -8,12 +8,12 @@ source has to wait. How far those had come is remembered of many more.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from itertools import islice
 from typing import Final
 
 from accord.core.channels.streams.messages import Key
 from accord.core.channels.streams.relay import QUIET_US
 from accord.core.channels.streams.stream import Past, Stream
+from accord.core.model.recent import first_free
 
 MOST: Final = 16_384
 _MORE: Final = 8  # times as many are remembered
@@ -78,10 +78,12 @@ class Heard(dict[tuple[str, str], Stream]):
             stream.check_invariants()
 
     def _make_room(self, now_us: int) -> bool:
-        for place, stream in list(islice(self.items(), _LOOKED_AT)):
+        def is_free(stream: Stream) -> bool:
             is_quiet = not stream.lacks() and now_us - stream.heard_us >= QUIET_US
-            if is_quiet or stream.has_nothing_to_do():
-                self.forget(stream)
-                return True
-            self[place] = self.pop(place)
-        return False
+            return is_quiet or stream.has_nothing_to_do()
+
+        place = first_free(self, is_free, _LOOKED_AT)
+        if place is None:
+            return False
+        self.forget(self[place])
+        return True

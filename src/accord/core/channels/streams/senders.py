@@ -7,11 +7,11 @@ longer: another in its place would wait for them again, and not tell them what t
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Final
 
 from accord.core.channels.streams.messages import Key
 from accord.core.channels.streams.sender import Sender
+from accord.core.model.recent import first_free
 
 MOST: Final = 16_384
 _TELLING: Final = 1_024  # that are kept for members that were given up
@@ -51,8 +51,10 @@ class Senders(dict[str, Sender]):
             sender.check_invariants()
 
     def _make_room(self) -> None:
-        for channel, sender in list(islice(self.items(), _LOOKED_AT)):
+        channel = first_free(self, _is_free, _LOOKED_AT)
+        if channel is not None:
             del self[channel]
-            if sender.is_done() and not sender.is_to_tell() and not sender.stream.paces:
-                return
-            self[channel] = sender
+
+
+def _is_free(sender: Sender) -> bool:
+    return sender.is_done() and not sender.is_to_tell() and not sender.stream.paces
