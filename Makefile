@@ -1,90 +1,109 @@
-# Every target sets up what it needs in .venv and reuses it afterwards.
+# Every target sets up what it needs and reuses it afterwards. There is one build: the wheel in build/wheel, installed
+# into .venv. `make up`, the tests, the benchmarks and `. .venv/bin/activate` all run it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# The same package with its hot modules compiled, if there is a C compiler: first on the path.
-COMPILED := build/compiled
-COMPILED_READY := $(COMPILED)/.ready
+MADE := $(VENV)/.made
+RUNTIME := $(VENV)/.runtime
+DEVELOPMENT := $(VENV)/.development
+WHEEL := build/wheel/.ready
+READY := $(VENV)/.ready
+ACCEPTANCE := build/acceptance/.ready
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
-.PHONY: help up test test-plain test-interpreted test-live test-pipeline test-overlay test-compiled hunt peers check format bench clean
+.PHONY: help up build acceptance test hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(COMPILED_READY) ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
-	@PYTHONPATH=$(COMPILED) $(BIN)/accord up
+up: build ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
+	@$(BIN)/accord up
 
-test: $(READY) peers ## run all tests, those of compiled packages on compiled code
-	@echo "six parts, four at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-overlay test-plain test-compiled test-interpreted
+# The wheel is compiled while what it needs is installed.
+build: $(MADE)
+	@$(MAKE) --no-print-directory -j2 $(READY)
+
+test: build $(DEVELOPMENT) acceptance peers ## run all tests, on the wheel that users get
+	@echo "five parts, four at a time; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-acceptance test-simulator test-rest
+
+# An environment as users have it: the wheel, what it needs, and what documents tell them to install.
+acceptance: $(ACCEPTANCE)
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/live
-# The packages with modules that setup.py compiles, and what uses them from outside. They run compiled, as with users;
-# simulations take half as long then. Nodes of live tests run the same code interpreted.
-OVERLAY_TESTS := tests/sim tests/core/overlay tests/edges/link
-COMPILED_TESTS := $(addprefix tests/core/,predicates scheduling monitoring qos node) tests/edges/mqtt tests/conformance tests/test_package.py
-# Simulations whose nodes inherit from classes that, compiled, nobody may inherit from.
-INTERPRETED_TESTS := tests/sim/test_persistent.py
-
-test-pipeline: $(READY)
-	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
-
-test-live: $(READY)
-	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
-
-# The parts above start processes and wait for them, and take longest: those below get what they leave.
+ACCEPTANCE_TESTS := tests/acceptance
+SIMULATOR_TESTS := tests/sim tests/core/overlay tests/edges/link
+# The first three start processes and wait for them, and take longest: the others get what they leave.
 LEFT_OVER := nice -n 5 $(BIN)/python -m pytest --timeout=600
 
-test-overlay: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) $(LEFT_OVER) $(INTERPRETED_TESTS:%=--ignore=%) $(OVERLAY_TESTS)
+.PHONY: test-pipeline test-live test-acceptance test-simulator test-rest
+test-pipeline:
+	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
 
-test-plain: $(READY)
-	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(OVERLAY_TESTS) $(COMPILED_TESTS))
+test-live:
+	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
 
-test-interpreted: $(READY)
-	$(LEFT_OVER) $(INTERPRETED_TESTS)
+test-acceptance:
+	$(BIN)/python -m pytest --durations=15 --timeout=600 $(ACCEPTANCE_TESTS)
 
-test-compiled: $(COMPILED_READY)
-	PYTHONPATH=$(COMPILED) $(LEFT_OVER) $(COMPILED_TESTS)
+test-simulator:
+	$(LEFT_OVER) $(SIMULATOR_TESTS)
 
-hunt: $(READY) ## look for failures with new random examples, longer than `make test` does
+test-rest:
+	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(ACCEPTANCE_TESTS) $(SIMULATOR_TESTS))
+
+hunt: build $(DEVELOPMENT) ## look for failures with new random examples, longer than `make test` does
 	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
 
 peers: ## install the real clients and brokers that tests and benchmarks use, as far as can be
 	@scripts/peers
 
-check: $(READY) ## formatting, lint, types, import direction
+check: $(DEVELOPMENT) ## formatting, lint, types, import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=src $(BIN)/lint-imports
 
-format: $(READY) ## format the code and apply safe lint fixes
+format: $(DEVELOPMENT) ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(COMPILED_READY) peers ## compare with naive evaluation and with peers, as ratios
-	$(PIP) install -e '.[bench]'
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m benchmarks
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m benchmarks.table2 --compiled
+bench: build peers ## compare with naive evaluation and with peers, as ratios
+	$(PIP) install $$($(BIN)/python scripts/requirements.py bench)
+	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.table2
 
 clean: ## remove everything the targets made
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml
-	@echo "setting up $(VENV): this takes a few minutes, once"
+$(MADE):
+	@echo "setting up $(VENV) and building: a few minutes, once"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade pip
-	$(PIP) install -e '.[pipeline,dev]'
-	touch $@
+	@touch $@
 
-$(COMPILED_READY): $(READY) setup.py $(SOURCES)
-	@echo "building, compiled where there is a C compiler: a few minutes"
-	rm -rf $(COMPILED)
-	$(PIP) install --no-deps --no-build-isolation --target $(COMPILED) .
-	touch $@
+$(RUNTIME): pyproject.toml | $(MADE)
+	$(PIP) install $$($(BIN)/python scripts/requirements.py dependencies pipeline)
+	@touch $@
+
+$(DEVELOPMENT): pyproject.toml $(RUNTIME)
+	$(PIP) install $$($(BIN)/python scripts/requirements.py dev)
+	@touch $@
+
+$(WHEEL): pyproject.toml setup.py $(SOURCES) | $(MADE)
+	rm -rf build/wheel build/lib* build/bdist*
+	$(PIP) wheel --no-deps --wheel-dir build/wheel .
+	@touch $@
+
+$(ACCEPTANCE): $(WHEEL)
+	rm -rf build/acceptance
+	$(PYTHON) -m venv build/acceptance
+	$(PIP) --python build/acceptance/bin/python install "$$(ls build/wheel/*.whl)[pipeline]" duckdb
+	@touch $@
+
+$(READY): $(RUNTIME) $(WHEEL)
+	$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
+	@touch $@

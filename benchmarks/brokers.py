@@ -18,8 +18,7 @@ ABOUT: Final = (
     "other process publishes and subscribes as fast as the broker takes it, with at most 512 KB on "
     "the way to a subscriber. In pairs: ten connections publish, each to one other; by topic: one "
     "publishes to ten topics in turns, and each topic has one subscriber. All brokers run, "
-    "contenders take turns; medians of the rounds. Everything published was counted as it arrived. "
-    "`accord` is interpreted, `compiled` is the same with its hot modules compiled."
+    "contenders take turns; medians of the rounds. Everything published was counted as it arrived."
 )
 _REFERENCE: Final = "mosquitto"
 _BURST_S: Final = 0.5

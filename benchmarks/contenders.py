@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -22,8 +22,6 @@ from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
 from benchmarks.processes import cpu_s, memory_bytes, started, with_children
 
-_ROOT: Final = Path(__file__).parent.parent
-COMPILED: Final = _ROOT / "build" / "compiled"
 ACCORD: Final = str(Path(sys.executable).with_name("accord"))
 _START_S: Final = 60
 _PATIENCE_S: Final = 30
@@ -53,7 +51,6 @@ class Contender:
     name: str
     missing: Callable[[], str | None]
     command: Callable[[Path, int], list[str]]
-    environment: dict[str, str] = field(default_factory=dict)
     is_mqtt: bool = True
     has_predicates: bool = False
 
@@ -118,7 +115,6 @@ def _running(contender: Contender) -> Iterator[Broker]:
     with TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder, (port,) = Path(name), free_ports(1)
         environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
-        environment |= contender.environment
         log = folder / "output"
         with started(contender.command(folder, port), environment, log) as process:
             wait_for(process, port, log)
@@ -176,17 +172,8 @@ def _accord_missing() -> str | None:
     return None
 
 
-def _compiled_missing() -> str | None:
-    if next(COMPILED.rglob("*.so"), None) is None:
-        return "nothing is compiled (make up does it, given a C compiler)"
-    return _accord_missing()
-
-
 CONTENDERS: Final[Sequence[Contender]] = (
     Contender("mosquitto", _installed("mosquitto"), _configured("mosquitto", _MOSQUITTO)),
     Contender("nats", _installed("nats-server"), _configured("nats-server", _NATS), is_mqtt=False),
     Contender("accord", _accord_missing, _accord, has_predicates=True),
-    Contender(
-        "compiled", _compiled_missing, _accord, {"PYTHONPATH": str(COMPILED)}, has_predicates=True
-    ),
 )

@@ -13,7 +13,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.contenders import ACCORD, COMPILED, StartError, wait_for
+from benchmarks.contenders import ACCORD, StartError, wait_for
 from benchmarks.load import Load, Shape
 from benchmarks.mqtt import Mqtt
 from benchmarks.options import Options, progress
@@ -26,7 +26,7 @@ ABOUT: Final = (
     "Nodes in a line, each a process: a client publishes to the first as fast as it is taken, "
     "another has subscribed at the last. One node is the ordinary case without any hop. All lines "
     "run, and take turns; CPU time of all nodes of a line, in user and kernel, medians of the "
-    "rounds. A hop is what a line takes more than one with a node less. Nodes are compiled."
+    "rounds. A hop is what a line takes more than one with a node less."
 )
 _NODES: Final = (1, 2, 3, 4)
 _CASES: Final = ((0, 100), (0, 1_024), (1, 100), (1, 1_024))
@@ -79,14 +79,13 @@ def line_of(nodes: int, dialled: Sequence[int] = ()) -> Iterator[Line]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True)))
         ports, links, (http_port,) = free_ports(nodes), free_ports(nodes), free_ports(1)
-        environment = {**os.environ, "PYTHONPATH": str(COMPILED)}
         process_ids: list[int] = []
         for number in range(nodes):
             file = folder / f"{number}.toml"
             file.write_text(_configuration(number, ports, links, dialled or links, http_port))
             log = folder / f"{number}.log"
             command = [ACCORD, "up", "--no-demo", "--no-pipeline", "--config", str(file)]
-            process = stack.enter_context(started(command, environment, log))
+            process = stack.enter_context(started(command, os.environ, log))
             wait_for(process, ports[number], log)
             process_ids += with_children(process.pid)
         yield Line(process_ids, ports, http_port, links)

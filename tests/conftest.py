@@ -1,11 +1,28 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+import accord
+from accord.core.node.build import BUILD, COMPILED
 
 # A shared machine is slow at times: only pytest's own time-out ends a test. The examples are the
 # same everywhere, so that a commit passes or fails for good; `make hunt` looks for new ones.
 settings.register_profile("accord", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("ACCORD_EXAMPLES", "accord"))
+
+
+def pytest_sessionstart() -> None:
+    """Tests run what users run: the installed wheel, compiled where there is a compiler."""
+    if os.environ.get("ACCORD_TEST_SOURCE"):
+        return
+    source = Path(__file__).parents[1] / "src"
+    if Path(accord.__file__).is_relative_to(source):
+        pytest.exit("tests run on the installed wheel: `make build`, without PYTHONPATH", 4)
+    if shutil.which("cc") and BUILD != COMPILED:
+        pytest.exit(f"the installed wheel is {BUILD} although there is a compiler", 4)

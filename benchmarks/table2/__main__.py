@@ -60,12 +60,12 @@ def _tables(asked: argparse.Namespace) -> list[Table]:
         skipped = wires.missing()
         if skipped is None:
             effort = bandwidth.QUICK if asked.quick else bandwidth.FULL
-            second = bandwidth.measure(effort, stop, is_compiled=asked.compiled)
+            second = bandwidth.measure(effort, stop)
         else:
             progress(f"bandwidth: skipped: {skipped}")
     if asked.only in {None, "cpu"}:
         trials = cpu.QUICK if asked.quick else cpu.FULL
-        first = cpu.measure(trials, stop, is_compiled=asked.compiled)
+        first = cpu.measure(trials, stop)
     tables = [paper(first, second)]
     if skipped:
         tables[0].notes.append(f"Bandwidth: skipped: {skipped}.")
@@ -84,7 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table2", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about three minutes")
     parser.add_argument("--only", choices=("cpu", "bandwidth"), help="one half of it")
-    parser.add_argument("--compiled", action="store_true", help="the node from build/compiled")
     return parser
 
 

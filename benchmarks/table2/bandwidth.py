@@ -104,7 +104,7 @@ RUNS: Final = (
 )
 
 
-def measure(effort: Effort, stop: threading.Event, *, is_compiled: bool) -> Half:
+def measure(effort: Effort, stop: threading.Event) -> Half:
     half = Half()
     for contender in CONTENDERS:
         contender.missing()  # finds out once, not for each of those who ask at the same time
@@ -115,7 +115,7 @@ def measure(effort: Effort, stop: threading.Event, *, is_compiled: bool) -> Half
         capacities = _together(jobs, stop)
         progress(f"bandwidth: {len(RUNS)} trials side by side, {effort.timing.seconds:.0f} s")
         trials = [
-            partial(_attempt, run, wire, capacity, effort, stop, is_compiled)
+            partial(_attempt, run, wire, capacity, effort, stop)
             for (run, wire), capacity in zip(pairs, capacities, strict=True)
         ]
         for run, parts in zip(RUNS, _together(trials, stop), strict=True):
@@ -160,19 +160,18 @@ def _capacities(run: Run, wire: Wire, effort: Effort) -> dict[int, float]:
     return found
 
 
-def _attempt(  # noqa: PLR0913, PLR0917 (made for a pool, once)
+def _attempt(
     run: Run,
     wire: Wire,
     capacities: dict[int, float],
     effort: Effort,
     stop: threading.Event,
-    is_compiled: bool,
 ) -> list[Part] | str:
     """The figures, or why there are none."""
     if reason := run.contender.missing():
         return reason
     try:
-        with running(run.contender, inside=wire.near, is_compiled=is_compiled) as node:
+        with running(run.contender, inside=wire.near) as node:
             if run.contender.is_node:
                 node.manage(run.contender)
             seen = _trial(run, wire, capacities, effort.timing, node, stop).run(node)

@@ -69,11 +69,11 @@ FULL: Final = Effort(3, Timing(2.0, 12.0, 2.0))
 QUICK: Final = Effort(1, Timing(1.5, 6.0, 1.5))
 
 
-def measure(effort: Effort, stop: threading.Event, *, is_compiled: bool) -> Half:
+def measure(effort: Effort, stop: threading.Event) -> Half:
     half = Half()
 
     def hold(contender: Contender, flows: Callable[[int], list[Flow]], timing: Timing) -> Seen:
-        with running(contender, is_compiled=is_compiled) as node:
+        with running(contender) as node:
             node.manage(contender)
             audience = Audience(host=_HOST, port=node.port, topic=ALL, predicates=predicates())
             return Trial(audience, flows(node.port), timing, stop=stop).run(node)

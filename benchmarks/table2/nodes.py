@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.contenders import ACCORD, COMPILED, CONTENDERS, StartError
+from benchmarks.contenders import ACCORD, CONTENDERS, StartError
 from benchmarks.ports import free_ports
 from benchmarks.processes import cpu_s, started, with_children
 from benchmarks.table2.wires import NODE_HOST
@@ -131,9 +131,7 @@ class Node:
 
 
 @contextmanager
-def running(
-    contender: Contender, *, inside: Sequence[str] = (), is_compiled: bool = False
-) -> Iterator[Node]:
+def running(contender: Contender, *, inside: Sequence[str] = ()) -> Iterator[Node]:
     """On the loopback address, or inside a namespace also on the one that others reach."""
     mqtt, http = free_ports(2)
     hosts = [_LOOPBACK, *([NODE_HOST] if inside else [])]
@@ -141,8 +139,6 @@ def running(
         folder = Path(name)
         command = _command(contender, folder, hosts, mqtt, http)
         environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
-        if is_compiled:
-            environment["PYTHONPATH"] = str(COMPILED)
         log = folder / "output"
         with started([*inside, *command], environment, log) as process:
             ports = [mqtt, http] if contender.is_node else [mqtt]

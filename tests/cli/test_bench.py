@@ -51,8 +51,8 @@ def test_a_node_of_its_own(accord: Accord, dead_url: str, monkeypatch: pytest.Mo
 
 def test_it_is_the_same_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if that is found by a path from here."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["build/compiled", "/opt/x"]))
-    here = os.path.join(os.getcwd(), "build", "compiled")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["build/lib", "/opt/x"]))
+    here = os.path.join(os.getcwd(), "build", "lib")
     assert spawn._environment()["PYTHONPATH"] == os.pathsep.join([here, "/opt/x"])
 
 

@@ -23,6 +23,7 @@ from accord.api.quality import QualityView, add_quality
 from accord.api.queries import Importances, PipelineView, add_queries, add_registry
 from accord.api.view import Clients, NodeView, Status
 from accord.core.monitoring.registry import LocalRegistry
+from accord.core.node.build import BUILD
 from accord.live.administration import Administration
 from accord.live.users import Users
 
@@ -135,6 +136,7 @@ def _add_status(app: FastAPI, view: NodeView) -> None:
             Status(
                 name=view.name,
                 version=view.version,
+                build=BUILD,
                 is_ready=view.is_ready(),
                 statistics=view.statistics(),
             )

@@ -40,7 +40,7 @@ def draw_status(status: Status, rates: Rates) -> Group:
 def _headline(status: Status) -> Text:
     uptime = duration_text(status.statistics.uptime_ms / 1000)
     state = ("ready", "green") if status.is_ready else ("not ready", "bold yellow")
-    rest = (f"  accord {safe(status.version)}, up for {uptime}", "dim")
+    rest = (f"  accord {safe(status.version)} ({safe(status.build)}), up for {uptime}", "dim")
     return Text.assemble((safe(status.name), "bold"), "  ", state, rest)
 
 
@@ -127,7 +127,8 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     lag = behind if pipeline.lag_records else "all archived"
     archive = f"{size_text(pipeline.bytes)} in {count_text(pipeline.files, 'file')}"
     rates = f"{rate_text(pipeline.rows_per_s)} rows/s"
-    words = f"ready, {lag}, {rates}; archive {archive}; {pipeline.queries:,} answered"
+    words = f"ready ({safe(pipeline.build)}), {lag}, {rates}; archive {archive}; "
+    words += f"{pipeline.queries:,} answered"
     if pipeline.restarts:
         words += f"; restarted {count_text(pipeline.restarts, 'time')}"
     text = Text(words)

@@ -243,15 +243,14 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
-    import accord.edges.mqtt.session as sessions  # noqa: PLC0415
+    from accord.core.node.build import BUILD  # noqa: PLC0415
 
     listening = [
         f"{_scheme(listener)}://{address}"
         for listener, address in zip(node.settings.listeners, node.addresses, strict=True)
     ]
     where = node.settings.data
-    how = "compiled" if sessions.__file__.endswith(".so") else "plain Python"
-    typer.echo(f"accord {node.version} ({how}): node {node.name} is ready")
+    typer.echo(f"accord {node.version} ({BUILD}): node {node.name} is ready")
     links = [] if node.net is None else [f"links at {each}" for each in node.net.addresses]
     for url in (*listening, *urls, *links):
         typer.echo(f"  {url}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from accord.core.channels.persistent.answers import CutWanted, PageWanted
 from accord.core.channels.persistent.exchange import PastExchange
@@ -28,17 +28,12 @@ log = get_log(__name__)
 _NOTHING_KEPT: Final = "nothing is kept on disk at this node: it needs a folder in node.data"
 
 
-class _NodeCut(Cut):
-    """A cut that another node has asked for: it is told when all before it is on disk."""
+class _NodeCut(NamedTuple):
+    """A cut that another node has asked for: answered when everything before it is on disk."""
 
-    def __init__(self, kept: int, order: CutWanted, number: int) -> None:
-        super().__init__(kept)
-        self.order = order
-        self.number = number
-        self.offset = -1
-
-    def made(self, offset: int) -> None:
-        self.offset = offset
+    cut: Cut
+    order: CutWanted
+    number: int
 
 
 class PastService(ClientsPast):
@@ -116,18 +111,21 @@ class PastService(ClientsPast):
         if self._durability is None:
             self.exchange.cut_made(order, 0, hub.number, clock_us())
             return
-        cut = _NodeCut(len(hub.kept), order, hub.number)
+        cut = Cut(len(hub.kept))
         hub.cuts.append(cut)
-        self._cuts.append(cut)
+        self._cuts.append(_NodeCut(cut, order, hub.number))
         self._server.due()
 
     def _answer_cuts(self) -> None:
         assert self._durability is not None
         committed = self._durability.committed_offset
-        for cut in self._cuts:
-            if 0 <= cut.offset <= committed:
-                self.exchange.cut_made(cut.order, cut.offset, cut.number, clock_us())
-        self._cuts = [each for each in self._cuts if not 0 <= each.offset <= committed]
+        waiting = []
+        for each in self._cuts:
+            if 0 <= each.cut.offset <= committed:
+                self.exchange.cut_made(each.order, each.cut.offset, each.number, clock_us())
+            else:
+                waiting.append(each)
+        self._cuts = waiting
         self._net.turn()
 
     async def _read(self, order: PageWanted) -> None:

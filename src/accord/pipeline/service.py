@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
+from accord.core.node.build import BUILD
 from accord.edges.pipeline.messages import (
     Cancel,
     FromNode,
@@ -92,6 +93,7 @@ class Service:
             state="ready",
             spark=start.spark.partition(";")[0] or "embedded",
             spark_version=spark.version,
+            build=BUILD,
         )
         self.tick()
 

@@ -31,13 +31,12 @@ class StoppedError(Exception):
     """Work that is to end now; the reason is with the job."""
 
 
-class Job(Task):
-    """A question, and how it is answered."""
+class Job:
+    """A question, and how it is answered. It waits as a task whose number is its id."""
 
     def __init__(self, id_: int, importance: int, work: Callable[[Job], FromPipeline]) -> None:
-        importance = min(max(importance, 0), IMPORTANCES - 1)
-        super().__init__(1, _COST_US, importance, 0)
         self.id = id_
+        self.importance = min(max(importance, 0), IMPORTANCES - 1)
         self.tag = f"accord-{id_}-{time.monotonic_ns()}"
         self.began_s = 0.0
         self.reason = ""  # why it is to end early, if it is
@@ -111,13 +110,13 @@ class Turns:
             is_known = job.id in self._known
             if not is_known:
                 self._known[job.id] = job
-                shed = self._tasks.put(job) or []
+                task = Task(1, _COST_US, job.importance, 0, number=job.id)
+                shed = [self._known[each.number] for each in self._tasks.put(task) or []]
                 self._changed.notify()
         if is_known:
             self._send(Failed(id=job.id, problem="there is a question with this id", place="id"))
             return
         for each in shed:
-            assert isinstance(each, Job)
             self._tell(each, Failed(id=each.id, problem="too many queries wait", kind="busy"))
 
     def cancel(self, id_: int) -> None:
@@ -162,8 +161,9 @@ class Turns:
                     self._changed.wait()
                 if self._is_stopping:
                     return
-                job = self._tasks.take()
-                assert isinstance(job, Job)
+                task = self._tasks.take()
+                assert task is not None
+                job = self._known[task.number]
                 job.began_s = time.monotonic()
                 self._running.add(job)
             answer = job.answer()

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.core.overlay import replica as replica_module
 from accord.core.overlay.facts import (
     Digest,
     Fact,
@@ -314,30 +313,6 @@ def test_lost_news_is_repaired_after_digests_differ() -> None:
     wires.run(13 * S)
     assert {type(message) for _, _, message in wires.said} == {Digest}
     assert 16 <= len(wires.said) <= 24
-
-
-@pytest.mark.skipif(
-    replica_module.__file__.endswith(".so"), reason="compiled code calls its own functions directly"
-)
-def test_a_digest_costs_the_same_whatever_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FactStore("denver", 100)
-    store.link_up("orlando", 0)
-    for number in range(100):
-        said = [Fact("link", str(key), b"1", key + 1) for key in range(10)]
-        store.receive("orlando", facts(f"n{number}", 0, 10, *said), 1)
-    hashed: list[str] = []
-    stamp_hash = replica_module.stamp_hash
-
-    def counted(origin: str, stamp: tuple[int, int]) -> int:
-        hashed.append(origin)
-        return stamp_hash(origin, stamp)
-
-    monkeypatch.setattr(replica_module, "stamp_hash", counted)
-    store.put("link", "a", b"1")
-    store.receive("orlando", facts("n3", 10, 11, Fact("link", "0", b"2", 11)), 2)
-    store.advance(5 * S)
-    assert any(isinstance(message, Digest) for _, message in store.sends)
-    assert hashed == ["denver", "n3"]
 
 
 def test_who_joins_gets_everything_once() -> None:

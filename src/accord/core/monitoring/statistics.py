@@ -118,6 +118,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
     problem: str = ""
     spark: str = ""
     spark_version: str = ""
+    build: str = ""  # as that of the node
     archive: str = ""
     archived_offset: int = 0
     lag_ms: int = 0

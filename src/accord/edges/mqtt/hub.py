@@ -84,15 +84,16 @@ class HeldShape(Held):
 class Cut:
     """A place between the events that were kept before it was asked for, and those kept later.
 
-    `kept` is how many waited to be appended to the journal then.
+    `kept` is how many waited to be appended to the journal then, `offset` -1 until it is known.
     """
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
+        self.offset = -1
 
     def made(self, offset: int) -> None:
         """The first event behind the cut will have this offset in the journal, or a later one."""
-        raise NotImplementedError
+        self.offset = offset
 
 
 class Order:

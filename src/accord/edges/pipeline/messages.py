@@ -164,6 +164,7 @@ class Health(Struct, frozen=True, kw_only=True, tag="health"):
     problem: str = ""  # what failed last, and the remedy
     spark: str = ""  # where it runs
     spark_version: str = ""
+    build: str = ""
     archived_offset: int = 0  # of the journal; everything before is in the archive
     lag_ms: int = 0  # age of the oldest record that is not
     lag_records: int = 0

@@ -1,0 +1,26 @@
+"""Each demonstration from start to end, as the README starts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.machine import Machine
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("targeting", ("uav/imagery", "patrol", "shaped")),
+        ("grid", ("grid/", "alarm", "shaped")),
+        ("five-cities", ("Seattle", "Denver", "lost")),
+    ],
+)
+@pytest.mark.parametrize("columns", [80])
+def test_it_plays_to_its_end(
+    machine: Machine, name: str, shown: tuple[str, ...], columns: int
+) -> None:
+    machine.columns = columns
+    told = machine.run(f"accord demo {name}", within_s=400)
+    for word in shown:
+        assert word.lower() in told.lower()
+    assert all(len(line) <= columns for line in told.splitlines())
