@@ -23,6 +23,10 @@ def pytest_sessionstart() -> None:
         return
     source = Path(__file__).parents[1] / "src"
     if Path(accord.__file__).is_relative_to(source):
-        pytest.exit("tests run on the installed wheel: `make build`, without PYTHONPATH", 4)
+        pytest.exit(
+            "tests run on the installed wheel: `make build`, then without PYTHONPATH "
+            "(ACCORD_TEST_SOURCE=1 for a quick look at the source tree)",
+            4,
+        )
     if shutil.which("cc") and BUILD != COMPILED:
         pytest.exit(f"the installed wheel is {BUILD} although there is a compiler", 4)
