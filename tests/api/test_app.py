@@ -12,6 +12,7 @@ from tests.fake_node import FakeNode
 
 from accord.api.app import create_app
 from accord.api.view import Clients, Status
+from accord.core.node.build import BUILD
 from accord.core.node.rights import Rights
 from accord.live.users import BusyError, User, Users
 
@@ -51,7 +52,7 @@ def test_status() -> None:
     answer = ask("/api/v1/status", node)
     assert answer.headers["content-type"] == "application/json"
     assert msgspec.json.decode(answer.content, type=Status) == Status(
-        name="alpha", version="1.2", is_ready=True, statistics=node.statistics()
+        name="alpha", version="1.2", build=BUILD, is_ready=True, statistics=node.statistics()
     )
 
 
