@@ -15,8 +15,25 @@ def environment() -> None:
     isolate_network()
 
 
+@pytest.fixture(scope="session")
+def _default(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    made = Machine(tmp_path_factory.mktemp("default"))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def default(_default: Machine) -> Machine:
+    """With `accord up` as the README starts it; shared, because its pipeline takes a while."""
+    if _default.node is None:
+        _default.up()
+    return _default
+
+
+@pytest.fixture
+def machine(_default: Machine, tmp_path: Path) -> Iterator[Machine]:
+    """With nothing running yet: the default ports are free."""
+    _default.down()
     made = Machine(tmp_path / "user")
     yield made
     made.close()

@@ -98,7 +98,6 @@ class Machine:
     folder: Path
     running: list[Running] = field(default_factory=list)
     node: Running | None = None
-    columns: int = 0  # of the terminal; 0: output goes to a pipe, which keeps rows whole
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -113,10 +112,7 @@ class Machine:
             if not name.startswith(("PYTHON", "ACCORD_", "VIRTUAL_ENV", "SPARK_", "COLUMNS"))
         }
         path = f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}:/usr/sbin"
-        found = {**kept, "PATH": path, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
-        if self.columns:
-            found["COLUMNS"] = str(self.columns)
-        return found
+        return {**kept, "PATH": path, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
 
     # --------------------------------------------------------------------------------- commands
 
@@ -176,12 +172,15 @@ class Machine:
             if ended != 0 or "Traceback" in node.text():
                 raise AcceptanceError(node.report(f"ended with code {ended}"))
 
-    def close(self) -> None:
-        """Stop everything; what a test left running is not asked how it ended."""
+    def stop_rest(self) -> None:
+        """Stop all but the node; nobody asks how they ended."""
         for each in reversed(self.running):
             if each is not self.node and each.process.poll() is None:
                 with suppress(AcceptanceError):
                     each.stop()
+
+    def close(self) -> None:
+        self.stop_rest()
         self.down()
 
 

@@ -154,10 +154,16 @@ class Runner:
         if self._interpreter is not None:
             self._interpreter.kill()
             self._interpreter.communicate()
-        self._machine.close()
+        self._machine.stop_rest()
 
     def _step(self, step: Step) -> None:
         machine = self._machine
+        if step.command == "make up":  # which installs the wheel and does just this
+            node = machine.node or machine.up()
+            lacking = missing(step.shown, node.text())
+            if lacking:
+                raise AcceptanceError(node.report(f"shows no line like {lacking!r}"))
+            return
         if not step.shown and not step.is_left_running:
             machine.run(step.command, within_s=WAIT_S)
             return
@@ -244,6 +250,15 @@ def type_errors(page: str, folder: Path) -> str:
     file = folder / "page.py"
     file.write_text("\n".join(lines) + "\n")
     return mypy(file)
+
+
+def starts_nodes(page: str) -> bool:
+    """Whether it needs other nodes than the one that `accord up` starts by default."""
+    return any(
+        not block.reason and re.search(r"\baccord up\b|^# accord\.toml$", block.text, re.MULTILINE)
+        for block in blocks(page)
+        if block.language in ("console", "toml")
+    )
 
 
 def needs(page: str) -> str | None:

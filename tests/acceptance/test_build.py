@@ -8,17 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.acceptance.machine import AcceptanceError, Machine
 
 BUILD = "compiled" if shutil.which("cc") else "plain Python"
-
-
-@pytest.fixture
-def node(machine: Machine) -> Machine:
-    machine.up()
-    return machine
 
 
 def status(machine: Machine) -> Any:
@@ -33,38 +25,40 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.5)
 
 
-def test_node_and_pipeline_run_the_installed_build(node: Machine) -> None:
-    assert f"({BUILD}): node " in node.node.text()  # type: ignore[union-attr]
+def test_node_and_pipeline_run_the_installed_build(default: Machine) -> None:
+    assert default.node is not None
+    assert f"({BUILD}): node " in default.node.text()
     wait_until(
-        lambda: status(node)["statistics"]["pipeline"]["state"] == "ready", "the pipeline's state"
+        lambda: status(default)["statistics"]["pipeline"]["state"] == "ready",
+        "the pipeline's state",
     )
-    said = status(node)
+    said = status(default)
     assert (said["build"], said["statistics"]["pipeline"]["build"]) == (BUILD, BUILD)
-    assert node.run("accord status").count(f"({BUILD})") == 2
-    place = node.run("python -c 'import accord; print(accord.__file__)'")
+    assert default.run("accord status").count(f"({BUILD})") == 2
+    place = default.run("python -c 'import accord; print(accord.__file__)'")
     assert "site-packages" in place
 
 
-def test_query_report_and_history_answer(node: Machine) -> None:
+def test_query_report_and_history_answer(default: Machine) -> None:
     """All that a pipeline does, as the first release could not."""
     for number in range(3):
-        node.run(f"accord pub demo/acceptance/{number} text -a number={number} --qos 1")
-    answer = node.run("accord query 'demo/acceptance/+' --where 'number >= 1' --format json")
+        default.run(f"accord pub demo/acceptance/{number} text -a number={number} --qos 1")
+    answer = default.run("accord query 'demo/acceptance/+' --where 'number >= 1' --format json")
     assert sorted(json.loads(line)["channel"] for line in answer.splitlines()) == [
         "demo/acceptance/1",
         "demo/acceptance/2",
     ]
-    history = node.start("accord sub 'demo/acceptance/+' --since -10min")
+    history = default.start("accord sub 'demo/acceptance/+' --since -10min")
     history.wait_for(lambda text: text.count("demo/acceptance/") >= 3, "the three events", 60)
-    node.run("accord pub demo/acceptance/live text")
+    default.run("accord pub demo/acceptance/live text")
     history.wait_for(lambda text: "demo/acceptance/live" in text, "live event", 60)
-    wait_until(lambda: "demo/acceptance" in node.run("accord report --last 1h"), "the report")
+    wait_until(lambda: "demo/acceptance" in default.run("accord report --last 1h"), "the report")
 
 
-def test_persistent_channels_give_the_past_and_go_on_live(node: Machine) -> None:
-    node.run("accord channel create 'chat/#' --template total_order --persistent")
-    node.run("accord pub chat/room first --qos 1")
-    listener = node.start("accord sub 'chat/#'")
+def test_persistent_channels_give_the_past_and_go_on_live(default: Machine) -> None:
+    default.run("accord channel create 'chat/#' --template total_order --persistent")
+    default.run("accord pub chat/room first --qos 1")
+    listener = default.start("accord sub 'chat/#'")
     listener.wait_for(lambda text: "first" in text, "past event", 60)
-    node.run("accord pub chat/room second --qos 1")
+    default.run("accord pub chat/room second --qos 1")
     listener.wait_for(lambda text: "second" in text, "live event", 60)

@@ -15,12 +15,8 @@ from tests.acceptance.machine import Machine
         ("five-cities", ("Seattle", "Denver", "lost")),
     ],
 )
-@pytest.mark.parametrize("columns", [80])
-def test_it_plays_to_its_end(
-    machine: Machine, name: str, shown: tuple[str, ...], columns: int
-) -> None:
-    machine.columns = columns
-    told = machine.run(f"accord demo {name}", within_s=400)
+def test_it_plays_to_its_end(default: Machine, name: str, shown: tuple[str, ...]) -> None:
+    told = default.run(f"COLUMNS=80 accord demo {name}", within_s=400)
     for word in shown:
         assert word.lower() in told.lower()
-    assert all(len(line) <= columns for line in told.splitlines())
+    assert all(len(line) <= 80 for line in told.splitlines())
