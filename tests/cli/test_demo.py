@@ -1,15 +1,17 @@
-"""`accord demo targeting`: on a screen, and from start to end on a node of its own."""
+"""`accord demo grid` and `targeting`: on a screen, and from start to end on a node of their own."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from accord.apps.targeting.cast import CHANNELS, IMAGERY, Sample, Source
-from accord.apps.targeting.meters import Fate, Meters
-from accord.apps.targeting.story import Act
+from accord.apps.demonstrations.grid import GRID
+from accord.apps.demonstrations.meters import Meters, OutcomeCount
+from accord.apps.demonstrations.scenario import DemoScenario, DemoSource, PhasePlan, Sample
+from accord.apps.demonstrations.targeting import IMAGERY, TARGETING
 from accord.cli.demo import app
 from accord.cli.demo_screen import draw_phase, draw_summary, draw_words, sparkline
 
@@ -24,23 +26,24 @@ def drawn(thing: object, width: int = 120) -> str:
 
 
 def measured() -> Meters:
-    meters = Meters([Source("UAV-1", IMAGERY, 1.0, 0.0, lambda _: Sample({}, b""))])
+    source = DemoSource("UAV-1", IMAGERY, 1.0, 0.0, lambda _: Sample({}, b""))
+    meters = Meters([IMAGERY], [source])
     meters.begin("1 · no limit", now_ms=1_000, now_s=1.0)
     for number in range(3):
         meters.published(UAV, number, 50_000, now_s=1.0)
     meters.received(UAV, 0, 50_000, now_s=1.5)
     meters.received(UAV, 1, 20_000, now_s=2.0)
-    fate = Fate(
+    outcome = OutcomeCount(
         event="A", channel=IMAGERY, source="UAV-1", outcome="expired", published_ms=1_100,
         importance=2, policy="AllUAS",
     )  # fmt: skip
-    meters.learn([fate])
+    meters.learn([outcome])
     meters.tick(2.0)
     return meters
 
 
 def test_a_phase_shows_every_figure_of_a_source() -> None:
-    text = drawn(draw_phase(Act("1 · no limit", "Words.", ()), measured(), 120))
+    text = drawn(draw_phase(PhasePlan("1 · no limit", "Text.", ()), measured(), 140), 140)
     assert "Phase 1 · no limit   2 s, 600 kbit/s offered, 280 received" in text
     row = next(line for line in text.splitlines() if line.startswith(IMAGERY))
     cells = re.split(r"\s{2,}", row.strip())
@@ -50,11 +53,30 @@ def test_a_phase_shows_every_figure_of_a_source() -> None:
 
 
 def test_a_narrow_screen_shows_what_matters_most() -> None:
-    text = drawn(draw_phase(Act("1", "", ()), measured(), 80), 80)
+    text = drawn(draw_phase(PhasePlan("1", "", ()), measured(), 80), 80)
     assert "1 expired" in text
     assert "by second" not in text
+
+
+@pytest.mark.parametrize("scenario", [GRID, TARGETING])
+@pytest.mark.parametrize("width", [80, 100, 112, 120, 132, 140])
+def test_tables_fit_the_screen(scenario: DemoScenario, width: int) -> None:
+    """With figures as wide as they become: three digits, two causes, all phases."""
+    meters = Meters(scenario.channels, scenario.make_sources(0.1))
+    for plan in scenario.phases:
+        meters.begin(plan.name, now_ms=1_000, now_s=1.0)
+        for key in meters.keys:
+            line = meters.phase.lines[key]
+            line.offered, line.received, line.received_bytes = 130, 100, 6_000_000
+            line.importance, line.latencies_s = 6, [0.00123, 0.00456]
+            line.shaped, line.shaped_from, line.shaped_to = 88, 88 * 60_000, 88 * 14_000
+            line.dropped.update({"expired": 12, "replaced": 18})
+        for _ in range(30):
+            meters.tick(1.0)
+    text = drawn(draw_phase(scenario.phases[-1], meters, width), width)
+    text += drawn(draw_summary(meters, width), width)
     assert "…" not in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, text.splitlines())) <= width
 
 
 def test_words_and_summary_come_from_the_same_figures() -> None:
@@ -63,7 +85,7 @@ def test_words_and_summary_come_from_the_same_figures() -> None:
         draw_words(meters)
     )
     assert "67% 1.00 s 35 KB" in drawn(draw_summary(meters, 120))
-    assert "67% 1.00 s" in drawn(draw_summary(meters, 80), 80)
+    assert "67% 1.0 s" in drawn(draw_summary(meters, 80), 80)
 
 
 def test_a_sparkline_has_its_highest_at_the_top() -> None:
@@ -72,13 +94,16 @@ def test_a_sparkline_has_its_highest_at_the_top() -> None:
     assert sparkline([]) == ""
 
 
-def test_the_whole_story_on_a_node_of_its_own() -> None:
-    result = CliRunner().invoke(app, ["targeting", "--plain", "--seconds-per-phase", "2s"])
+@pytest.mark.parametrize(
+    ("name", "scenario"), [("targeting", TARGETING), ("grid", GRID)], ids=["targeting", "grid"]
+)
+def test_a_whole_demonstration_on_a_node_of_its_own(name: str, scenario: DemoScenario) -> None:
+    result = CliRunner().invoke(app, [name, "--plain", "--seconds-per-phase", "2s"])
     assert result.exit_code == 0, result.output
-    for phase in ("1 · no limit", "2 · 800 kbit/s", "3a · preferences", "3b · importances"):
-        assert f"Phase {phase}" in result.output
+    for plan in scenario.phases:
+        assert f"Phase {plan.name}" in result.output
     summary = result.output.partition("Summary")[2]
-    for channel in CHANNELS:
+    for channel in scenario.channels:
         # Without a limit everything arrives.
         assert re.search(rf"{channel}\s+\S+\s+100% ", summary), result.output
     assert "nothing dropped" in result.output.partition("Phase 2")[0]

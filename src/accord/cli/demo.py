@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from accord.apps.targeting.meters import Meters
-    from accord.apps.targeting.story import Act
+    from accord.apps.demonstrations.meters import Meters
+    from accord.apps.demonstrations.scenario import DemoScenario, PhasePlan
 
 _PHASE_S: Final = 8.0
 _QUICK_S: Final = 1.2
@@ -27,31 +27,38 @@ def demo() -> None:
     """Watch a scenario that runs by itself."""
 
 
+PhaseSeconds = Annotated[
+    str, typer.Option("--seconds-per-phase", "-s", metavar="TIME", help="Length of each phase.")
+]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Print a table at the end of each phase; nothing moves.")
+]
+
+
+@app.command("grid")
+def grid(*, seconds: PhaseSeconds = "20s", is_plain: Plain = False) -> None:
+    """Power grid: alarms, orders, measurements and camera images share a link that gets too small.
+
+    Starts a node of its own on free ports of this machine, with temporary data, and seven clients
+    that publish about 1.2 Mbit/s to a control room. Phase 1 has no limit, phase 2 one of
+    800 kbit/s; in phase 3 a storm comes, and a policy makes one substation's camera important.
+    """
+    from accord.apps.demonstrations.grid import GRID
+
+    _run(GRID, seconds, is_plain=is_plain)
+
+
 @app.command("targeting")
-def targeting(
-    *,
-    seconds: Annotated[
-        str, typer.Option("--seconds-per-phase", "-s", metavar="TIME", help="Of each phase.")
-    ] = "20s",
-    is_plain: Annotated[
-        bool, typer.Option("--plain", help="A table at the end of each phase, nothing that moves.")
-    ] = False,
-) -> None:
+def targeting(*, seconds: PhaseSeconds = "20s", is_plain: Plain = False) -> None:
     """Time-critical targeting: images, reports and tracks share a link that gets too small.
 
     Starts a node of its own on free ports of this machine, with temporary data, and six clients
     that publish about 1 Mbit/s. Phase 1 has no limit, phase 2 one of 800 kbit/s; then preferences
     change (3a), then importances (3b).
     """
-    from accord.cli.quantities import read_duration_s
-    from accord.cli.screen import open_console
+    from accord.apps.demonstrations.targeting import TARGETING
 
-    seconds_s = read_duration_s(seconds, "--seconds-per-phase")
-    is_live = open_console().is_terminal and not is_plain
-    try:
-        asyncio.run(_play(seconds_s, is_live=is_live))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    _run(TARGETING, seconds, is_plain=is_plain)
 
 
 @app.command("five-cities")
@@ -104,31 +111,43 @@ def five_cities(
         raise typer.Exit(1)
 
 
-async def _play(seconds: float, *, is_live: bool) -> None:
-    from accord.apps.targeting.cast import film_for, make_cast
-    from accord.apps.targeting.play import Play
-    from accord.apps.targeting.story import acts
+def _run(scenario: DemoScenario, seconds: str, *, is_plain: bool) -> None:
+    from accord.cli.quantities import read_duration_s
+    from accord.cli.screen import open_console
+
+    seconds_s = read_duration_s(seconds, "--seconds-per-phase")
+    is_live = open_console().is_terminal and not is_plain
+    try:
+        asyncio.run(_play(scenario, seconds_s, is_live=is_live))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+async def _play(scenario: DemoScenario, seconds: float, *, is_live: bool) -> None:
+    from accord.apps.demonstrations.runner import ScenarioRunner
     from accord.cli.demo_node import start_node
     from accord.cli.screen import open_console, say
 
     console = open_console()
     say(console, "Starting a node, painting what the cameras will see …")
-    story = acts()
     node = await start_node()
-    screen = Screen(is_live=is_live)
+    screen = DemoScreen(is_live=is_live)
     try:
-        sources = await asyncio.to_thread(make_cast, film_for(len(story) * seconds))
+        total_s = len(scenario.phases) * seconds
+        sources = await asyncio.to_thread(scenario.make_sources, total_s)
         say(console, f"Node at {node.mqtt_url}, its API at {node.http_url}.\n")
-        play = Play(node.mqtt_url, node, sources, on_tick=screen.tick, on_act=screen.end)
-        await play.run(story, seconds)
-        screen.close(play.meters)
+        runner = ScenarioRunner(
+            node.mqtt_url, node, scenario, sources, on_tick=screen.tick, on_phase_end=screen.end
+        )
+        await runner.run(seconds)
+        screen.close(runner.meters)
     finally:
         screen.stop()
         await node.stop()
 
 
-class Screen:
-    """A phase moves in its place while it runs, and stays as a table when it is over."""
+class DemoScreen:
+    """Updates a phase's table in place while it runs, and leaves it when the phase is over."""
 
     def __init__(self, *, is_live: bool) -> None:
         from accord.cli.screen import open_console
@@ -137,7 +156,7 @@ class Screen:
         self._is_live = is_live
         self._live: Live | None = None
 
-    def tick(self, act: Act, meters: Meters) -> None:
+    def tick(self, plan: PhasePlan, meters: Meters) -> None:
         from rich.live import Live
 
         from accord.cli.demo_screen import draw_phase
@@ -147,13 +166,13 @@ class Screen:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(draw_phase(act, meters, self._console.width), refresh=True)
+        self._live.update(draw_phase(plan, meters, self._console.width), refresh=True)
 
-    def end(self, act: Act, meters: Meters) -> None:
+    def end(self, plan: PhasePlan, meters: Meters) -> None:
         from accord.cli.demo_screen import draw_phase, draw_words
 
         self.stop()
-        self._console.print(draw_phase(act, meters, self._console.width))
+        self._console.print(draw_phase(plan, meters, self._console.width))
         self._console.print(draw_words(meters))
 
     def close(self, meters: Meters) -> None:

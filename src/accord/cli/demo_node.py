@@ -13,8 +13,8 @@ import msgspec
 
 from accord.api.outcomes import LEDGER, Outcome, Outcomes
 from accord.api.policy_answers import JSON, POLICIES, TOML
-from accord.apps.targeting.meters import LOSSES, Fate
-from accord.apps.targeting.story import Change
+from accord.apps.demonstrations.meters import LOSSES, OutcomeCount
+from accord.apps.demonstrations.scenario import PolicyChange
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.node_http import NodeHttp
 
@@ -34,7 +34,7 @@ enabled = false
 class DemoNode(NodeProcess):
     """Runs until `stop`; changes policies and reads the ledger over HTTP, as anybody could."""
 
-    async def change(self, change: Change) -> None:
+    async def change(self, change: PolicyChange) -> None:
         is_toml = isinstance(change.body, str)
         body = change.body if isinstance(change.body, str) else json.dumps(change.body)
         answer = await asyncio.to_thread(
@@ -48,13 +48,13 @@ class DemoNode(NodeProcess):
             words = answer.body[:300].decode(errors="replace")
             raise DemoError(f"the node does not take its policies: {answer.code} {words}")
 
-    async def fates(self, since_ms: int) -> Sequence[Fate]:
+    async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
         query = urlencode({"since_ms": max(since_ms, 0), "limit": _MOST})
         answer = await asyncio.to_thread(self._http.ask, f"{LEDGER}?{query}")
         if answer.code != 200:
             raise DemoError(f"the node does not show its ledger: {answer.code}")
         outcomes = msgspec.json.decode(answer.body, type=Outcomes).outcomes
-        return [_fate(each) for each in outcomes if each.outcome in {*LOSSES, *_ARRIVED}]
+        return [_outcome_count(each) for each in outcomes if each.outcome in {*LOSSES, *_ARRIVED}]
 
     @cached_property
     def _http(self) -> NodeHttp:
@@ -69,8 +69,8 @@ async def start_node() -> DemoNode:
 _ARRIVED: Final = ("delivered", "late", "shaped")
 
 
-def _fate(outcome: Outcome) -> Fate:
-    return Fate(
+def _outcome_count(outcome: Outcome) -> OutcomeCount:
+    return OutcomeCount(
         event=outcome.event,
         channel=outcome.channel,
         source=outcome.publisher,

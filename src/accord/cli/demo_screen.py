@@ -1,4 +1,4 @@
-"""The targeting demonstration on a screen: a table for each phase, words, and a summary."""
+"""A demonstration on a screen: a table and sentences for each phase, and a summary."""
 
 from __future__ import annotations
 
@@ -11,47 +11,53 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from accord.apps.targeting.meters import Line, Meters, Phase
-from accord.apps.targeting.story import Act, narrate
+from accord.apps.demonstrations.meters import Meters, PhaseStats, SourceStats
+from accord.apps.demonstrations.scenario import PhasePlan
+from accord.apps.demonstrations.summary import summarise_phase
 from accord.cli.quantities import latency_text
 
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 18
-_NARROW: Final = 98
-_WIDE: Final = 118
+# Columns that a table needs for what it shows beside the basics.
+_MEANS: Final = 112
+_SIZES: Final = 118
+_RATES: Final = 132
 
 
-def draw_phase(act: Act, meters: Meters, width: int) -> Group:
-    """What is done in the phase, and what comes of it so far."""
+def draw_phase(plan: PhasePlan, meters: Meters, width: int) -> Group:
+    """What the phase changes, and its figures so far."""
     phase = meters.phase
     rates = f"{phase.offered_kbps:,.0f} kbit/s offered, {phase.received_kbps:,.0f} received"
     title = Text.assemble(
-        (f"Phase {act.name}", "bold"), (f"   {phase.seconds:.0f} s, {rates}", "dim")
+        (f"Phase {plan.name}", "bold"), (f"   {phase.seconds:.0f} s, {rates}", "dim")
     )
-    return Group(title, Text(act.words), _lines(phase, meters, width))
+    return Group(title, Text(plan.text), _lines(phase, meters, width))
 
 
 def draw_words(meters: Meters) -> RenderableType:
     before = meters.phases[-2] if len(meters.phases) > 1 else None
-    words = [Text(f"→ {each}", "cyan") for each in narrate(meters.phase, before)]
+    words = [Text(f"→ {each}", "cyan") for each in summarise_phase(meters.phase, before)]
     return Padding(Group(*words), (0, 0, 1, 0))
 
 
 def draw_summary(meters: Meters, width: int) -> Table:
     """All phases side by side: how much of what was offered arrived, and how late."""
-    has_size = width >= _WIDE
+    has_size = width >= _SIZES
     sizes = ", mean size" if has_size else ""
-    table = _table(f"Summary: how many arrived of those whose fate is known, p95{sizes}")
+    table = _table(f"Summary: how many arrived of those whose outcome is known, p95{sizes}")
     for name in ("channel", "source"):
         table.add_column(name, no_wrap=True)
     for phase in meters.phases:
-        table.add_column(phase.name, justify="right", no_wrap=True)
+        name = phase.name if has_size else phase.name.replace(" · ", "\n")
+        table.add_column(name, justify="right", no_wrap=True)
     for key in meters.keys:
         cells = [_summary(phase.lines[key], has_size=has_size) for phase in meters.phases]
         table.add_row(*key, *cells)
     table.add_section()
-    rates = [f"{phase.offered_kbps:,.0f} → {phase.received_kbps:,.0f}" for phase in meters.phases]
-    table.add_row("kbit/s: offered → received", "", *rates, style="dim")
+    offered = (f"{phase.offered_kbps:,.0f}" for phase in meters.phases)
+    table.add_row("kbit/s offered", "", *offered, style="dim")
+    received = (f"{phase.received_kbps:,.0f}" for phase in meters.phases)
+    table.add_row("kbit/s received", "", *received, style="dim")
     return table
 
 
@@ -65,16 +71,17 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
     return "".join(SPARKS[round(value / highest * last)] for value in shown)
 
 
-def _lines(phase: Phase, meters: Meters, width: int) -> Table:
-    """Where there is no room for all columns, the last ones that help are left out."""
+def _lines(phase: PhaseStats, meters: Meters, width: int) -> Table:
+    """A row per source; what helps least is left out where it does not fit."""
+    is_narrow = width < _MEANS
     table = _table()
     for name in ("channel", "source"):
         table.add_column(name, no_wrap=True)
-    names = ["imp.", "received/offered", "dropped", "p95", "shaped"]
-    names += ["mean", "kbit/s"] if width >= _NARROW else []
+    names = ["imp.", "received" if is_narrow else "received/offered", "dropped", "p95"]
+    names += ["shaped KB"] if is_narrow else ["shaped", "mean", "kbit/s"]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
-    if width >= _WIDE:
+    if width >= _RATES:
         table.add_column("kbit/s, by second", no_wrap=True)
     for key in meters.keys:
         line = phase.lines[key]
@@ -85,11 +92,11 @@ def _lines(phase: Phase, meters: Meters, width: int) -> Table:
             received,
             _dropped(line),
             _time(line.p95_s),
-            _shaped(line),
+            _shaped(line, "" if is_narrow else " KB"),
         ]
-        if width >= _NARROW:
+        if not is_narrow:
             cells += [_time(line.mean_s), f"{phase.kbps(line):,.0f}"]
-        if width >= _WIDE:
+        if width >= _RATES:
             cells.append(Text(sparkline(meters.rates[key]), "green"))
         table.add_row(line.channel, line.source, *cells)
     return table
@@ -106,26 +113,32 @@ def _table(title: str | None = None) -> Table:
     )
 
 
-def _dropped(line: Line) -> Text:
+def _dropped(line: SourceStats) -> Text:
+    """One cause per line."""
     if not line.dropped:
         return Text("0", "dim")
-    causes = ", ".join(f"{count:,} {cause}" for cause, count in line.dropped.most_common())
+    causes = "\n".join(f"{count:,} {cause}" for cause, count in line.dropped.most_common())
     return Text(causes, "yellow")
 
 
-def _shaped(line: Line) -> str:
+def _shaped(line: SourceStats, unit: str) -> str:
     if not line.shaped:
         return "–"
     whole, small = (size / line.shaped / 1_000 for size in (line.shaped_from, line.shaped_to))
-    return f"{line.shaped:,}: {whole:.0f}→{small:.0f} KB"
+    return f"{line.shaped:,}: {whole:.0f}→{small:.0f}{unit}"
 
 
-def _summary(line: Line, *, has_size: bool) -> Text:
+def _summary(line: SourceStats, *, has_size: bool) -> Text:
     if line.share is None:
         return Text("–", "dim")
-    size = line.received_bytes / line.received / 1_000 if line.received else 0.0
-    words = f"{line.share:.0%} {_time(line.p95_s)}" + (f" {size:.0f} KB" if has_size else "")
-    return Text(words, "" if line.share >= 0.995 else "yellow")
+    text = f"{line.share:.0%}"
+    if has_size:
+        size = line.received_bytes / line.received if line.received else 0.0
+        digits = 0 if size >= 1_000 else 1
+        text += f" {_time(line.p95_s)} {size / 1_000:.{digits}f} KB"
+    elif line.p95_s is not None:
+        text += f" {line.p95_s:.1f} s"
+    return Text(text, "" if line.share >= 0.995 else "yellow")
 
 
 def _time(seconds: float | None) -> str:

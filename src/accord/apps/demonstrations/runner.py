@@ -1,4 +1,4 @@
-"""Runs the story: every source is an MQTT client of its own, and so is the display."""
+"""Plays a scenario: every source is an MQTT client of its own, and so is the receiver."""
 
 from __future__ import annotations
 
@@ -8,79 +8,87 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Protocol
 
-from accord.apps.targeting.cast import CHANNELS, RECEIVER, Source
-from accord.apps.targeting.meters import Fate, Meters
-from accord.apps.targeting.story import Act, Change
+from accord.apps.demonstrations.meters import Meters, OutcomeCount
+from accord.apps.demonstrations.scenario import (
+    DemoScenario,
+    DemoSource,
+    PhasePlan,
+    PolicyChange,
+)
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.client.transport import Transport
 
 TICK_S: Final = 1.0
-# After the last act, for what is still on its way; deadlines are 15 s at most.
-AFTERWARDS_S: Final = 3.0
-# The ledger is written a moment after things have happened.
+# After the last phase, for events in transit; deadlines are 15 s at most.
+DRAIN_S: Final = 3.0
+# The ledger is written a moment after an outcome is known.
 _OVERLAP_MS: Final = 5_000
 
 
-class Stage(Protocol):
-    """The node that everything happens on, as its administrator sees it."""
+class ScenarioNode(Protocol):
+    """The node that the scenario runs on, as its administrator sees it."""
 
-    async def change(self, change: Change) -> None:
-        """Ask the node's API for policies; an error where the node says no."""
+    async def change(self, change: PolicyChange) -> None:
+        """Send the change to the node's API for policies; raises where the node refuses it."""
 
-    async def fates(self, since_ms: int) -> Sequence[Fate]:
-        """What the ledger knows since then."""
+    async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
+        """Outcomes in the ledger since then."""
 
 
-class Play:
-    """`on_tick` is called about once a second, `on_act` when an act is over."""
+class ScenarioRunner:
+    """`on_tick` is called about once a second, `on_phase_end` when a phase is over."""
 
     def __init__(  # noqa: PLR0913
         self,
         url: str,
-        stage: Stage,
-        sources: Sequence[Source],
+        node: ScenarioNode,
+        scenario: DemoScenario,
+        sources: Sequence[DemoSource],
         *,
-        on_tick: Callable[[Act, Meters], None],
-        on_act: Callable[[Act, Meters], None],
+        on_tick: Callable[[PhasePlan, Meters], None],
+        on_phase_end: Callable[[PhasePlan, Meters], None],
         transport: Transport | None = None,
     ) -> None:
-        self.meters = Meters(sources)
+        self.meters = Meters(scenario.channels, sources)
         self._url = url
-        self._stage = stage
+        self._node = node
+        self._scenario = scenario
         self._sources = sources
         self._on_tick = on_tick
-        self._on_act = on_act
+        self._on_phase_end = on_phase_end
         self._transport = transport
         self._learned_ms = 0
 
-    async def run(self, acts: Sequence[Act], seconds: float) -> None:
+    async def run(self, seconds: float) -> None:
+        """Run all phases, `seconds` each."""
+        phases = self._scenario.phases
         async with AsyncExitStack() as stack:
-            display = await stack.enter_async_context(self._connect(RECEIVER))
+            receiver = await stack.enter_async_context(self._connect(self._scenario.receiver))
             subscriptions = [
-                await stack.enter_async_context(display.subscribe(channel, qos=1))
-                for channel in CHANNELS
+                await stack.enter_async_context(receiver.subscribe(channel, qos=1))
+                for channel in self._scenario.channels
             ]
             sessions = {
                 client: await stack.enter_async_context(self._connect(client))
                 for client in dict.fromkeys(source.client for source in self._sources)
             }
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._display(each)) for each in subscriptions]
-                await self._act(acts[0])
+                tasks = [group.create_task(self._receive(each)) for each in subscriptions]
+                await self._begin(phases[0])
                 publishers = [
                     group.create_task(self._publish(sessions[source.client], source))
                     for source in self._sources
                 ]
-                for number, act in enumerate(acts):
+                for number, phase in enumerate(phases):
                     if number:
-                        await self._act(act)
-                    await self._watch(act, seconds)
-                    self._on_act(act, self.meters)
+                        await self._begin(phase)
+                    await self._watch(phase, seconds)
+                    self._on_phase_end(phase, self.meters)
                 self.meters.finish()
                 for each in publishers:
                     each.cancel()
-                await asyncio.sleep(min(AFTERWARDS_S, seconds))
+                await asyncio.sleep(min(DRAIN_S, seconds))
                 await self._learn()
                 for each in tasks:
                     each.cancel()
@@ -88,15 +96,15 @@ class Play:
     def _connect(self, client: str) -> AbstractAsyncContextManager[Session]:
         return connect(self._url, client_id=client, session_expiry_s=0, transport=self._transport)
 
-    async def _act(self, act: Act) -> None:
-        for change in act.changes:
-            await self._stage.change(change)
+    async def _begin(self, phase: PhasePlan) -> None:
+        for change in phase.changes:
+            await self._node.change(change)
         now_ms = time.time_ns() // 1_000_000
         self._learned_ms = self._learned_ms or now_ms
-        self.meters.begin(act.name, now_ms=now_ms, now_s=time.monotonic())
+        self.meters.begin(phase.name, now_ms=now_ms, now_s=time.monotonic())
 
-    async def _watch(self, act: Act, seconds: float) -> None:
-        """Look at it every second until the act is over."""
+    async def _watch(self, phase: PhasePlan, seconds: float) -> None:
+        """Sample the meters every second until the phase is over."""
         started = before = time.monotonic()
         end = started + seconds
         while (now := time.monotonic()) < end:
@@ -105,14 +113,14 @@ class Play:
             await self._learn()
             self.meters.tick(max(now - before, 1e-3))
             before = now
-            self._on_tick(act, self.meters)
+            self._on_tick(phase, self.meters)
 
     async def _learn(self) -> None:
         now_ms = time.time_ns() // 1_000_000
-        self.meters.learn(await self._stage.fates(self._learned_ms - _OVERLAP_MS))
+        self.meters.learn(await self._node.outcomes(self._learned_ms - _OVERLAP_MS))
         self._learned_ms = now_ms
 
-    async def _publish(self, session: Session, source: Source) -> None:
+    async def _publish(self, session: Session, source: DemoSource) -> None:
         key = (source.channel, source.client)
         started = time.monotonic() + source.offset_s
         number = 0
@@ -130,7 +138,7 @@ class Play:
             )
             number += 1
 
-    async def _display(self, subscription: Subscription) -> None:
+    async def _receive(self, subscription: Subscription) -> None:
         async for event in subscription:
             source, number = event.attributes.get("source"), event.attributes.get("number")
             key = (event.channel, str(source))

@@ -1,21 +1,24 @@
-"""What is known of sources: each event belongs to the phase in which it was published."""
+"""Figures of sources: each event belongs to the phase in which it was published."""
 
 from __future__ import annotations
 
 import pytest
 
-from accord.apps.targeting.cast import CAS_IMAGE, IMAGERY, Sample, Source
-from accord.apps.targeting.meters import Fate, Meters
+from accord.apps.demonstrations.meters import Meters, OutcomeCount
+from accord.apps.demonstrations.scenario import DemoSource, Sample
+
+CAS_IMAGE = "cas/image"
+IMAGERY = "uav/imagery"
 
 UAV = (IMAGERY, "UAV-1")
 
 
-def source(client: str, channel: str) -> Source:
-    return Source(client, channel, 1.0, 0.0, lambda _: Sample({}, b""))
+def source(client: str, channel: str) -> DemoSource:
+    return DemoSource(client, channel, 1.0, 0.0, lambda _: Sample({}, b""))
 
 
 def meters() -> Meters:
-    made = Meters([source("UAV-1", IMAGERY), source("CAS-1", CAS_IMAGE)])
+    made = Meters((CAS_IMAGE, IMAGERY), [source("UAV-1", IMAGERY), source("CAS-1", CAS_IMAGE)])
     made.begin("1", now_ms=1_000, now_s=1.0)
     return made
 
@@ -66,12 +69,14 @@ def test_the_rate_of_a_phase_counts_what_came_over_the_link_in_it() -> None:
 def test_the_ledger_says_why_events_did_not_arrive_and_may_repeat_itself() -> None:
     made = meters()
     made.published(UAV, 0, 1_000, now_s=1.0)
-    expired = Fate(
+    expired = OutcomeCount(
         event="A1", channel=IMAGERY, source="UAV-1", outcome="expired", published_ms=1_500,
         policy="AllUAS", importance=2,
     )  # fmt: skip
-    stranger = Fate(event="A2", channel="x", source="y", outcome="shed", published_ms=1_500)
-    early = Fate(event="A3", channel=IMAGERY, source="UAV-1", outcome="shed", published_ms=1)
+    stranger = OutcomeCount(event="A2", channel="x", source="y", outcome="shed", published_ms=1_500)
+    early = OutcomeCount(
+        event="A3", channel=IMAGERY, source="UAV-1", outcome="shed", published_ms=1
+    )
     made.learn([expired, stranger, early])
     made.learn([expired])
     line = made.phase.lines[UAV]

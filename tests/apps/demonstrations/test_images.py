@@ -6,7 +6,7 @@ import io
 
 from PIL import Image
 
-from accord.apps.targeting.images import MAX_BYTES, MIN_BYTES, VIEW, Camera
+from accord.apps.demonstrations.images import MAX_BYTES, MIN_BYTES, VIEW, Camera
 
 
 def test_images_are_of_the_size_that_the_scenario_has() -> None:

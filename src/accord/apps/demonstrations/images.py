@@ -27,7 +27,7 @@ _COARSE: Final = 400  # the landscape's patches are painted at a quarter of its 
 _PATCHES: Final = 90
 _HOUSES: Final = 130
 _TREES: Final = 2_600
-_HOME: Final = (46.69, 7.87)
+HOME: Final = (46.69, 7.87)
 _METRES_PER_PIXEL: Final = 0.8
 _METRES_PER_DEGREE: Final = 111_320.0
 _QUALITIES: Final = (30, 95)
@@ -61,9 +61,9 @@ class Camera:
         """The image of that number: always the same."""
         angle = 2.4 * self._seed + number * 0.11
         x, y = (_SIDE / 2 + self._radius * turn(angle) for turn in (math.cos, math.sin))
-        lat = _HOME[0] + (_SIDE / 2 - y) * _METRES_PER_PIXEL / _METRES_PER_DEGREE
-        lon = _HOME[1] + (x - _SIDE / 2) * _METRES_PER_PIXEL / (
-            _METRES_PER_DEGREE * math.cos(math.radians(_HOME[0]))
+        lat = HOME[0] + (_SIDE / 2 - y) * _METRES_PER_PIXEL / _METRES_PER_DEGREE
+        lon = HOME[1] + (x - _SIDE / 2) * _METRES_PER_PIXEL / (
+            _METRES_PER_DEGREE * math.cos(math.radians(HOME[0]))
         )
         altitude_m = round((340 + 25 * math.sin(number / 5)) / self._zoom)
         heading = round(math.degrees(angle)) % 360

@@ -1,7 +1,7 @@
-"""What is known of each source in each phase: offered, received, dropped, shaped, how late.
+"""Figures of each source in each phase: offered, received, dropped, shaped, latency.
 
 An event belongs to the phase in which it was published, whenever it arrives. Sizes and latencies
-are measured end to end; what became of those that do not arrive is asked of the node's ledger.
+are measured end to end; the outcome of events that do not arrive comes from the node's ledger.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
-from accord.apps.targeting.cast import CHANNELS, Source
+from accord.apps.demonstrations.scenario import DemoSource
 
 HISTORY: Final = 60
 LOSSES: Final = ("expired", "replaced", "shed", "refused")
@@ -21,8 +21,8 @@ Key = tuple[str, str]  # channel and source
 
 
 @dataclass(frozen=True)
-class Fate:
-    """What the node's ledger says of `count` events that were not simply delivered."""
+class OutcomeCount:
+    """The outcome of `count` events in the node's ledger."""
 
     event: str
     channel: str
@@ -35,7 +35,7 @@ class Fate:
 
 
 @dataclass
-class Line:
+class SourceStats:
     """A source on a channel, in one phase."""
 
     channel: str
@@ -52,7 +52,7 @@ class Line:
     importance: int | None = None
     policy: str = ""
 
-    def add(self, other: Line) -> None:
+    def add(self, other: SourceStats) -> None:
         """Another source, counted together with this one."""
         self.offered += other.offered
         self.offered_bytes += other.offered_bytes
@@ -72,7 +72,7 @@ class Line:
 
     @property
     def share(self) -> float | None:
-        """Of those whose fate is known, how many arrived."""
+        """How many arrived, of the events whose outcome is known."""
         known = self.received + self.lost
         return self.received / known if known else None
 
@@ -92,7 +92,7 @@ class Line:
 
 
 @dataclass
-class Phase:
+class PhaseStats:
     """The lines of one phase, which began at `began_s`, and has lasted `seconds`.
 
     `received_bytes` is what came over the link in the phase, whenever it was published.
@@ -101,7 +101,7 @@ class Phase:
     name: str
     began_ms: int
     began_s: float
-    lines: dict[Key, Line]
+    lines: dict[Key, SourceStats]
     seconds: float = 0.0
     received_bytes: float = 0.0
 
@@ -113,7 +113,7 @@ class Phase:
     def received_kbps(self) -> float:
         return self._kbps(self.received_bytes)
 
-    def kbps(self, line: Line) -> float:
+    def kbps(self, line: SourceStats) -> float:
         return self._kbps(line.received_bytes)
 
     def _kbps(self, size: float) -> float:
@@ -123,24 +123,24 @@ class Phase:
 class Meters:
     """All phases so far, and for each source a short history for a picture."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        order = sorted(sources, key=lambda each: (CHANNELS.index(each.channel), each.client))
+    def __init__(self, channels: Sequence[str], sources: Sequence[DemoSource]) -> None:
+        order = sorted(sources, key=lambda each: (channels.index(each.channel), each.client))
         self.keys: list[Key] = [(each.channel, each.client) for each in order]
-        self.phases: list[Phase] = []
+        self.phases: list[PhaseStats] = []
         self.rates: dict[Key, list[float]] = {key: [] for key in self.keys}
         self._arrived_s: float | None = None
         self._is_over = False
         self._known: set[tuple[str, str]] = set()
         self._second: Counter[Key] = Counter()
-        self._published: dict[tuple[str, str, int], tuple[float, int, Phase]] = {}
+        self._published: dict[tuple[str, str, int], tuple[float, int, PhaseStats]] = {}
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> PhaseStats:
         return self.phases[-1]
 
     def begin(self, name: str, *, now_ms: int, now_s: float) -> None:
-        lines = {key: Line(*key) for key in self.keys}
-        self.phases.append(Phase(name, now_ms, now_s, lines))
+        lines = {key: SourceStats(*key) for key in self.keys}
+        self.phases.append(PhaseStats(name, now_ms, now_s, lines))
 
     def finish(self) -> None:
         """What arrives from now on is late for the last phase's rate."""
@@ -187,21 +187,21 @@ class Meters:
             del rates[:-HISTORY]
         self._second.clear()
 
-    def learn(self, fates: Iterable[Fate]) -> None:
-        """What the ledger says; it may say the same again."""
-        for fate in fates:
-            phase = self._phase_at(fate.published_ms)
-            if phase is None or (fate.channel, fate.source) not in phase.lines:
+    def learn(self, outcomes: Iterable[OutcomeCount]) -> None:
+        """Add what the ledger has; an outcome that is already known is not counted again."""
+        for each in outcomes:
+            phase = self._phase_at(each.published_ms)
+            if phase is None or (each.channel, each.source) not in phase.lines:
                 continue
-            line = phase.lines[(fate.channel, fate.source)]
-            line.importance, line.policy = fate.importance, fate.policy
-            if fate.outcome in LOSSES and (fate.event, fate.outcome) not in self._known:
-                self._known.add((fate.event, fate.outcome))
-                line.dropped[fate.outcome] += fate.count
+            line = phase.lines[(each.channel, each.source)]
+            line.importance, line.policy = each.importance, each.policy
+            if each.outcome in LOSSES and (each.event, each.outcome) not in self._known:
+                self._known.add((each.event, each.outcome))
+                line.dropped[each.outcome] += each.count
 
-    def _phase_at(self, time_ms: int) -> Phase | None:
+    def _phase_at(self, time_ms: int) -> PhaseStats | None:
         begun = [phase for phase in self.phases if phase.began_ms <= time_ms]
         return begun[-1] if begun else None
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[SourceStats]:
         return (self.phase.lines[key] for key in self.keys)

@@ -1,1 +1,0 @@
-"""Time-critical targeting: the scenario of the paper on managed information, as real clients."""

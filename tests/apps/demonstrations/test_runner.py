@@ -1,0 +1,71 @@
+"""A scenario runs on real clients: here against a node in memory, with a fake administrator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from accord.apps.demonstrations.meters import Meters, OutcomeCount
+from accord.apps.demonstrations.runner import ScenarioRunner
+from accord.apps.demonstrations.scenario import (
+    DemoScenario,
+    DemoSource,
+    PhasePlan,
+    PolicyChange,
+    Sample,
+)
+from accord.testing import MemoryNode
+
+LIMIT_S = 60.0
+IMAGES, TRACKS = "images", "tracks"
+PHASES = (
+    PhasePlan("1", "", (PolicyChange("PUT", "", "strategy = 'strict'"),)),
+    PhasePlan("2", "", (PolicyChange("PATCH", "", {"bandwidth": "1 Mbit/s"}),)),
+)
+
+
+class FakeNode:
+    """Accepts every change, and records it."""
+
+    def __init__(self) -> None:
+        self.changes: list[PolicyChange] = []
+        self.asked: list[int] = []
+
+    async def change(self, change: PolicyChange) -> None:
+        self.changes.append(change)
+
+    async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
+        self.asked.append(since_ms)
+        return []
+
+
+def source(client: str, channel: str, size: int) -> DemoSource:
+    return DemoSource(client, channel, 0.05, 0.0, lambda number: Sample({"n": number}, bytes(size)))
+
+
+def test_every_source_is_received_in_every_phase() -> None:
+    fake, ended = FakeNode(), []
+    sources = [source("camera", IMAGES, 500), source("crew", TRACKS, 100)]
+    scenario = DemoScenario("screen", (IMAGES, TRACKS), PHASES, lambda _: sources)
+
+    def end(plan: PhasePlan, meters: Meters) -> None:
+        ended.append((plan.name, [each.offered > 0 for each in meters]))
+
+    async def run() -> Meters:
+        async with asyncio.timeout(LIMIT_S), MemoryNode() as node:
+            runner = ScenarioRunner(
+                "mqtt://memory", fake, scenario, sources, on_tick=lambda *_: None,
+                on_phase_end=end, transport=node.connect,
+            )  # fmt: skip
+            await runner.run(0.5)
+            return runner.meters
+
+    meters = asyncio.run(run())
+    assert fake.changes == [change for plan in PHASES for change in plan.changes]
+    assert ended == [("1", [True, True]), ("2", [True, True])]
+    assert fake.asked
+    for phase in meters.phases:
+        for line in phase.lines.values():
+            assert line.received == line.offered > 0
+            assert not line.shaped
+            assert line.received_bytes == line.offered_bytes

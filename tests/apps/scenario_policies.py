@@ -1,0 +1,38 @@
+"""The policies that are active in each phase of a scenario, and what they grant."""
+
+from __future__ import annotations
+
+import json
+
+from accord.apps.demonstrations.scenario import DemoScenario, Sample
+from accord.core.qos.book import Book, policy_from, read_book, with_policy, with_settings
+from accord.core.qos.entity import Entity
+from accord.core.qos.grants import Grant
+from accord.core.qos.policies import Policies
+
+
+def policies_by_phase(scenario: DemoScenario) -> list[Book]:
+    book, found = Book(), []
+    for plan in scenario.phases:
+        for change in plan.changes:
+            if isinstance(change.body, str):
+                book = read_book(change.body)
+            elif change.method == "PATCH":
+                book = with_settings(book, change.body)
+            else:
+                name = change.path.removeprefix("/")
+                body = json.loads(json.dumps(change.body))
+                book = with_policy(book, policy_from(body, name=name))
+        found.append(book)
+    return found
+
+
+def granted(book: Book, channel: str, publisher: str, sample: Sample | None = None) -> Grant:
+    """For an event of the publisher, as the scenario's receiver gets it."""
+    view = Policies(book).view(channel)
+    sides = view.publisher(Entity(publisher, "", (), "node")), view.receiver(_RECEIVER)
+    matching = 0 if sample is None else view.matching(sample.attributes, len(sample.payload))
+    return view.grant(*sides, matching)
+
+
+_RECEIVER = Entity("receiver", "", (), "node")
