@@ -45,10 +45,10 @@ async def first_event(url: str, pattern: str, where: str) -> accord.Event:
 def test_the_demonstration_runs_and_is_announced() -> None:
     with start_accord(extra=["--demo"]) as broker:
         url = f"mqtt://{HOST}:{broker.port}"
-        event = asyncio.run(first_event(url, "demo/uav/+", "altitude_m > 80"))
+        event = asyncio.run(first_event(url, "demo/feeder/+", "load_mw > 1"))
         said = Path(f"/proc/{broker.process.pid}/cwd/output.txt").read_text()
-    assert event.attributes["platform"] == "UAV"
-    assert f"try: accord sub 'demo/uav/+' --where \"altitude_m > 300\" --url {url}\n" in said
+    assert event.attributes["substation"] in {"alder", "birch", "cedar"}
+    assert f"try: accord sub 'demo/feeder/+' --where \"load_mw > 4\" --url {url}\n" in said
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_demonstration_is_kept_where_nothing_else_is() -> None:
     assert kept.kept == ("demo/#",)
     assert kept.pipeline is not None
     assert kept.pipeline.retain_ms == 604_800_000
-    assert kept.pipeline.declared["altitude_m"] == "float"
+    assert kept.pipeline.declared["load_mw"] == "float"
     for config, has_demo in (
         (Config(), False),
         (Config(pipeline=PipelineSettings(enabled=False)), True),

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="A channel, or a filter such as uav/#", show_default=False),
+    typer.Argument(
+        metavar="NAME", help="A channel, or a filter such as grid/#", show_default=False
+    ),
 ]
 IsJson = Annotated[bool, typer.Option("--json", help="JSON, as the HTTP API has it.")]
 

@@ -12,7 +12,7 @@ import typer
 app = typer.Typer(no_args_is_help=True, help="Try predicates: explain, match, compare them.")
 
 PredicateText = Annotated[
-    str, typer.Argument(metavar="PREDICATE", help="A selector such as: altitude_m > 300")
+    str, typer.Argument(metavar="PREDICATE", help="A selector such as: load_mw > 4")
 ]
 A = Annotated[str, typer.Argument(metavar="A", help="A predicate")]
 B = Annotated[str, typer.Argument(metavar="B", help="Another predicate")]
@@ -48,7 +48,7 @@ def match(  # noqa: PLR0913 (a parameter per option)
     is_xpath: IsXPath = False,
     namespace: Namespaces = None,
     channel: Annotated[
-        str | None, typer.Option(metavar="FILTER", help="Only these channels, such as uav/#")
+        str | None, typer.Option(metavar="FILTER", help="Only these channels, such as grid/#")
     ] = None,
     is_inverted: Annotated[
         bool, typer.Option("--invert", help="Show the events that do not match")

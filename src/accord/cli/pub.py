@@ -23,7 +23,7 @@ INTERRUPTED: Final = 130
 
 
 def pub(  # noqa: PLR0913 (a parameter per option)
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as uav/imagery")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as grid/feeder")],
     payload: Annotated[
         str | None,
         typer.Argument(metavar="PAYLOAD", help="Text, or - for standard input; none if left out"),

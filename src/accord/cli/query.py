@@ -32,12 +32,12 @@ _BY_ENDING: Final = {".parquet": Format.PARQUET, ".json": Format.JSON, ".jsonl":
 
 def query(  # noqa: PLR0913 (a parameter per option)
     channel: Annotated[
-        str, typer.Argument(metavar="CHANNEL", help="Channels, such as uav/+ or '#'")
+        str, typer.Argument(metavar="CHANNEL", help="Channels, such as demo/feeder/+ or '#'")
     ] = "#",
     *,
     where: Annotated[
         str | None,
-        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: altitude_m > 300"),
+        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: load_mw > 4"),
     ] = None,
     xpath: Annotated[
         str | None,

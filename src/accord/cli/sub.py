@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 def sub(  # noqa: PLR0913 (a parameter per option)
     filters: Annotated[
-        list[str], typer.Argument(metavar="FILTER...", help="Channels, such as uav/+ or '#'")
+        list[str],
+        typer.Argument(metavar="FILTER...", help="Channels, such as demo/feeder/+ or '#'"),
     ],
     *,
     where: Annotated[
         str | None,
-        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: altitude_m > 300"),
+        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: load_mw > 4"),
     ] = None,
     xpath: Annotated[
         str | None,

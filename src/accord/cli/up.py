@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accord.live.users import Users
 
 DEMO_CHANNELS: Final = ("demo/#",)
-DEMO_ATTRIBUTES: Final = {"altitude_m": "float", "temperature_c": "float", "priority": "string"}
+DEMO_ATTRIBUTES: Final = {"load_mw": "float", "temperature_c": "float", "status": "string"}
 DEMO_RETAIN_S: Final = 604_800
 
 
@@ -102,7 +102,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
         collect_seldom()
         _announce(node, urls, demo_url)
         if demo_url is not None:
-            from accord.apps.demo import run_demo  # noqa: PLC0415
+            from accord.apps.demonstrations.stream import run_demo  # noqa: PLC0415
 
             demo = asyncio.create_task(run_demo(demo_url), name="accord-demo")
             stack.push_async_callback(_cancel, demo)
@@ -258,7 +258,7 @@ def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
     typer.echo(f"  pipeline: {_pipeline_words(node)}")
     if demo_url is not None:
         option = "" if demo_url == DEFAULT_URL else f" --url {demo_url}"
-        typer.echo(f"try: accord sub 'demo/uav/+' --where \"altitude_m > 300\"{option}")
+        typer.echo(f"try: accord sub 'demo/feeder/+' --where \"load_mw > 4\"{option}")
 
 
 def _pipeline_words(node: Node) -> str:

@@ -88,7 +88,7 @@ def set_(  # noqa: PLR0913 (a parameter per option)
         Names, typer.Option(help="publish, subscribe or query; may be repeated.")
     ] = None,
     channel: Annotated[
-        Names, typer.Option(metavar="FILTER", help="Such as uav/#; may be repeated.")
+        Names, typer.Option(metavar="FILTER", help="Such as grid/#; may be repeated.")
     ] = None,
     client: Annotated[Names, typer.Option(help="A client's name, or a * pattern.")] = None,
     by_user: Annotated[Names, typer.Option("--by-user", help="A user's name.")] = None,

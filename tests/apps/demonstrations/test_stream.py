@@ -1,69 +1,72 @@
-"""The demonstration stream: what it says, and how it behaves as a client."""
+"""The stream that a node publishes by default: its events, and how it behaves as a client."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 from benchmarks.ports import free_port
+from tests.brokers import HOST, start_accord
 
 import accord
-from accord.apps.demo import PERIOD_S, Demonstration, Sample, run_demo
+from accord.apps.demonstrations.stream import PERIOD_S, DemoStream, StreamEvent, run_demo
 from accord.client.messages import Extras, to_message, to_received
 from accord.edges.mqtt.packets import Publish
 from accord.predicates import parse, parse_xpath
-from tests.brokers import HOST, start_accord
 
 LIMIT_S = 60.0
 SAMPLES = 5 * 600  # ten minutes
 
 
-def samples(number: int, seed: int = 1) -> list[Sample]:
-    return list(islice(Demonstration(seed), number))
+def samples(number: int, seed: int = 1) -> list[StreamEvent]:
+    return list(islice(DemoStream(seed), number))
 
 
-def test_a_seed_says_it_all() -> None:
+def test_a_seed_decides_everything() -> None:
     assert samples(500) == samples(500)
     assert samples(500) != samples(500, seed=2)
 
 
 def test_five_events_a_second_of_all_kinds() -> None:
     assert PERIOD_S == 0.2
+    feeders = ["demo/feeder/F-12", "demo/feeder/F-21", "demo/feeder/F-34"]
     assert [sample.channel for sample in samples(10)] == [
-        "demo/uav/heron",
-        "demo/uav/kite",
-        "demo/uav/osprey",
-        "demo/report",
-        "demo/weather/grindelwald",
-        "demo/uav/heron",
-        "demo/uav/kite",
-        "demo/uav/osprey",
-        "demo/report",
-        "demo/weather/schilthorn",
+        *feeders,
+        "demo/transformer/T-1",
+        "demo/outage",
+        *feeders,
+        "demo/crew/crew-2",
+        "demo/outage",
     ]
+    assert {sample.channel for sample in samples(100)} == {
+        *feeders,
+        *(f"demo/transformer/T-{number}" for number in (1, 2, 3)),
+        *(f"demo/crew/crew-{number}" for number in (1, 2)),
+        "demo/outage",
+    }
 
 
-def test_aircraft_stay_within_bounds_and_move() -> None:
-    flights = [sample for sample in samples(SAMPLES) if sample.channel == "demo/uav/kite"]
-    altitudes = [sample.attributes["altitude_m"] for sample in flights]
-    assert all(isinstance(altitude, int) and 80 <= altitude <= 600 for altitude in altitudes)
-    batteries = [sample.attributes["battery_pct"] for sample in flights]
-    assert all(isinstance(battery, int) and 15 <= battery <= 100 for battery in batteries)
-    assert all(before.payload != after.payload for before, after in pairwise(flights))
+def test_loads_stay_within_bounds_and_vary() -> None:
+    measured = [sample for sample in samples(SAMPLES) if sample.channel == "demo/feeder/F-34"]
+    loads = [sample.attributes["load_mw"] for sample in measured]
+    assert all(isinstance(load, float) and 3 <= load <= 7 for load in loads)
+    assert len(set(loads)) > 20
 
 
 @pytest.mark.parametrize(
     ("condition", "channel"),
     [
-        ("altitude_m > 300", "demo/uav/"),
-        ("altitude_m < 150 AND platform = 'UAV'", "demo/uav/"),
-        ("priority = 'flash'", "demo/report"),
-        ("is_raining", "demo/weather/"),
-        ("temperature_c < 0", "demo/weather/"),
+        ("load_mw > 4", "demo/feeder/"),
+        ("voltage_kv < 19.6", "demo/feeder/"),
+        ("status = 'overload'", "demo/feeder/"),
+        ("status = 'hot'", "demo/transformer/"),
+        ("speed_kmh > 50", "demo/crew/"),
+        ("priority = 'urgent'", "demo/outage"),
+        ("customers > 500 AND cause = 'tree'", "demo/outage"),
     ],
 )
-def test_predicates_have_something_to_find_and_to_leave(condition: str, channel: str) -> None:
+def test_predicates_match_some_events_and_not_all(condition: str, channel: str) -> None:
     predicate = parse(condition)
     events = [to_received(message(sample), 0) for sample in samples(SAMPLES)]
     found = [event for event in events if predicate.matches(event)]
@@ -72,14 +75,14 @@ def test_predicates_have_something_to_find_and_to_leave(condition: str, channel:
     assert all(event.channel.startswith(channel) for event in found)
 
 
-def test_xpath_has_too() -> None:
-    predicate = parse_xpath("/report/smoke > 6")
+def test_so_does_xpath() -> None:
+    predicate = parse_xpath("/outage/tree > 600")
     found = [s for s in samples(SAMPLES) if predicate.matches(to_received(message(s), 0))]
     assert found
-    assert {sample.attributes["sighting"] for sample in found} == {"smoke"}
+    assert {sample.attributes["cause"] for sample in found} == {"tree"}
 
 
-def message(sample: Sample) -> Publish:
+def message(sample: StreamEvent) -> Publish:
     extras = Extras(
         qos=sample.qos, key=sample.key, deadline_ms=sample.deadline_ms, metadata=sample.metadata
     )
@@ -106,12 +109,12 @@ def test_it_publishes_until_it_is_cancelled() -> None:
     with start_accord() as broker:
         seen = asyncio.run(watch(f"mqtt://{HOST}:{broker.port}"))
     # Events of different quality of service may overtake each other.
-    flights = [sample.channel for sample in samples(20) if sample.channel.startswith("demo/uav")]
-    assert [channel for channel in seen if channel.startswith("demo/uav")][:10] == flights[:10]
-    assert "demo/report" in seen
+    measured = [each.channel for each in samples(20) if each.channel.startswith("demo/feeder")]
+    assert [channel for channel in seen if channel.startswith("demo/feeder")][:10] == measured[:10]
+    assert "demo/outage" in seen
 
 
-def test_it_goes_in_silence_where_it_is_not_wanted() -> None:
+def test_it_returns_where_it_is_refused() -> None:
     asyncio.run(run_demo(f"mqtt://{HOST}:{free_port()}"))
     config = '[anonymous]\nallowed = true\nmay = { publish = ["x"], subscribe = ["#"] }\n'
     with start_accord(config=config) as broker:
