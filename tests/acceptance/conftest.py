@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.machine import ENVIRONMENT, Machine, isolate_network
+from tests.acceptance.machine import ENVIRONMENT, Machine, isolate
 
 
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> None:
     if not (ENVIRONMENT / "bin" / "accord").exists():
         pytest.exit("there is no environment with the wheel: `make acceptance`", 4)
-    isolate_network()
+    isolate()
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ ENVIRONMENT: Final = ROOT / "build" / "acceptance"
 START_S: Final = 60.0
 PATIENCE_S: Final = 120.0
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000
+_NEW_NAMESPACES, _NEW_USER = 0x44000000, 0x10000000  # network and host name
 _SET_FLAGS, _UP = 0x8914, 0x1
 
 
@@ -38,16 +38,17 @@ class AcceptanceError(AssertionError):
     """What a user would have seen instead of what the documents promise."""
 
 
-def isolate_network() -> None:
-    """Give this process a loopback network of its own, if the system lets it."""
+def isolate() -> None:
+    """Give this process a loopback network and a host name of its own, if the system lets it."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
-    if libc.unshare(_NEW_NETWORK) != 0:
-        if libc.unshare(_NEW_NETWORK | _NEW_USER) != 0:
+    if libc.unshare(_NEW_NAMESPACES) != 0:
+        if libc.unshare(_NEW_NAMESPACES | _NEW_USER) != 0:
             return
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    socket.sethostname("control-room")  # after which nodes call themselves in the documents
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
 
