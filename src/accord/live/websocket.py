@@ -1,5 +1,8 @@
 """MQTT over WebSocket: the same connections, with their bytes in binary WebSocket messages.
 
+The standard lets a message hold any part of the stream, and so clients may send theirs. What they
+get is one packet per message: some (Paho C 1.3) do not look for a second one.
+
 A page of any site in a browser on this machine can open a WebSocket to a loopback address. So
 where clients need no password, only pages that came from this machine are let in.
 """
@@ -18,6 +21,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from accord.edges.mqtt.wire import read_varint
 from accord.live.addresses import Address
 from accord.live.server import MqttProtocol, Server
 
@@ -72,10 +76,15 @@ class WebSocketProtocol(MqttProtocol):
         if self._socket.state is not OPEN:
             return 0
         data = b"".join(frames)
-        self._server.broker.hub.counters.bytes_sent += len(data)
-        self._socket.send_binary(data)
+        size = len(data)
+        self._server.broker.hub.counters.bytes_sent += size
+        at = 0
+        while at < size:
+            length, body = read_varint(data, at + 1, size)
+            self._socket.send_binary(data[at : body + length])
+            at = body + length
         self._send()
-        return len(data)
+        return size
 
     def flush(self) -> None:
         if self._is_open or (self._connection is not None and self._connection.is_closing):
@@ -110,11 +119,11 @@ class WebSocketProtocol(MqttProtocol):
         transport = self._raw
         if transport is None or transport.is_closing():
             return
-        for data in self._socket.data_to_send():
-            if data:
-                transport.write(data)
-            else:
-                transport.close()
+        parts = self._socket.data_to_send()
+        if any(parts):
+            transport.write(b"".join(parts))
+        if b"" in parts:
+            transport.close()
         if self._socket.close_expected():
             self._server.closes(self)
 
