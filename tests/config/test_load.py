@@ -8,7 +8,7 @@ from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
 from accord.config.settings import Anonymous, Keep, Listen, PipelineSettings
-from accord.core.node.rights import EVERYTHING, Rights
+from accord.core.node.rights import EVERYTHING, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
 from accord.live.addresses import Address
 from accord.live.users import User
@@ -73,7 +73,7 @@ def test_a_whole_file() -> None:
     )
     assert config.kept_channels == ("report/#", "a", "b/+")
     assert config.users == (
-        User("ann", HASH, Rights(("uav/#",), ("#",), statistics=False)),
+        User("ann", HASH, Allowed(("uav/#",), ("#",), statistics=False)),
         User("b.c", HASH, EVERYTHING),
     )
     assert config.log.level == "debug"
@@ -305,8 +305,29 @@ def test_who_may_connect_without_a_name() -> None:
     assert Config().anonymous_rights == EVERYTHING
     some = Rights(subscribe=("#",))
     both = parse(f"{USER}[anonymous]\nallowed = true\nmay = {{ subscribe = ['#'] }}")
-    assert both.anonymous == Anonymous(allowed=True, may=some)
+    assert both.anonymous == Anonymous(allowed=True, may=Allowed(subscribe=("#",)))
     assert both.anonymous_rights == some
+    denied = parse("[anonymous]\nmay_not = { publish = 'alarm/#', policies = true }")
+    assert denied.anonymous_rights == structs.replace(
+        EVERYTHING, policies=False, denied=Denied(publish=("alarm/#",), policies=True)
+    )
+
+
+def test_what_a_user_may_not_is_written_as_what_it_may() -> None:
+    (user,) = parse(f"{USER}may_not = {{ subscribe = ['secret/#', 'home/%u'] }}").users
+    assert user.may_not == Denied(subscribe=("secret/#", "home/%u"))
+    assert user.rights == structs.replace(EVERYTHING, denied=user.may_not)
+    wrong = {
+        "may_not = { subscribe = 'a/#/b' }": "may_not.subscribe: expected '#' as the last level",
+        "may_not = { subscibe = 'a' }": "may_not.subscibe: unknown key, did you mean subscribe?",
+        "may_not = { policies = 1 }": "may_not.policies: expected true or false, got 1",
+        "may_not = ['a']": "may_not: expected a table, got a list",
+    }
+    for text, mistake in wrong.items():
+        (line,) = mistakes(USER + text)
+        assert mistake in line
+    (line,) = mistakes("[anonymous]\nmay_not = { publish = 'home/%u' }")
+    assert "anonymous.may_not.publish: expected no %u" in line
 
 
 def test_who_has_no_name_may_change_policies_only_where_nobody_else_could_be_meant() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from tests.pipeline.journals import START_MS, ledger_record
 
 from accord.core.errors import AccordError
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import filter_selects, selects_any
 from accord.core.predicates.predicate import parse, parse_xpath
 from accord.edges.mqtt.properties import Properties, encode_properties
 from accord.edges.mqtt.wire import read_varint
@@ -122,6 +122,7 @@ class World:
             and (ask.until_ms is None or event.received_ms < ask.until_ms)
             and (ask.number is None or event.number == ask.number)
             and filter_selects(ask.channel, event.channel)
+            and not selects_any(ask.without, event.channel)
             and _matches(event, ask)
         ]
         found.sort(key=lambda each: (each.received_ms, each.offset), reverse=ask.is_newest_first)
@@ -181,6 +182,7 @@ def random_ask(rng: random.Random, last: int) -> Ask:
     middle = START_MS + 40_000_000
     return Ask(
         channel=channel,
+        without=rng.choice(((), (), ("uav/#",), ("+/a/b", "uav"))),
         where=where,
         xpath=rng.choice(("", "", "", "/m/site/@n = 1")),
         since_ms=rng.choice((None, None, START_MS + 30, middle)),

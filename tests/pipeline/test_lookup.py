@@ -75,12 +75,15 @@ def test_a_file_that_is_gone_is_stale(spark: SparkSession, world: World) -> None
         Lookup(spark, world.archive).find(question(), Part(0, 1, None), stretch, 10)
 
 
+WITHOUT = Ask(channel="#", without=("uav/0", "+/1"), limit=5)
+
+
 def test_files_too_many_to_name_their_channels(spark: SparkSession, world: World) -> None:
     world.publish([made(n, START_MS + n, f"uav/{n}") for n in range(100)])
     world.follow(world.next)
     assert [f.channels for f in world.manifest.snapshot().files if f.table == EVENTS] == [None]
     queries = world.queries(Lookup(spark, world.archive))
-    for ask in (Ask(channel="uav/7"), Ask(channel="uav/+", limit=5), Ask(channel="+/8")):
+    for ask in (Ask(channel="uav/7"), Ask(channel="uav/+", limit=5), Ask(channel="+/8"), WITHOUT):
         page = queries.page(Query(id=1, ask=ask))
         assert list(page.events) == world.expected(ask)
 

@@ -84,7 +84,7 @@ def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Stru
 
 def _refusal(asker: Asker) -> Response | None:
     rights = asker.rights.bound(user=asker.name, client="")
-    if rights.may_subscribe("#") and rights.system:
+    if rights.may_subscribe("#") and rights.system and not rights.denied.subscribe:
         return None
     who = asker.name or "who has no name"
     return json_answer(Problem(f"{who} may not read everything: subscribe '#' and system"), 403)

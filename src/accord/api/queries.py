@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 import msgspec
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
+from msgspec.structs import replace
 
 from accord.api.answers import NOT_STORED, json_answer, returns
 from accord.api.found import (
@@ -30,6 +31,7 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.moments import NOW, read_moment
 from accord.core.monitoring.registry import LocalRegistry
+from accord.core.node.rights import Rights
 from accord.core.qos.policies import Entity
 from accord.edges.pipeline.messages import Ask, Page
 from accord.edges.pipeline.report import Report
@@ -157,8 +159,12 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: Importances) -
                 )
                 behind = ""
                 ask = await asyncio.to_thread(read_question, question, now_ms=_now_ms())
-            if not is_about_one(ask):
-                _check_may(asker, ask.channel)
+            rights = asker.rights.bound(user=asker.name, client="")
+            # Whatever a cursor says of it.
+            ask = replace(ask, without=rights.denied.subscribe)
+            if not is_about_one(ask) and not rights.may_subscribe(ask.channel):
+                who = asker.name or "who has no name"
+                raise _ForbiddenError(f"{who} may not subscribe to {ask.channel[:200]!r}")
             found = await pipeline.page(
                 ask,
                 cursor=behind,
@@ -166,7 +172,7 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: Importances) -
                 bytes_=PAGE_BYTES,
                 importance=importances.of(asker, ask.channel),
             )
-            return await asyncio.to_thread(_answer_page, ask, found, asker)
+            return await asyncio.to_thread(_answer_page, ask, found, rights)
 
         return await _answering(request, answer())
 
@@ -236,10 +242,9 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-def _answer_page(ask: Ask, page: Page, asker: Asker) -> Response:
+def _answer_page(ask: Ask, page: Page, rights: Rights) -> Response:
     events = page.events
     if ask.number is not None:
-        rights = asker.rights.bound(user=asker.name, client="")
         events = tuple(each for each in events if rights.may_subscribe(each.channel))
     return json_answer(
         FoundEvents(
@@ -252,13 +257,6 @@ def _answer_page(ask: Ask, page: Page, asker: Asker) -> Response:
             took_ms=page.took_ms,
         )
     )
-
-
-def _check_may(asker: Asker, channel: str) -> None:
-    rights = asker.rights.bound(user=asker.name, client="")
-    if not rights.may_subscribe(channel):
-        who = asker.name or "who has no name"
-        raise _ForbiddenError(f"{who} may not subscribe to {channel[:200]!r}")
 
 
 def _moment(text: str, place: str) -> int:

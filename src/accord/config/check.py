@@ -79,10 +79,10 @@ def _problems_with_users(config: Config) -> Iterator[tuple[Path, str]]:
             ("anonymous", "allowed"),
             "without users nobody could connect: expected true, or users ([users.NAME])",
         )
-    may = config.anonymous.may
-    for name, patterns in (("publish", may.publish), ("subscribe", may.subscribe)):
-        if any("%u" in pattern for pattern in patterns):
-            yield ("anonymous", "may", name), "expected no %u, as nobody verified a name"
+    for key in ("may", "may_not"):
+        for name in ("publish", "subscribe"):
+            if any("%u" in pattern for pattern in getattr(getattr(config.anonymous, key), name)):
+                yield ("anonymous", key, name), "expected no %u, as nobody verified a name"
 
 
 def _problems_with_declared(config: Config) -> Iterator[tuple[Path, str]]:

@@ -15,7 +15,7 @@ from msgspec import NODEFAULT, Struct, inspect, structs
 
 from accord.config.reading import describe_integer, is_named, is_required, quoted
 from accord.config.settings import Config
-from accord.core.node.rights import EVERYTHING, Rights
+from accord.core.node.rights import EVERYTHING, Allowed, Denied
 from accord.live.addresses import Address
 
 BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
@@ -42,6 +42,7 @@ _EXAMPLES: Final = {
 # [users.ann]
 # password = "$argon2id$…"    # made by: accord user hash
 # may = { publish = ["uav/#", "home/%u/#"], subscribe = ["#"] }
+# may_not = { subscribe = ["secret/#"] }
 # groups = ["analysts"]
 """,
 }
@@ -177,7 +178,9 @@ def _toml(name: str, value: object) -> str:
         case int():
             text = describe_integer(name)[1](value) if value else "0"
             return text if text.isdigit() else f'"{text}"'
-        case Rights():
+        case Denied():
+            return "{}"
+        case Allowed():
             assert value == EVERYTHING
             inner = (
                 f"{key} = {_toml(key, getattr(value, key))}" for key in ("publish", "subscribe")

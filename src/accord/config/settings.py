@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from accord.core.node.limits import Limits
-from accord.core.node.rights import EVERYTHING, Rights
+from accord.core.node.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
 from accord.journal.retention import Retention
 from accord.live.addresses import Address
@@ -494,8 +494,11 @@ class Anonymous(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     may: Annotated[
-        Rights, Meta(description="Where they may publish and subscribe; everywhere if left out.")
+        Allowed, Meta(description="Where they may publish and subscribe; everywhere if left out.")
     ] = EVERYTHING
+    may_not: Annotated[
+        Denied, Meta(description="Where they may not, whatever `may` says; nowhere if left out.")
+    ] = NOTHING_DENIED
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -534,7 +537,9 @@ class Config(Struct, frozen=True, kw_only=True):
         may = self.anonymous.may
         is_said = may is not EVERYTHING  # the object: what a file says is another, even if equal
         is_private = not self.users and self.listen.is_loopback
-        return may if is_said or is_private else replace(may, policies=False)
+        if not is_said and not is_private:
+            may = replace(may, policies=False)
+        return Rights.less(may, self.anonymous.may_not)
 
     @property
     def kept_channels(self) -> tuple[str, ...]:

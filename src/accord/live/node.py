@@ -121,6 +121,7 @@ class Node:
             is_durable=settings.data is not None,
             node=self.name,
             groups_of=self.users.groups_of,
+            denied_to=self.users.denied_to,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
         )
         self.broker.hub.number = self.incarnation * NUMBERS

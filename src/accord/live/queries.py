@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.qos.policies import DEFAULT_GRANT, Entity
@@ -297,6 +298,9 @@ class Queries:
         else:
             now_ms = self._clock.now_ms()
             ask = await asyncio.to_thread(read_question, question, now_ms=now_ms)
+        rights = request.rights
+        # Whatever a cursor says of it.
+        ask = replace(ask, without=() if rights is None else rights.denied.subscribe)
         if not is_about_one(ask) and not request.may_subscribe(ask.channel):
             raise wrong("channel", f"you may not subscribe to {ask.channel}")
         count = files = skipped = size = tail = took_ms = 0

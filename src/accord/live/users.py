@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from accord.core.errors import AccordError
-from accord.core.node.rights import EVERYTHING, Rights
+from accord.core.node.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
 
 MAX_MEMORY_KIB: Final = 1_048_576
 _HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
@@ -45,9 +45,13 @@ class User(Struct, frozen=True):
         ),
     ]
     may: Annotated[
-        Rights,
+        Allowed,
         Meta(description="Where the user may publish and subscribe; everywhere if left out."),
     ] = EVERYTHING
+    may_not: Annotated[
+        Denied,
+        Meta(description="Where it may not, whatever `may` says; nowhere if left out."),
+    ] = NOTHING_DENIED
     groups: Annotated[
         tuple[str, ...],
         Meta(
@@ -63,6 +67,10 @@ class User(Struct, frozen=True):
             extra={"kind": "names"},
         ),
     ] = ()
+
+    @property
+    def rights(self) -> Rights:
+        return Rights.less(self.may, self.may_not)
 
 
 class Effort(Struct, frozen=True, kw_only=True):
@@ -127,6 +135,12 @@ class Users:
         user = self._users.get(name)
         return () if user is None else user.groups
 
+    def denied_to(self, name: str, client: str) -> tuple[str, ...]:
+        """Filters of the channels whose events a user's client never gets."""
+        user = self._users.get(name)
+        rights = self.anonymous if user is None else user.rights
+        return () if rights is None else rights.bound(user=name, client=client).denied.subscribe
+
     def may_connect_as(self, name: str, client: str) -> bool:
         """Whether a user, once verified, may call its client so."""
         user = self._users.get(name)
@@ -147,7 +161,7 @@ class Users:
         key = self._digest(name, given)
         if not self._is_recent(key) and not await self._is_right(key, user or self._nobody, given):
             return None
-        return None if user is None else user.may
+        return None if user is None else user.rights
 
     async def close(self) -> None:
         """Give up on what still waits; what already runs ends by itself."""

@@ -92,6 +92,8 @@ class Lookup:
             condition = F.expr(f"{place} AND {named}" if named else place)
             if named is None:
                 condition &= selects(question.ask.channel)
+                for pattern in question.ask.without:
+                    condition &= ~selects(pattern)
             if question.has_predicate:
                 condition &= self._content(question, declared)
             frames.append(self._frame(files).where(condition).selectExpr(*columns))
@@ -214,6 +216,8 @@ def _named_channels(question: Question, files: Sequence[FileEntry]) -> str | Non
         return ""
     if len(selected) > _MOST_NAMED:
         return None
+    if not selected:
+        return "false"
     return f"channel IN ({', '.join(map(_text, selected))})"
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.model.channels import filter_selects
-from accord.core.node.rights import EVERYTHING, NOTHING, Rights, filter_covers
+from accord.core.node.rights import EVERYTHING, NOTHING, Allowed, Denied, Rights, filter_covers
 
 LEVELS = st.sampled_from(["a", "b", "", "$s", "+"])
 FILTERS = st.builds(
@@ -136,3 +136,52 @@ def test_the_right_to_policies_reaches_no_further() -> None:
 
 def test_anybody_may_ask_for_what_they_may_subscribe_to() -> None:
     assert Rights(subscribe=("a",)).may_publish("$accord/query")
+
+
+def test_what_is_denied_wins() -> None:
+    denied = Denied(publish=("alarm/#",), subscribe=("secret/#", "+/private"))
+    rights = Rights.less(EVERYTHING, denied)
+    assert rights.may_publish("a")
+    assert not rights.may_publish("alarm")
+    assert not rights.may_publish("alarm/fire")
+    assert rights.may_advertise("#")
+    assert not rights.may_advertise("alarm/+")
+    for pattern in ("#", "+/+", "+", "$share/g/#", "secre/#"):
+        assert rights.may_subscribe(pattern), pattern
+    for pattern in ("secret", "secret/#", "secret/+/x", "a/private", "$share/g/secret/x"):
+        assert not rights.may_subscribe(pattern), pattern
+
+
+def test_switches_are_denied_too() -> None:
+    rights = Rights.less(
+        Allowed(("#", "$mine/#"), ("#", "$mine/#"), system=True, policies=True),
+        Denied(statistics=True, system=True, policies=True),
+    )
+    assert not rights.may_subscribe("$SYS/#")
+    assert not rights.may_publish("$mine/x")
+    assert not rights.may_subscribe("$mine/x")
+    assert not rights.may_publish("$accord/policies")
+    assert rights.may_publish("$accord/query")  # which is everybody's
+    assert (rights.statistics, rights.system, rights.policies) == (False, False, False)
+    assert not Rights.less(EVERYTHING, Denied(publish=("$accord/query",))).may_publish(
+        "$accord/query"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "user", "client", "filled"),
+    [
+        ("home/%u/#", "ann", "phone", "home/ann/#"),
+        ("home/%u-%c", "ann", "phone", "home/ann-phone"),
+        ("home/%u", "a/b", "phone", "home/a/b"),
+        ("home/%u/#", "%c", "phone", "home/%c/#"),
+        # Rather too much than too little.
+        ("home/%u/x", "#", "phone", "home/+/x"),
+        ("home/x%c/y", "ann", "", "home/+/y"),
+        ("%u", "$SYS", "", "$SYS"),
+    ],
+)
+def test_placeholders_of_what_is_denied(pattern: str, user: str, client: str, filled: str) -> None:
+    rights = Rights.less(EVERYTHING, Denied((pattern,), (pattern,)))
+    bound = rights.bound(user=user, client=client)
+    assert bound.denied == Denied((filled,), (filled,))

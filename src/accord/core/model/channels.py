@@ -52,6 +52,11 @@ def filter_selects(pattern: str, channel: str) -> bool:
     return len(wanted) == len(levels)
 
 
+def selects_any(patterns: tuple[str, ...], channel: str) -> bool:
+    """Whether one of the valid filters `patterns` selects the valid channel name `channel`."""
+    return any(filter_selects(pattern, channel) for pattern in patterns)
+
+
 def filter_covers(wide: str, narrow: str) -> bool:
     """Whether the valid filter `wide` selects every channel that the valid `narrow` does."""
     wanted, levels = wide.split("/"), narrow.split("/")

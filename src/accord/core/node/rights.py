@@ -1,10 +1,10 @@
 """On which channels a client may publish and subscribe.
 
 A subscription is allowed when one of the allowed filters selects every channel that its own filter
-selects: then nothing has to be checked again when messages are delivered. As in MQTT, wildcards in
-the first level do not reach channels that start with `$`. Those belong to the system: `$SYS/…` can
-be read but never written by clients, all others need a filter that names their first level, or the
-right to all of them.
+selects, and no denied filter does: then all that is left to see to when routes are worked out is
+that they leave out denied channels. As in MQTT, wildcards in the first level do not reach channels
+that start with `$`. Those belong to the system: `$SYS/…` can be read but never written by clients,
+all others need a filter that names their first level, or the right to all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import selects_any
 
 STATISTICS: Final = "$SYS"
 POLICIES: Final = "$accord/policies"
@@ -41,7 +41,7 @@ _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
 
 
-class Rights(Struct, frozen=True):
+class Allowed(Struct, frozen=True):
     """What a client may do; `%u` and `%c` in a filter stand for its user name and client id."""
 
     publish: Annotated[
@@ -66,37 +66,106 @@ class Rights(Struct, frozen=True):
         bool, Meta(description="Whether it may see and change policies, and define channels.")
     ] = False
 
+
+class Denied(Struct, frozen=True):
+    """What a client may not do, whatever else allows it; filters as above."""
+
+    publish: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Filters of the channels it may not publish to.", extra={"kind": "filters"}
+        ),
+    ] = ()
+    subscribe: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Filters of the channels whose events it never gets, also where it "
+            "subscribed to a wider filter.",
+            extra={"kind": "filters"},
+        ),
+    ] = ()
+    statistics: Annotated[bool, Meta(description="Whether it may not read statistics.")] = False
+    system: Annotated[
+        bool, Meta(description="Whether it may not use other channels that begin with $.")
+    ] = False
+    policies: Annotated[
+        bool, Meta(description="Whether it may not see or change policies, nor define channels.")
+    ] = False
+
+
+NOTHING_DENIED: Final = Denied()
+
+
+class Rights(Allowed, frozen=True):
+    """What a client may do, less what it may not."""
+
+    denied: Denied = NOTHING_DENIED
+
+    @classmethod
+    def less(cls, may: Allowed, may_not: Denied) -> Rights:
+        return cls(
+            publish=may.publish,
+            subscribe=may.subscribe,
+            statistics=may.statistics and not may_not.statistics,
+            system=may.system and not may_not.system,
+            policies=may.policies and not may_not.policies,
+            denied=may_not,
+        )
+
     def bound(self, *, user: str, client: str) -> Rights:
         """These rights with the placeholders filled in."""
+        denied = self.denied
+        if denied.publish or denied.subscribe:
+            denied = replace(
+                denied,
+                publish=tuple(_widened(each, user, client) for each in denied.publish),
+                subscribe=tuple(_widened(each, user, client) for each in denied.subscribe),
+            )
         return replace(
             self,
             publish=_fill(self.publish, user, client),
             subscribe=_fill(self.subscribe, user, client),
+            denied=denied,
         )
 
     def may_publish(self, channel: str) -> bool:
+        if selects_any(self.denied.publish, channel):
+            return False
         if not channel.startswith("$") and "#" in self.publish:
             return True
         if _is_statistics(channel):
             return False
         if channel in _OPEN or channel.startswith(ANSWERS):
             return True
-        if channel.startswith("$") and (self.system or (self.policies and channel == POLICIES)):
-            return True
-        return any(filter_selects(pattern, channel) for pattern in self.publish)
+        if channel.startswith("$"):
+            if self.system or (self.policies and channel == POLICIES):
+                return True
+            if self.denied.system:
+                return False
+        return selects_any(self.publish, channel)
 
     def may_advertise(self, pattern: str) -> bool:
-        """Whether it may publish to all channels that `pattern` selects."""
+        """Whether it may publish to all channels that `pattern` selects, but for denied ones."""
+        if any(filter_covers(denied, pattern) for denied in self.denied.publish):
+            return False
         return any(filter_covers(allowed, pattern) for allowed in self.publish)
 
     def may_subscribe(self, pattern: str) -> bool:
-        """Also for a shared subscription, `$share/GROUP/FILTER`, where its filter counts."""
+        """Also for a shared subscription, `$share/GROUP/FILTER`, where its filter counts.
+
+        A filter that selects other channels than denied ones is allowed: events of those are not
+        delivered.
+        """
         if pattern.startswith(_SHARED):
             pattern = pattern[len(_SHARED) :].partition("/")[2]
+        if any(filter_covers(denied, pattern) for denied in self.denied.subscribe):
+            return False
         if _is_statistics(pattern):
             return self.statistics
         if pattern in _PRIVATE or (self.system and pattern.startswith("$")):
             return True
+        if pattern.startswith("$") and self.denied.system:
+            return False
         return any(filter_covers(allowed, pattern) for allowed in self.subscribe)
 
 
@@ -139,3 +208,16 @@ def _filled(pattern: str, user: str, client: str) -> str | None:
     # In one pass, because a user may be called %c.
     filled = _PLACEHOLDER.sub(lambda found: names[found[0]], pattern)
     return filled if filled.startswith("$") == pattern.startswith("$") else None
+
+
+def _widened(pattern: str, user: str, client: str) -> str:
+    """A level that a name can't fill stands for all: what is denied must not be less than meant."""
+    names = {"%u": user, "%c": client}
+    levels = pattern.split("/")
+    for place, level in enumerate(levels):
+        found = [names[each] for each in _PLACEHOLDER.findall(level)]
+        if any(not name or "+" in name or "#" in name for name in found):
+            levels[place] = "+"
+        elif found:
+            levels[place] = _PLACEHOLDER.sub(lambda found: names[found[0]], level)
+    return "/".join(levels)

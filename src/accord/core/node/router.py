@@ -267,11 +267,15 @@ class Router:
         for group_key in route.groups:
             wanting[group_key] = []
             for member in self._members(group_key):
-                if member.predicate is None:
+                if member.predicate is None and not (
+                    member.denied and member.denies(message.channel)
+                ):
                     wanting[group_key].append(member)
         if route.has_predicates:
             for key in self._matching(message):
                 assert isinstance(key, Subscription)
+                if key.denied and key.denies(message.channel):
+                    continue
                 if key.group:
                     wanting[key.pattern, key.group].append(key)
                 else:
@@ -333,7 +337,9 @@ class Router:
     def _work_out(self, channel: str) -> Route:
         route = Route(channel, self.policies.view(channel), self.channels.get(channel))
         for receivers in self._plain.select(channel):
-            route.subscriptions += receivers.values()
+            route.subscriptions += [
+                each for each in receivers.values() if not each.denied or not each.denies(channel)
+            ]
         for groups in self._shared.select(channel):
             for name, group in groups.items():
                 route.groups.append((group.members[0].pattern, name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from accord.core.model.channels import selects_any
 from accord.core.model.document import Document
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.node.message import Message
@@ -81,6 +82,11 @@ class Subscription:
         self.where = where  # the predicate as its client wrote it
         self.xpath = xpath
         self.importance = 0  # of its predicate, as the index has it
+        self.denied: tuple[str, ...] = ()  # filters of channels whose events it never gets
+
+    def denies(self, channel: str) -> bool:
+        """Whether its receiver may not have events of `channel`, though its filter selects it."""
+        return selects_any(self.denied, channel)
 
     def is_plain(self) -> bool:
         """Whether an unacknowledged message reaches the receiver just as it was published."""

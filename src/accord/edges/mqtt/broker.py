@@ -111,12 +111,14 @@ class Broker:
         is_durable: bool = False,
         node: str = "",
         groups_of: Callable[[str], tuple[str, ...]] | None = None,
+        denied_to: Callable[[str, str], tuple[str, ...]] | None = None,
         new_client_id: Callable[[], str],
     ) -> None:
         self.limits = limits
         self.router = Router(kept or [], Policies(Book()), match_limit=limits.match_work)
         self.hub = Hub(limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms)
         self.groups_of = groups_of
+        self.denied_to = denied_to  # what the clients of a user, by its name and theirs, never get
         self.timers = Timers()
         self.new_client_id = new_client_id
         self.node = Entity("", node=node)
@@ -497,6 +499,7 @@ class Broker:
         return None
 
     def add(self, session: Session, name: str, subscription: Subscription) -> None:
+        subscription.denied = session.denied
         session.subscriptions[name] = subscription
         session.predicates += subscription.predicate is not None
         self.router.add(subscription)
@@ -577,6 +580,8 @@ class Broker:
                 continue
             if has_past and self.router.route(message.channel).bound.is_persistent:
                 continue  # it comes with the past
+            if subscription.denied and subscription.denies(message.channel):
+                continue
             if subscription.predicate is not None and not self._matches(
                 subscription.predicate, message
             ):

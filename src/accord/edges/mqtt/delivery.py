@@ -24,6 +24,7 @@ SLOW_READER: Final = "slow reader"
 PACKET_TOO_LARGE: Final = "packet too large"
 SESSION_ENDED: Final = "session ended"
 REFUSED: Final = "refused by the client"
+DENIED: Final = "not authorized"
 
 
 class Delivery(Parcel):

@@ -125,6 +125,8 @@ class Handshake(Publishing):
         self._rights = step.rights.bound(user=self.user, client=self.client_id)
         self._ways = {}
         if self.waits_for == NOTHING:
+            if self.session is not None:
+                self.session.deny(self._rights.denied.subscribe)
             self.reply(encode(Auth(Reason.SUCCESS, properties), V5))
         else:
             assert self.connect is not None
@@ -235,6 +237,8 @@ class Handshake(Publishing):
     def _drop_forbidden(self, session: Session) -> None:
         """What a session subscribed to is no longer its client's if the right to it is gone."""
         if self._rights is not None:
+            session.deny(self._rights.denied.subscribe)
+            session.drop_denied()
             for pattern in list(session.subscriptions):
                 if not self._rights.may_subscribe(pattern):
                     self.broker.unsubscribe(session, pattern)

@@ -233,6 +233,8 @@ class CatchUp(Receiver):
         hub = session.hub
         if hub.router.route(found.channel).bound.is_persistent:
             return True  # that is another's affair
+        if self.subscription.denies(found.channel):
+            return True
         if self.subscription.is_local_excluded and found.publisher == session.name:
             return True
         try:

@@ -187,6 +187,8 @@ class Past(Front):
         session, subscription = self.session, self.subscription
         if subscription.is_local_excluded and event.publisher == session.name:
             return None
+        if subscription.denies(event.channel):
+            return None
         hub = session.hub
         name = (event.origin, event.original) if event.origin else (node, event.number)
         found = Found(

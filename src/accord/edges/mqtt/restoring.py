@@ -113,6 +113,9 @@ class _Restoring:
     def finish(self, now_ms: int) -> None:
         broker = self._broker
         for session in list(broker.sessions.values()):
+            if broker.denied_to is not None:
+                # Before its client is back: others of its groups may get what it may not.
+                session.deny(broker.denied_to(session.owner, session.name))
             session.requeue()
             if session.unacknowledged:
                 session.last_packet_id = next(reversed(session.unacknowledged))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import filter_selects, selects_any
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.monitoring.ledger import REFUSED as REFUSED_OUTCOME
 from accord.core.monitoring.ledger import REPLACED as REPLACED_OUTCOME
@@ -35,6 +35,7 @@ from accord.core.scheduling.timers import Timer
 from accord.edges.mqtt.accounts import count_lost, count_sent, note, received_ms
 from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.delivery import (
+    DENIED,
     EXPIRED,
     GONE,
     OFFLINE,
@@ -68,6 +69,7 @@ class Session(Receiver):
         self.hub = hub
         self.line: Line | None = None
         self.owner = ""  # the user whose client it is
+        self.denied: tuple[str, ...] = ()  # filters of channels whose events it never gets
         self.expiry_s = 0
         self.is_durable = False
         self.will: Will | None = None
@@ -162,6 +164,28 @@ class Session(Receiver):
                 delivery.stage = QUEUED
                 self.outbox.put_tracked(delivery, is_promised=True)
 
+    def deny(self, patterns: tuple[str, ...]) -> None:
+        """Let it get no events of these channels from now on, but for those that wait already."""
+        if patterns != self.denied:
+            self.denied = patterns
+            for subscription in self.subscriptions.values():
+                subscription.denied = patterns
+            self.forget_routes()
+
+    def drop_denied(self) -> None:
+        """Let nothing wait for a client without a connection that it may not get any more."""
+        denied = [
+            each
+            for each in self.unacknowledged.values()
+            if each.stage != RELEASED and selects_any(self.denied, each.message.channel)
+        ]
+        for delivery in denied:
+            if delivery.stage == WAITING:
+                delivery.stage = GONE
+            self._drop(delivery, DENIED, REFUSED_OUTCOME, DENIED)
+        if denied:
+            self.requeue()
+
     def forget_routes(self) -> None:
         """Routes know whether a receiver is connected and which frames it takes."""
         for subscription in self.subscriptions.values():
@@ -254,6 +278,8 @@ class Session(Receiver):
 
     def subscription_to(self, channel: str) -> Subscription | None:
         """One by which the client gets what is sent on `channel`, if there is any."""
+        if self.denied and selects_any(self.denied, channel):
+            return None
         exact = self.subscriptions.get(channel)
         if exact is not None:
             return exact

@@ -28,6 +28,7 @@ class Ask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     channel: str
+    without: tuple[str, ...] = ()  # filters of channels to leave out
     where: str = ""
     xpath: str = ""
     since_ms: int | None = None
