@@ -13,9 +13,11 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 from msgspec.structs import replace
+from tests.fake_node import FakeNode
 
 from accord.api import bodies
 from accord.api import policies as policies_module
+from accord.api.app import create_app
 from accord.api.guard import Guard
 from accord.api.policies import add_policies
 from accord.api.policy_answers import Changed, History, Problem
@@ -28,7 +30,7 @@ from accord.core.qos.policy import Policy
 from accord.journal.faults import FaultDisk
 from accord.live.administration import Administration, Around, DryRun
 from accord.live.policy_store import PolicyStore
-from accord.live.users import User, Users
+from accord.live.users import User, Users, hash_password
 
 PATH = "/api/v1/policies"
 PASSWORD = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("x")
@@ -318,6 +320,39 @@ class TestWhoMay:
         assert site.ask("DELETE", f"{PATH}/Report", headers=headers).status_code == code
         assert site.book.version == (9 if code == 200 else 7)
         assert site.ask("GET", headers=headers).status_code == 200
+
+    def test_pages_of_sites_that_are_named_may_change_things(self) -> None:
+        site = "https://ops.example.org"
+        users = Users([User("ann", hash_password("x"))])
+        app = create_app(
+            FakeNode(), administration=Site().administration, users=users, origins=(site,)
+        )
+        page = {"Origin": site, "Sec-Fetch-Site": "cross-site"}
+        asked = {
+            "Access-Control-Request-Method": "PATCH",
+            "Access-Control-Request-Headers": "authorization, content-type",
+        }
+
+        async def main() -> None:
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                beforehand = await http.options(PATH, headers={**page, **asked})
+                assert beforehand.status_code == 200
+                assert beforehand.headers["access-control-allow-origin"] == site
+                changed = await http.patch(
+                    PATH, headers=page, json={"shaping": False}, auth=("ann", "x")
+                )
+                assert changed.status_code == 200
+                assert changed.headers["access-control-allow-origin"] == site
+                other = {**page, "Origin": "https://evil.example"}
+                refused = await http.patch(
+                    PATH, headers=other, json={"shaping": True}, auth=("ann", "x")
+                )
+                assert refused.status_code == 403
+                assert "access-control-allow-origin" not in refused.headers
+            await users.close()
+
+        asyncio.run(main())
 
     def test_this_machine_by_its_own_name(self) -> None:
         site = Site()

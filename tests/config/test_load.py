@@ -108,6 +108,9 @@ def test_a_whole_file() -> None:
         ('listen.mqtt = "1883"', '1: listen.mqtt: expected HOST:PORT or "" for nowhere, got \'18'),
         ('listen.mqtt = [\n"a:1",\n3]', "3: listen.mqtt[2]: expected HOST:PORT"),
         ("listen.mqtt = true", "1: listen.mqtt: expected HOST:PORT"),
+        ("listen.origins = 'ops.example.org'", '1: listen.origins: expected "https://HOST" or "h'),
+        ("listen.origins = ['*',\n'https://a/b']", '2: listen.origins[2]: expected "https://HOST'),
+        ("listen.origins = 3", "1: listen.origins: expected"),
         ("[keep]\nchannels = 'a'", "1: keep: expected tables with two brackets, [[keep]]"),
         ("[[keep]]\n[[keep]]\nchannels = 'a'", "1: keep[1].channels: expected, but missing"),
         ("[[keep]]\nchannels = 'a#'", "2: keep[1].channels: expected a wildcard to fill its"),
@@ -269,6 +272,16 @@ def test_a_node_that_others_reach_needs_users(name: str) -> None:
     assert parse(text + USER).anonymous_rights is None
     everybody = parse(text + "[anonymous]\nallowed = true").anonymous_rights
     assert everybody == structs.replace(EVERYTHING, policies=False)
+
+
+def test_origins_are_as_browsers_write_them() -> None:
+    text = "['https://Ops.Example.org:443', 'http://[::1]:80', 'http://a:8080', 'null', 'app://x']"
+    config = parse(f"[listen]\norigins = {text}")
+    assert config.listen.origins == (
+        *("https://ops.example.org", "http://[::1]", "http://a:8080", "null", "app://x"),
+    )
+    assert config.listen.is_loopback
+    assert parse("listen.origins = '*'").listen.origins == ("*",)
 
 
 def test_client_certificates_protect_too() -> None:

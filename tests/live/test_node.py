@@ -144,33 +144,6 @@ def test_websocket_and_plain_clients_meet() -> None:
     assert asyncio.run(scenario()) == b"x" * 300_000
 
 
-@pytest.mark.parametrize(
-    ("origin", "status"),
-    [
-        ("http://evil.example", b"403"),
-        ("null", b"403"),
-        ("http://localhost:8080", b"101"),
-        (None, b"101"),
-    ],
-)
-def test_pages_of_other_sites_may_not_connect(origin: str | None, status: bytes) -> None:
-    async def scenario() -> bytes:
-        async with a_node(Listener(LOOPBACK, is_websocket=True)) as node:
-            reader, writer = await asyncio.open_connection(*_place(node))
-            said = "" if origin is None else f"Origin: {origin}\r\n"
-            writer.write(
-                b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-                b"Sec-WebSocket-Protocol: mqtt\r\n"
-                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + said.encode() + b"\r\n"
-            )
-            answer = await reader.readline()
-            writer.close()
-            return answer.split()[1]
-
-    assert asyncio.run(scenario()) == status
-
-
 def test_users_have_passwords_and_rights() -> None:
     rights = Rights(publish=("mine/%u",), subscribe=("mine/#",))
     phrase = "open sesame"

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
 import websockets
-from websockets.typing import Subprotocol
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin, Subprotocol
 
 import accord
 from accord.core.node.rights import EVERYTHING
@@ -26,18 +28,21 @@ from accord.edges.mqtt.packets import (
 )
 from accord.live.addresses import Address
 from accord.live.node import Listener, Node, Settings
-from accord.live.users import Users
+from accord.live.users import User, Users, hash_password
 
 LOOPBACK = Address("127.0.0.1", 0)
 LARGE = 200_000  # more than a node writes in one piece without looking at it
 
 
 @asynccontextmanager
-async def a_node() -> AsyncIterator[tuple[str, str]]:
+async def a_node(
+    origins: tuple[str, ...] = (), users: Users | None = None
+) -> AsyncIterator[tuple[str, str]]:
     """Its addresses for plain clients and for those over WebSocket."""
     listeners = (Listener(LOOPBACK), Listener(LOOPBACK, is_websocket=True))
-    users = Users(anonymous=EVERYTHING)
-    async with Node(Settings(listeners=listeners, statistics_s=0), users) as node:
+    users = users or Users(anonymous=EVERYTHING)
+    settings = Settings(listeners=listeners, origins=origins, statistics_s=0)
+    async with Node(settings, users) as node:
         plain, websocket = (address.port for address in node.addresses)
         yield f"mqtt://127.0.0.1:{plain}", f"ws://127.0.0.1:{websocket}/mqtt"
 
@@ -83,3 +88,48 @@ def test_each_message_holds_one_packet() -> None:
     sent = [payloads_of(number) for number in range(400)]
     assert sorted(asyncio.run(read_burst(sent, 0))) == sent
     assert sorted(asyncio.run(read_burst(sent, 1))) == sent
+
+
+SITE = "https://ops.example.org"
+SITES = (SITE,)
+
+
+@pytest.mark.parametrize(
+    ("origin", "origins", "has_users", "is_welcome"),
+    [
+        (None, (), False, True),
+        (None, SITES, True, True),
+        ("http://localhost:8080", (), False, True),
+        ("http://localhost:8080", SITES, True, True),
+        ("http://[::1]", (), False, True),
+        (SITE, (), False, False),
+        ("null", (), False, False),
+        ("file://", (), False, False),
+        ("http://[bad", (), False, False),
+        (SITE, (), True, True),  # who has no password can do no harm
+        (SITE, SITES, False, True),
+        (SITE + ":8443", SITES, False, False),
+        ("http://ops.example.org", SITES, False, False),
+        ("https://evil.example", SITES, False, False),
+        ("https://evil.example", SITES, True, False),
+        ("https://evil.example", ("*",), False, True),
+        ("null", ("*",), False, True),
+        ("null", ("null",), False, True),
+    ],
+)
+def test_whose_pages_may_connect(
+    origin: str | None, origins: tuple[str, ...], has_users: bool, is_welcome: bool
+) -> None:
+    async def main() -> bytes | None:
+        users = Users([User("ann", hash_password("x"))]) if has_users else None
+        async with a_node(origins, users) as (_, url):
+            said = None if origin is None else Origin(origin)
+            protocol = [Subprotocol("mqtt")]
+            try:
+                async with websockets.connect(url, subprotocols=protocol, origin=said):
+                    return None
+            except InvalidStatus as error:
+                return b"%d %s" % (error.response.status_code, error.response.body)
+
+    refusal = b"403 pages of other sites may not connect here, unless [listen] origins has them\n"
+    assert asyncio.run(main()) == (None if is_welcome else refusal)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Query, Request
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, Response
 
 from accord.api.admission import AdmissionView, add_admission
@@ -50,6 +51,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     quality: QualityView | None = None,
     users: Users | None = None,
     is_loopback: bool = True,
+    origins: tuple[str, ...] = (),
 ) -> FastAPI:
     """An application that shows `view`, to `users` where there are any.
 
@@ -57,7 +59,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     policies, with `kept` it finds kept events, with a `net` it shows other nodes and defines
     channels, with `admission` what is promised and refused, with `quality` what
     is expected and offered. `is_loopback` says that it is served
-    on this machine only, and has to be addressed as that.
+    on this machine only, and has to be addressed as that. Pages of `origins` may use it as its own.
     """
     app = FastAPI(
         title="Accord",
@@ -83,7 +85,15 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
         if kept.journal is not None:
             structs += add_journal(app, kept.journal, view.name)
     describe(app, structs)
-    app.add_middleware(Guard, users=users, is_loopback=is_loopback)
+    app.add_middleware(Guard, users=users, is_loopback=is_loopback, origins=origins)
+    if origins:
+        # Outside of the guard: what browsers ask beforehand has no name and password.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
     return app
 
 

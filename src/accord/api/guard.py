@@ -7,7 +7,8 @@ such a node answers only where it is addressed by one of the machine's own names
 
 Nor may a page from elsewhere change anything, though its reader could: browsers send along the
 name and password of who looks at it. They also say where a page is from, so what changes something
-is refused where that is not this node. What else asks says nothing of the kind, and need not.
+is refused where that is neither this node nor a site that was named (`origins`). What else asks
+says nothing of the kind, and need not.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from accord.api.quality_answers import PROPERTIES
 from accord.core.node.rights import EVERYTHING, NOTHING, Rights
 from accord.edges.pipeline.remote import JOURNAL
 from accord.live.addresses import Address, parse_address
+from accord.live.origins import is_named
 from accord.live.users import BusyError, Users
 
 OPEN: Final = frozenset({"/health"})
@@ -52,8 +54,11 @@ def asker_of(scope: Scope) -> Asker:
 class Guard:
     """Passes on what may be asked, and answers the rest itself."""
 
-    def __init__(self, app: ASGIApp, *, users: Users | None, is_loopback: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, users: Users | None, is_loopback: bool, origins: tuple[str, ...] = ()
+    ) -> None:
         self._app = app
+        self._origins = origins
         self._users = users if users is not None and users.are_configured else None
         anonymous = EVERYTHING if users is None else users.anonymous
         self._nobody = Asker("", anonymous or NOTHING)
@@ -69,8 +74,9 @@ class Guard:
             return _refuse(421, "expected to be addressed as localhost, 127.0.0.1 or [::1]")
         if scope["path"] in OPEN:
             return None
-        if scope["method"] not in _READING and not _is_from_here(headers):
-            return _refuse(403, "pages of other sites may not change anything here")
+        if scope["method"] not in _READING and not self._is_welcome(headers):
+            problem = "pages of other sites may not change anything here"
+            return _refuse(403, f"{problem}, unless [listen] origins has them")
         asker = self._nobody
         if self._users is not None:
             found = await self._find_user(self._users, headers.get("authorization", ""))
@@ -86,6 +92,15 @@ class Guard:
             return _refuse(403, f"{asker.name or 'who has no name'} may not {what}")
         scope[_ASKER] = asker
         return None
+
+    def _is_welcome(self, headers: Headers) -> bool:
+        """Whether no browser says that the page of another site asks, unless that was named."""
+        origin = headers.get("origin")
+        if origin is not None and is_named(origin, self._origins):
+            return True
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        return origin is None or origin.partition("://")[2] == headers.get("host")
 
     @staticmethod
     async def _find_user(users: Users, header: str) -> Asker | Response:
@@ -123,14 +138,6 @@ def _is_about_statistics(scope: Scope) -> bool:
     path: str = scope["path"]
     is_kept = path in (QUERY, JOURNAL) or path.startswith(f"{JOURNAL}/")
     return not is_kept and not _is_about_policies(scope)
-
-
-def _is_from_here(headers: Headers) -> bool:
-    """Whether no browser says that another site's page asks."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
-    origin = headers.get("origin")
-    return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
 def _is_local(host: str) -> bool:

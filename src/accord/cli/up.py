@@ -119,6 +119,7 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
         name=config.node.actual_name,
         data=config.node.folder,
         listeners=_listeners(config),
+        origins=config.listen.origins,
         limits=config.limits,
         kept=DEMO_CHANNELS if keeps_demo else config.kept_channels,
         policies=Path(config.policies.file) if config.policies.file else None,
@@ -201,6 +202,7 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
                 admission=node.admission,
                 users=users,
                 is_loopback=address.is_loopback,
+                origins=listen.origins,
             )
             server = await serve(app, address, tls=context)
             stack.push_async_callback(server.stop)

@@ -32,16 +32,10 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
 
 
-def _listeners(config: Config) -> Iterator[tuple[str, Address]]:
-    for name in config.listen.__struct_fields__:
-        for address in getattr(config.listen, name):
-            yield name, address
-
-
 def _problems_with_listeners(config: Config) -> Iterator[tuple[Path, str]]:
     is_open = not config.users and config.anonymous.allowed is None
     taken: dict[Address, str] = {}
-    for name, address in _listeners(config):
+    for name, address in config.listen.addresses():
         is_protected = name in ENCRYPTED and config.tls.client_ca
         if is_open and not address.is_loopback and not is_protected:
             problem = (

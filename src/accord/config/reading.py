@@ -20,6 +20,7 @@ from accord.core.overlay.channel_answers import OPTION_EXPECTED, option_text
 from accord.core.qos.policy import GUARANTEES
 from accord.edges.pipeline.declared import problem_with
 from accord.live.addresses import Address, parse_address, parse_link_address
+from accord.live.origins import parse_origin
 from accord.live.users import problem_with_hash
 from accord.transports.multicast import is_group
 from accord.transports.proxy import parse_proxy
@@ -48,6 +49,7 @@ class Reader:
             "proxy": self._read_proxy,
             "group": self._read_group,
             "interface": self._read_interface,
+            "origins": self._read_origins,
             "filters": self._read_filters,
             "hash": self._read_hash,
             "names": self._read_names,
@@ -215,6 +217,17 @@ class Reader:
                 self._note(place, problem)
             else:
                 found.append(text)
+        return tuple(found)
+
+    def _read_origins(self, value: object, path: Path) -> tuple[str, ...]:
+        found = []
+        for place, text in _each(value, path):
+            origin = parse_origin(text) if isinstance(text, str) else None
+            if origin is None:
+                expected = '"https://HOST" or "http://HOST:PORT" without a path, "null" or "*"'
+                self._note(place, f"expected {expected}, got {shown(text)}")
+            else:
+                found.append(origin)
         return tuple(found)
 
     def _read_names(self, value: object, path: Path) -> tuple[str, ...]:

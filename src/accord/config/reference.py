@@ -21,7 +21,7 @@ from accord.live.addresses import Address
 BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
 END: Final = "<!-- end of settings -->"
 
-_LISTS: Final = ("publish", "subscribe", "groups")
+_LISTS: Final = ("publish", "subscribe", "groups", "origins")
 _EXAMPLES: Final = {
     "keep": """\
 # [[keep]]

@@ -7,6 +7,7 @@ documentation and the sample file are made from these structs, and a file is che
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -81,12 +82,26 @@ class Listen(Struct, frozen=True, kw_only=True):
     https: Annotated[
         tuple[Address, ...], Meta(description="The same over TLS.", extra={"kind": "addresses"})
     ] = ()
+    origins: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Sites whose web pages may connect over WebSocket and use the HTTP API, "
+            'such as `["https://ops.example.org"]`; `["*"]` for all.',
+            extra={"kind": "origins"},
+        ),
+    ] = ()
+
+    def addresses(self) -> Iterator[tuple[str, Address]]:
+        """All of them, each with the name of its setting."""
+        for name in self.__struct_fields__:
+            if name != "origins":
+                for address in getattr(self, name):
+                    yield name, address
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the node."""
-        fields = self.__struct_fields__
-        return all(address.is_loopback for name in fields for address in getattr(self, name))
+        return all(address.is_loopback for _, address in self.addresses())
 
 
 class Keep(Struct, frozen=True, kw_only=True):

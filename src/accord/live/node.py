@@ -38,6 +38,7 @@ from accord.live.logs import get_log
 from accord.live.management import Manager
 from accord.live.memory import keep_freed_memory
 from accord.live.net import Net, NetOptions
+from accord.live.origins import ANY
 from accord.live.past import PastService
 from accord.live.past_known import ClientsPast
 from accord.live.pipeline import Pipeline
@@ -68,6 +69,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     name: str = "accord"
     data: Path | None = None
     listeners: tuple[Listener, ...] = ()
+    origins: tuple[str, ...] = ()  # of web pages that may connect
     limits: Limits = Limits()
     kept: tuple[str, ...] = ()
     policies: Path | None = None
@@ -279,10 +281,12 @@ class Node:
             # Not at the top: importing it takes a while, and few nodes use it.
             from accord.live.websocket import WebSocketProtocol  # noqa: PLC0415
 
+            # Where all need a password, no page can do harm that does not know it.
+            is_open = self.users.anonymous is None and not self.settings.origins
+            origins = (ANY,) if is_open else self.settings.origins
+
             def make() -> MqttProtocol:
-                return WebSocketProtocol(
-                    self.server, checks_origin=self.users.anonymous is not None
-                )
+                return WebSocketProtocol(self.server, origins=origins)
         else:
 
             def make() -> MqttProtocol:

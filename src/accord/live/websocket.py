@@ -4,7 +4,7 @@ The standard lets a message hold any part of the stream, and so clients may send
 get is one packet per message: some (Paho C 1.3) do not look for a second one.
 
 A page of any site in a browser on this machine can open a WebSocket to a loopback address. So
-where clients need no password, only pages that came from this machine are let in.
+where clients need no password, only pages of this machine are let in, and of sites that were named.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Final, cast
-from urllib.parse import urlsplit
 
-from websockets.datastructures import Headers
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
@@ -22,7 +20,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from accord.edges.mqtt.wire import read_varint
-from accord.live.addresses import Address
+from accord.live.origins import is_named, is_of_this_machine
 from accord.live.server import MqttProtocol, Server
 
 _SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
@@ -32,11 +30,12 @@ _SILENT.setLevel(logging.CRITICAL)
 
 
 class WebSocketProtocol(MqttProtocol):
-    __slots__ = ("_checks_origin", "_is_open", "_raw", "_socket")
+    __slots__ = ("_is_open", "_origins", "_raw", "_socket")
 
-    def __init__(self, server: Server, *, checks_origin: bool) -> None:
+    def __init__(self, server: Server, *, origins: tuple[str, ...]) -> None:
+        """`origins` are those of pages that may connect, beside pages of this machine."""
         super().__init__(server)
-        self._checks_origin = checks_origin
+        self._origins = origins
         self._is_open = False
         self._raw: asyncio.Transport | None = None
         self._socket = ServerProtocol(
@@ -100,20 +99,16 @@ class WebSocketProtocol(MqttProtocol):
         if self._socket.eof_sent:
             return  # what came behind the request was enough to refuse it
         response = self._socket.accept(request)
-        if response.status_code == 101 and not self._is_from_here(request.headers):
-            response = self._socket.reject(403, "pages of other sites may not connect here\n")
+        if response.status_code == 101 and not self._is_welcome(request.headers.get("Origin")):
+            problem = "pages of other sites may not connect here, unless [listen] origins has them"
+            response = self._socket.reject(403, f"{problem}\n")
         self._socket.send_response(response)
         self._is_open = _is_accepted(response)
 
-    def _is_from_here(self, headers: Headers) -> bool:
-        origin = headers.get("Origin")
-        if not self._checks_origin or origin is None:
+    def _is_welcome(self, origin: str | None) -> bool:
+        if origin is None:
             return True
-        try:
-            host = urlsplit(origin).hostname
-        except ValueError:
-            return False
-        return host is not None and Address(host, 0).is_loopback
+        return is_named(origin, self._origins) or is_of_this_machine(origin)
 
     def _send(self) -> None:
         transport = self._raw
