@@ -112,12 +112,3 @@ def intersects(a: A, b: B, *, is_xpath: IsXPath = False, namespace: Namespaces =
     namespaces = read_namespaces(namespace or ())
     p, q = (read_predicate(text, is_xpath=is_xpath, namespaces=namespaces) for text in (a, b))
     raise typer.Exit(EXIT_CODES[show_intersects(open_console(), p, q)])
-
-
-@app.command()
-def session(events_file: EventsFile = None, *, namespace: Namespaces = None) -> None:
-    """Type predicates and see at once which events match."""
-    from accord.cli.conversation import converse
-    from accord.cli.text import read_namespaces
-
-    raise typer.Exit(converse(events_file, read_namespaces(namespace or ())))

@@ -12,10 +12,7 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.model.moments import read_moment
 from accord.predicates import Predicate, PredicateError, parse, parse_xpath
 
-XPATH_PREFIX: Final = "xpath:"
-
 _PREFIX: Final = re.compile(r"[^\W\d][\w.-]*")
-_TWO_SIDES: Final = re.compile(r"""((?:[^;'"]|'[^']*'|"[^"]*")*);(.*)""", re.DOTALL)
 
 
 def read_predicate(
@@ -43,30 +40,13 @@ def read_since(text: str, where: str) -> int:
         raise InputError(where, str(error)) from None
 
 
-def read_prefixed(text: str, namespaces: Mapping[str, str]) -> Predicate:
-    """As a session has it: what starts with `xpath:` is XPath, no selector contains a colon."""
-    bare = text.strip()
-    if bare[: len(XPATH_PREFIX)].lower() == XPATH_PREFIX:
-        bare = bare[len(XPATH_PREFIX) :].strip()
-        return read_predicate(bare, is_xpath=True, namespaces=namespaces)
-    return read_predicate(bare)
-
-
-def read_two(text: str, namespaces: Mapping[str, str]) -> tuple[Predicate, Predicate]:
-    """Two predicates with a semicolon between them, which is none inside quotes."""
-    sides = _TWO_SIDES.fullmatch(text)
-    if sides is None:
-        raise InputError("two predicates", "expected a semicolon between them: A ; B")
-    return read_prefixed(sides[1], namespaces), read_prefixed(sides[2], namespaces)
-
-
-def read_namespaces(bindings: Iterable[str], where: str = "--namespace") -> dict[str, str]:
+def read_namespaces(bindings: Iterable[str]) -> dict[str, str]:
     """`prefix=uri` each; a later one of the same prefix counts."""
     namespaces = {}
     for binding in bindings:
         prefix, _, uri = binding.partition("=")
         if not _PREFIX.fullmatch(prefix.strip()) or not uri.strip():
-            raise InputError(where, f"expected prefix=uri, got {binding!r}")
+            raise InputError("--namespace", f"expected prefix=uri, got {binding!r}")
         namespaces[prefix.strip()] = uri.strip()
     return namespaces
 
