@@ -24,6 +24,7 @@ NAMES: Final = (
     "connections",
     "predicates",
     "policies",
+    "limits",
     "archive",
     "archive_queries",
     "bulk",

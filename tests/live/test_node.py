@@ -51,12 +51,14 @@ def a_node(
     data: Path | None = None,
     users: Users | None = None,
     kept: tuple[str, ...] = (),
+    policies: Path | None = None,
 ) -> Node:
     settings = Settings(
         listeners=listeners or (Listener(LOOPBACK),),
         limits=limits or Limits(),
         data=data,
         kept=kept,
+        policies=policies,
         statistics_s=0,
     )
     return Node(settings, users or Users(anonymous=EVERYTHING))
@@ -237,6 +239,81 @@ def test_answers_pass_events_that_wait_for_a_limit() -> None:
             return kinds
 
     assert asyncio.run(scenario()) == [Suback, Publish, Pingresp, *[Publish] * 19]
+
+
+@pytest.mark.parametrize("strategy", ["weighted fair", "strict"])
+@pytest.mark.parametrize("limit", ["bandwidth", "client_bandwidth"])
+def test_an_alarm_does_not_wait_for_an_image_to_be_made_up_for(
+    tmp_path: Path, limit: str, strategy: str
+) -> None:
+    book = tmp_path / "policies.toml"
+    book.write_text(
+        f'''strategy = "{strategy}"
+{limit} = "16 kbit/s"
+[[policies]]
+name = "Alarms"
+channel = "alarms"
+importance = 6
+'''
+    )
+    image = Publish("images", bytes(50_000))  # 25 s
+
+    async def scenario() -> list[str]:
+        async with a_node(policies=book) as node:
+            patrol = await Peer.open(node, "patrol")
+            await patrol.send(Subscribe(1, (Filter("images"), Filter("alarms"))))
+            await patrol.receive()
+            source = await Peer.open(node, "source")
+            heard = []
+            for each in (image, image, Publish("alarms", b"1"), Publish("alarms", b"2")):
+                await source.send(each)
+            for _ in range(3):
+                packet = await asyncio.wait_for(patrol.receive(), 15)
+                assert isinstance(packet, Publish)
+                heard.append(packet.topic)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(patrol.receive(), 1)
+            node.server.set_limits(0, 0, {})
+            packet = await patrol.receive()
+            assert isinstance(packet, Publish)
+            await source.close()
+            await patrol.close()
+            return [*heard, packet.topic]
+
+    *before, last = asyncio.run(scenario())
+    assert sorted(before) == ["alarms", "alarms", "images"]
+    assert last == "images"
+
+
+@pytest.mark.parametrize("limit", ["bandwidth", "client_bandwidth"])
+def test_what_a_limit_can_t_carry_before_its_deadline_makes_nobody_wait(
+    tmp_path: Path, limit: str
+) -> None:
+    book = tmp_path / "policies.toml"
+    book.write_text(
+        f"""{limit} = "16 kbit/s"
+[[policies]]
+name = "Soon"
+channel = "soon"
+preferences = {{ deadline = "40 s" }}
+"""
+    )
+
+    async def scenario() -> None:
+        async with a_node(policies=book) as node:
+            patrol = await Peer.open(node, "patrol")
+            await patrol.send(Subscribe(1, (Filter("images"), Filter("soon"))))
+            await patrol.receive()
+            source = await Peer.open(node, "source")
+            await source.send(Publish("images", bytes(50_000)))  # 25 s, and 25 s for the next
+            await patrol.receive()
+            await source.send(Publish("soon", bytes(50_000)))
+            is_dropped = until(lambda: node.statistics().shed.causes.get("expired", 0) == 1)
+            await asyncio.wait_for(is_dropped, 15)
+            await source.close()
+            await patrol.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_client_that_reads_no_answers_is_not_read_any_more() -> None:

@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 
 from accord.core.scheduling.link import Link
+from accord.core.scheduling.outbox import Outbox
+from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.parcels import Parcel
 from accord.core.scheduling.strategies import FAIR, STRICT, Discipline
 from accord.edges.mqtt.connection import Connection
@@ -63,9 +65,15 @@ class Client:
         self.client_id = name
         self.link = Link()
         self.rate_bps = rate_bps
-        self.events: list[Parcel] = []
+        self.outbox = Outbox(
+            bytes_limit=1 << 40,
+            tracked_limit=0,
+            tracked_bytes_limit=0,
+            discipline=bandwidth.egress.discipline,
+        )
         self.answers: list[bytes] = []
         self.written: list[tuple[int, int]] = []  # when, how much
+        self.importances: list[int] = []  # of events, in the order of writing
         self._drained_us = timeline.now_us
         self._bandwidth = bandwidth
         self.sender = Sender(
@@ -77,8 +85,8 @@ class Client:
         )
 
     def put(self, count: int, size: int, importance: int = 3) -> None:
-        self.events += [Parcel(size, 1, importance, 0) for _ in range(count)]
-        self.events.sort(key=lambda each: -each.importance)
+        for _ in range(count):
+            self.outbox.put(Parcel(size, 1, importance, 0))
 
     def go_on(self) -> None:
         self.sender.send()
@@ -107,17 +115,20 @@ class Client:
 
     def take(self, bytes_wanted: int) -> list[bytes]:
         frames, self.answers = self.answers, []
-        while bytes_wanted > 0 and self.events:
-            size = self.events.pop(0).size
-            bytes_wanted -= size
-            frames.append(bytes(size))
-        return frames
+        gate = self.link.gate
+        taken: list[Parcel] = []
+        if bytes_wanted and gate is not None:
+            taken = self.outbox.take_admitted(bytes_wanted, 0, gate)
+        elif bytes_wanted:
+            taken = self.outbox.take(bytes_wanted, 0)
+        self.importances += [each.importance for each in taken]
+        return frames + [bytes(each.size) for each in taken]
 
-    def peek(self) -> Parcel | None:
-        return self.events[0] if self.events else None
+    def peek(self, gate: Gate | None) -> Parcel | None:
+        return self.outbox.peek(0, 1, gate)
 
     def has_waiting(self) -> bool:
-        return bool(self.answers or self.events)
+        return bool(self.answers or self.outbox.bytes)
 
 
 @pytest.fixture
@@ -261,7 +272,7 @@ def test_new_limits_count_at_once(timeline: Timeline) -> None:
     bandwidth.set_limits(Limits())
     client.go_on()
     timeline.run(50_000)
-    assert not client.events
+    assert client.outbox.is_empty()
     assert client.link.limit_bps == 0
 
 
@@ -309,6 +320,32 @@ def test_strict_the_important_goes_first_whoever_it_is_for(timeline: Timeline) -
     assert usual.sent(began_us) <= 2_000
     timeline.run(S)
     assert usual.sent(began_us) > 90_000
+
+
+@pytest.mark.parametrize("strategy", [STRICT, FAIR])
+def test_what_one_client_got_does_not_delay_what_is_important_for_another(
+    timeline: Timeline, strategy: int
+) -> None:
+    bandwidth = make_bandwidth(Discipline(strategy))
+    bandwidth.set_limits(Limits(node_bps=300_000, clients={"d": 200_000}))
+    clients = [Client(timeline, bandwidth, name) for name in "abcd"]
+    for client in clients:
+        client.put(2, 300_000)
+        client.go_on()
+    for _ in range(100):
+        timeline.run(2 * S)
+        for client in clients:
+            sent = len(client.importances)
+            client.put(1, 41, importance=6)
+            client.go_on()
+            timeline.run(S // 8)
+            assert client.importances[sent:].count(6) == 1
+    assert all(client.importances.count(3) == 2 for client in clients)
+    written = sorted(each for client in clients for each in client.written)
+    for number, (at_us, _) in enumerate(written):
+        window = [size for us, size in written[: number + 1] if us > at_us - 30 * S]
+        assert sum(window) <= 300_000 * 30 / 8
+    assert timeline.pending == 0
 
 
 def test_weighted_fair_by_bytes_over_all_destinations(timeline: Timeline) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.core.scheduling.egress import Egress, Turn
-from accord.core.scheduling.pacing import Pacer
+from accord.core.scheduling.pacing import Gate, Pacer
 from accord.core.scheduling.strategies import Discipline
 from accord.edges.mqtt.connection import Connection
 from accord.live.links import Gauge, Limits
@@ -24,6 +24,38 @@ def clock_us() -> int:
     return time.monotonic_ns() // 1000
 
 
+class Alarm:
+    """A timer that rings once, at the first of the times it was set to."""
+
+    __slots__ = ("_call", "_due_us", "_timer")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._due_us = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._timer is not None
+
+    def set(self, wait_us: int) -> None:
+        due_us = clock_us() + wait_us
+        if self._timer is not None and self._due_us <= due_us:
+            return
+        self.cancel()
+        self._due_us = due_us
+        self._timer = _later(wait_us, self._ring)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._call()
+
+
 class Bandwidth:
     """The limits of a node, and whose turn it is where the node's own is reached.
 
@@ -34,8 +66,7 @@ class Bandwidth:
         self.limits = _NO_LIMITS
         self.node: Pacer | None = None
         self.egress = Egress(discipline)
-        self._go_on = go_on
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(go_on)
 
     def set_limits(self, limits: Limits) -> None:
         """Senders notice when they are next asked to send."""
@@ -46,28 +77,26 @@ class Bandwidth:
             self.node = Pacer(limits.node_bps)
         else:
             self.node.set_limit(limits.node_bps, clock_us())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
 
     def pump(self) -> None:
         """Give turns, as long as the node's limit allows it."""
         node = self.node
         egress = self.egress
-        if node is None or self._timer is not None:
+        if node is None:
             return
+        gate = Gate([node])
         while egress.waiting:
-            wait_us = node.free_us - clock_us()
-            if wait_us > 0:
-                self._timer = _later(wait_us, self._waited)
+            gate.advance(clock_us())
+            turn = egress.take(gate)
+            if turn is None:
+                self._alarm.set(gate.wait_us)
                 return
-            turn = egress.take()
-            assert turn is not None
             sender = turn.owner
             assert isinstance(sender, Sender)
             size = 0
             try:
-                size = sender.take_turn(node.portion)
+                size = sender.take_turn()
             except Exception as error:  # whatever it is, others go on
                 if sender.on_failure is None:
                     raise
@@ -75,10 +104,6 @@ class Bandwidth:
             egress.sent(turn, size)
             if size:
                 sender.offer()
-
-    def _waited(self) -> None:
-        self._timer = None
-        self._go_on()
 
 
 class Sender:
@@ -88,19 +113,20 @@ class Sender:
     """
 
     __slots__ = (
+        "_alarm",
         "_bandwidth",
         "_client",
         "_connection",
         "_gauge",
         "_go_on",
+        "_is_full",
         "_limits",
-        "_timer",
+        "_own",
         "_turn",
         "_write",
         "is_paused",
         "link",
         "on_failure",
-        "pacer",
     )
 
     def __init__(
@@ -115,14 +141,15 @@ class Sender:
         self.is_paused = False  # by the transport
         self.on_failure: Callable[[Exception], None] | None = None  # to write something
         self.link = connection.link
-        self.pacer: Pacer | None = None
         self._bandwidth = bandwidth
         self._connection = connection
         self._write = write
         self._go_on = go_on
         self._limits = _NO_LIMITS
         self._client = ""
-        self._timer: asyncio.TimerHandle | None = None
+        self._own: Gate | None = None  # without the node's limit
+        self._alarm = Alarm(self._waited)
+        self._is_full = False  # the link: until the alarm
         self._turn = Turn(self)
         self._gauge = Gauge(transport)
         self._gauge.route(self.link)
@@ -134,20 +161,21 @@ class Sender:
         bandwidth = self._bandwidth
         if self._limits is not bandwidth.limits or self._client != connection.client_id:
             self._follow_limits()
-        if self._timer is not None:
+        if self._is_full:
             self._send_answers()
             return
         link = self.link
         if link.carries_bps():
             link.renew(clock_us())
-        if self.pacer is not None or bandwidth.node is not None:
+        gate = link.gate
+        if gate is not None:
             self._send_answers()  # apart from events: they count otherwise
         if bandwidth.node is not None:
             self.offer()
             return
         while not self.is_paused:
             wanted = link.room
-            if wanted <= 0 or self.pacer is not None:
+            if wanted <= 0 or gate is not None:
                 wanted = self._room()
                 if wanted == 0:
                     self._send_answers()
@@ -156,25 +184,39 @@ class Sender:
                 wanted = WRITE_BYTES
             frames = connection.take(wanted)
             if not frames:
+                if gate is not None:
+                    self._wait_for(gate)
                 return
             link.sent(self._write_counted(frames))
 
     def offer(self) -> None:
         """Wait for a turn, where the link and the client's limit would allow one."""
         egress = self._bandwidth.egress
-        head = None if self.is_paused or self._timer is not None else self._connection.peek()
-        room = 0 if head is None else self._room()
-        if head is None or room == 0:
+        gate = self.link.gate
+        connection = self._connection
+        room = 0
+        if gate is not None and not self.is_paused and not self._is_full and connection.peek(None):
+            room = self._room()
+        if gate is None or room == 0:
             egress.remove(self._turn)
+            return
+        # What waits for the node's limit only has its place among those of others.
+        head = connection.peek(gate) or connection.peek(self._own)
+        if head is not None:
+            egress.put(self._turn, head, room, gate.large())
         else:
-            egress.put(self._turn, head, room)
+            egress.remove(self._turn)
+            if self._own is not None:
+                self._wait_for(self._own)
 
-    def take_turn(self, portion: int) -> int:
-        """Write the next events, about as much as `portion`; gives how many bytes."""
+    def take_turn(self) -> int:
+        """Write the next events, about a portion; gives how many bytes."""
         self.link.renew(clock_us())
         room = 0 if self.is_paused else self._room()
-        frames = self._connection.take(min(room, portion)) if room else []
+        frames = self._connection.take(room) if room else []
         if not frames:
+            if room and self.link.gate is not None:
+                self._wait_for(self.link.gate)
             return 0
         size = self._write_counted(frames)
         self.link.sent(size)
@@ -187,9 +229,8 @@ class Sender:
         self._bandwidth.egress.remove(self._turn)
 
     def wait_no_longer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
+        self._is_full = False
 
     def _room(self) -> int:
         """How many bytes may go now; if none, a timer is set where that is needed."""
@@ -202,21 +243,21 @@ class Sender:
             else:
                 room = self._gauge.look(link, now_us)
             if room <= 0:
-                self._wait(link.wait_us)
+                self.wait_no_longer()
+                self._alarm.set(link.wait_us)
+                self._is_full = True
                 return 0
-        pacer = self.pacer
-        if pacer is not None:
-            room = min(room, pacer.room(now_us))
-            if room == 0 and self._connection.has_waiting():
-                self._wait(pacer.free_us - now_us)
+        if link.gate is not None:
+            link.gate.advance(now_us)
+            room = min(room, link.gate.portion())
         return room
 
-    def _wait(self, wait_us: int) -> None:
-        if self._timer is None:
-            self._timer = _later(wait_us, self._waited)
+    def _wait_for(self, gate: Gate) -> None:
+        if gate.wait_us > 0 and self._connection.has_waiting():
+            self._alarm.set(gate.wait_us)
 
     def _waited(self) -> None:
-        self._timer = None
+        self._is_full = False
         self._go_on()
 
     def _send_answers(self) -> None:
@@ -224,22 +265,13 @@ class Sender:
         if frames:
             size = self._write(frames)
             self.link.sent(size)
-            now_us = clock_us()
-            if self.pacer is not None:
-                self.pacer.answered(size, now_us)
-            if self._bandwidth.node is not None:
-                self._bandwidth.node.answered(size, now_us)
+            if self.link.gate is not None:
+                self.link.gate.answered(size, clock_us())
 
     def _write_counted(self, frames: list[bytes]) -> int:
         size = self._write(frames)
-        pacer = self.pacer
-        node = self._bandwidth.node
-        if pacer is not None or node is not None:
-            now_us = clock_us()
-            if pacer is not None:
-                pacer.sent(size, now_us)
-            if node is not None:
-                node.sent(size, now_us)
+        if self.link.gate is not None:
+            self.link.gate.sent(size, clock_us())
         return size
 
     def _follow_limits(self) -> None:
@@ -247,12 +279,17 @@ class Sender:
         client = self._client = self._connection.client_id
         limit_bps = limits.of(client)
         if limit_bps == 0:
-            self.pacer = None
-        elif self.pacer is None:
-            self.pacer = Pacer(limit_bps)
+            self._own = None
+        elif self._own is None:
+            self._own = Gate([Pacer(limit_bps)])
         else:
-            self.pacer.set_limit(limit_bps, clock_us())
-        if self._bandwidth.node is None:
+            self._own.pacers[0].set_limit(limit_bps, clock_us())
+        node = self._bandwidth.node
+        pacers = [] if self._own is None else list(self._own.pacers)
+        if node is not None:
+            pacers.append(node)
+        self.link.gate = Gate(pacers) if pacers else None
+        if node is None:
             self._bandwidth.egress.remove(self._turn)
         self.wait_no_longer()
         self.link.limit_bps = min(limit_bps or limits.node_bps, limits.node_bps or limit_bps)

@@ -19,7 +19,8 @@ from typing import Final
 
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
-from accord.core.scheduling.parcels import Parcel, due_ms
+from accord.core.scheduling.pacing import Gate
+from accord.core.scheduling.parcels import NEVER, Parcel, due_ms
 from accord.core.scheduling.strategies import FIRST_COME, LAXITY, Discipline
 
 _FEW: Final = 64
@@ -77,12 +78,12 @@ class Egress:
         self._active: list[Bin] = []
         self._chosen: Bin | None = None
 
-    def put(self, turn: Turn, head: Parcel, bytes_wanted: int) -> None:
+    def put(self, turn: Turn, head: Parcel, bytes_wanted: int, largest: int = NEVER) -> None:
         """Let `turn` wait with `head`; it keeps its place if that is of the same kind as before."""
         if self._version != self.discipline.version:
             self._sort()
         number = head.bin if head.bin >= 0 else 2 * head.importance + 1
-        turn.cost = head.cost(bytes_wanted)
+        turn.cost = head.part(bytes_wanted, largest)
         turn.due_ms = due_ms(head)
         turn.queued_ms = head.queued_ms
         if turn.bin == number and (
@@ -92,8 +93,11 @@ class Egress:
         self.remove(turn)
         self._enter(turn, self._bins[number])
 
-    def take(self) -> Turn | None:
-        """Who is next; to be followed by `sent`, and by `put` if it has more."""
+    def take(self, gate: Gate | None = None) -> Turn | None:
+        """Who is next; to be followed by `sent`, and by `put` if it has more.
+
+        With a `gate` None also stands for its `wait_us`.
+        """
         if self._version != self.discipline.version:
             self._sort()
         active: list[Bin] = []
@@ -109,7 +113,13 @@ class Egress:
             active.append(each)
         if not active:
             return None
-        chosen = active[0] if len(active) == 1 else self.discipline.current.choose(active)
+        chosen: Bin | None
+        if gate is not None:
+            chosen = gate.choose(active, self.discipline, 0)
+        else:
+            chosen = active[0] if len(active) == 1 else self.discipline.current.choose(active)
+        if chosen is None:
+            return None
         self._active = active
         self._chosen = chosen
         assert isinstance(chosen, _Waiting)

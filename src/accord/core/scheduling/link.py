@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.scheduling.pacing import Gate
+
 _SLACK_US: Final = 25_000
 # So much slack at most: it is enough for any link that a node of ours can fill.
 _SLACK_BYTES: Final = 1 << 20
@@ -60,6 +62,7 @@ class Link:
         self.allowance = _FIRST_BYTES  # may be outstanding
         self.handed = 0  # bytes since the beginning
         self.limit_bps = 0  # configured; 0: none
+        self.gate: Gate | None = None  # the configured limits
         self.rate_bps = 0  # measured; 0: not yet
         self.rtt_ms = 0  # without what waits on the way; 0: not known
         self.looked_us = 0  # when the last look was

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.lanes import Bin, Lane
+from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.parcels import Parcel, Run, due_ms
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import FAIR, STRICT, Discipline
@@ -118,9 +119,39 @@ class Outbox(Queues):
             only.deficit = 0  # it had all there was, and so has saved up nothing
         return taken
 
-    def peek(self, window: int, bytes_wanted: int = 1) -> Parcel | None:
-        """What `take` would begin with; it stays where it is."""
-        found = self._next_bin(window, bytes_wanted)
+    def take_admitted(self, bytes_wanted: int, window: int, gate: Gate) -> list[Parcel]:
+        """As `take`, as far as limits allow it; nothing where `gate` has to be waited for."""
+        taken: list[Parcel] = []
+        got = 0
+        self._adapt()
+        while got < bytes_wanted:
+            active = self._parts(window, bytes_wanted - got, gate)
+            chosen = gate.choose(active, self.discipline, got)
+            if chosen is None:
+                break
+            gate.begin(chosen.bin, chosen.cost)
+            lane = chosen.open_lane(window, self._by_due)
+            assert lane is not None
+            parcel = self._pop(chosen, lane, chosen.cost)
+            if len(active) > 1:
+                self.discipline.current.charge(active, chosen, parcel.size)
+                chosen.settle()
+            else:
+                chosen.deficit = 0
+            taken.append(parcel)
+            got += parcel.size
+            if lane is chosen.tracked:
+                window -= 1
+        return taken
+
+    def peek(self, window: int, bytes_wanted: int = 1, gate: Gate | None = None) -> Parcel | None:
+        """What `take` would begin with, or with a gate `take_admitted`; it stays where it is."""
+        if gate is None:
+            found = self._next_bin(window, bytes_wanted)
+        else:
+            self._adapt()
+            active = self._parts(window, bytes_wanted, gate)
+            found = gate.choose(active, self.discipline, 0)
         if found is None:
             return None
         lane = found.open_lane(window, self._by_due)
@@ -250,6 +281,16 @@ class Outbox(Queues):
         for one in self._bins:
             assert one.bytes == sum(each.size for each in one.untracked.waiting())
             assert one.tracked_bytes == sum(each.size for each in one.tracked.waiting())
+
+    def _parts(self, window: int, wanted: int, gate: Gate) -> list[Bin]:
+        """As `_active`, with the exact size of what would go next as the cost."""
+        active = self._active(window, wanted)
+        largest = gate.large()
+        for each in active:
+            lane = each.open_lane(window, self._by_due)
+            assert lane is not None
+            each.cost = lane.first().part(wanted, largest)
+        return active
 
     def _take_by_turns(self, bytes_wanted: int, window: int, taken: list[Parcel]) -> None:
         strategy = self.discipline.current

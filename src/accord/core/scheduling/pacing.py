@@ -1,10 +1,25 @@
-"""A configured limit, kept by letting bytes go only when the limit's own clock allows it.
+"""Configured limits: over any 30 s no more goes out than allowed, and what matters does not wait.
 
-The pacer knows the moment from which on it is free. What is sent moves that moment on by the time
-it takes at the limit, so the average is exact whatever the sizes. Idling earns nothing beyond
-`_CREDIT_US`, which only makes up for timers that are late: over any stretch of time no more goes
-out than the limit allows for it, plus one portion, plus what the last event has beyond it, because
-an event once begun is sent whole.
+A pacer has a clock. What is sent moves it on by the time that takes at the limit, and the next
+event goes when the clock is due, so the average is exact whatever the sizes. Idling earns nothing
+beyond `_CREDIT_US`, which only makes up for timers that are late. An event can't be interrupted,
+so a large one, of more than `_LARGE_US`, is sent whole and leaves a debt. Three rules follow.
+
+1. A large event waits until the last 30 s have room for all of it. What was sent before it and
+   what it is itself then stay within the limit together; its debt sees to what comes after it.
+2. Of what waits for a debt, a better bin than that of the debtor borrows: it goes at once, at the
+   pace of the limit, as long as the last 30 s have room for it.
+3. Neither may use the last 30 s to the full. Each bin leaves room for those above it, a 256th of
+   the whole per bin, which no debt of a lower one can take from them.
+
+So whatever is sent is either small and at the clock's time, or checked against the last 30 s: in
+any 30 s there is at most what the limit allows in 30.2 s. Of events larger than 7/8 of what 30 s
+carry, one goes at a time, beside at most an eighth of others, and is made up for afterwards.
+
+While a large event waits for room, what is not better waits with it, or it would never go. Who is
+better passes, but where the strategy says that it is the large one's turn (weighted fair) only so
+much in all that the large one has its room after 30 s at the latest. Under first come nobody
+passes and nobody borrows.
 
 A portion is one segment, so that small events share one, and more only where the limit is so high
 that more than one goes out per timer. Below 233 kbit/s it is less, so that nobody waits for long.
@@ -14,10 +29,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.scheduling.bins import BINS
+from accord.core.scheduling.lanes import Bin
+from accord.core.scheduling.strategies import FIRST_COME, Discipline
+
+WINDOW_S: Final = 30
+
 _CREDIT_US: Final = 10_000
 _SEGMENT: Final = 1_460
 _LONGEST_US: Final = 50_000
+_LARGE_US: Final = 100_000
 _MOST_OWED_US: Final = 100_000
+_SLOT_US: Final = 250_000
+_SLOTS: Final = WINDOW_S * 1_000_000 // _SLOT_US
+# Of 256 parts of the window: what the lowest bin may use, and what any one event counts for.
+_LOWEST_CAP: Final = 240
+_ONE_EVENT: Final = 224
 
 
 class Pacer:
@@ -27,8 +54,22 @@ class Pacer:
         self.free_us = 0
         self.limit_bps = 1
         self.portion = 1
+        self.large = 1  # bytes; an event of more waits for room
         # What the rounding of times left over, in bits times 10^6.
         self._rest = 0
+        self._now_us = 0
+        self._debtor = -1  # the bin that moved the clock; -1 when it is due, and for answers
+        self._borrowed_us = 0  # the clock without what is large
+        self._is_large_next = False
+        # Bytes of the last 30 s, in a ring of slots that ends with the present one.
+        self._window = 1
+        self._used = 0
+        self._slots: list[int] | None = None  # while nothing was sent
+        self._slot = 0
+        # Since when room is kept for a large event, of which bin, and what may still pass it.
+        self._kept_us = 0
+        self._kept_bin = -1
+        self._may_pass = 0
         self.set_limit(limit_bps, 0)
 
     def set_limit(self, limit_bps: int, now_us: int) -> None:
@@ -38,23 +79,73 @@ class Pacer:
             self.free_us = now_us + (self.free_us - now_us) * self.limit_bps // limit_bps
         self.limit_bps = limit_bps
         self._rest = 0
+        self._borrowed_us = 0
+        self._kept_bin = -1
+        self._window = max(self._bytes_in(WINDOW_S * 1_000_000), 1)
         self.portion = max(
             self._bytes_in(_CREDIT_US), min(_SEGMENT, self._bytes_in(_LONGEST_US)), 1
         )
+        self.large = max(self._bytes_in(_LARGE_US), self.portion)
 
-    def room(self, now_us: int) -> int:
-        """How many bytes may go now; 0 before `free_us`."""
-        if now_us < self.free_us:
-            return 0
-        return self.portion
+    def advance(self, now_us: int) -> None:
+        """To be called before anything is asked for or sent."""
+        if now_us >= self.free_us:
+            self._debtor = -1
+        self._roll(now_us)
+
+    def wait_us(self, bin_: int, size: int, ahead: int) -> int:
+        """How long until an event may go, behind `ahead` bytes of others that go now; 0: now."""
+        wait_us = max(self.free_us - self._now_us, 0)
+        is_borrowing = wait_us > 0 and 0 <= self._debtor < bin_
+        if size <= self.large:
+            if not is_borrowing:
+                return wait_us
+            return min(
+                wait_us,
+                max(self._borrowed_us - self._now_us, self._until_room_us(bin_, size + ahead), 0),
+            )
+        room_us = self._until_room_us(bin_, size + ahead)
+        return room_us if is_borrowing else max(wait_us, room_us)
+
+    def keep_room(self, bin_: int, size: int) -> None:
+        """A large event waits: others pass it only within bounds."""
+        if self._kept_bin < 0 or self._now_us - self._kept_us > (_SLOTS + 1) * _SLOT_US:
+            self._kept_bin = bin_
+            self._kept_us = self._now_us
+            self._may_pass = self._cap(bin_) - self._counted(size)
+
+    def lets_pass(self, bin_: int, size: int) -> bool:
+        """Whether an event may go before the one that room is kept for."""
+        left_to_others = self._window * (BINS - 1 - bin_) // 256
+        return self._kept_bin < 0 or size <= self._may_pass - left_to_others
+
+    def begin(self, bin_: int, size: int) -> None:
+        """An event that may go goes; `sent` says so of all that went together."""
+        self._is_large_next = size > self.large
+        if self._now_us >= self.free_us:
+            self._debtor = max(self._debtor, bin_)
+        if bin_ > self._kept_bin:
+            self._may_pass -= size
+        else:
+            self._kept_bin = -1
 
     def sent(self, size: int, now_us: int) -> None:
         """`size` bytes go now, allowed or not: what had to go at once is made up for later."""
+        self._roll(now_us)
+        slots = self._slots
+        if slots is None:
+            slots = self._slots = [0] * (_SLOTS + 1)
+        counted = self._counted(size)
+        slots[self._slot % len(slots)] += counted
+        self._used += counted
         start_us = max(self.free_us, now_us - _CREDIT_US)
         self._rest += size * 8_000_000
         took_us = self._rest // self.limit_bps
         self._rest -= took_us * self.limit_bps
         self.free_us = start_us + took_us
+        if not self._is_large_next:
+            self._borrowed_us = max(self._borrowed_us, now_us - _CREDIT_US) + took_us
+        self._is_large_next = False
 
     def answered(self, size: int, now_us: int) -> None:
         """As `sent`, for answers, which nobody orders: they do not take from events for long.
@@ -62,8 +153,108 @@ class Pacer:
         Nor do they make up for events: otherwise who pings would be free of its limit.
         """
         free_us = self.free_us
+        borrowed_us = self._borrowed_us
         self.sent(size, now_us)
         self.free_us = max(free_us, min(self.free_us, now_us + _MOST_OWED_US))
+        self._borrowed_us = max(borrowed_us, min(self._borrowed_us, now_us + _MOST_OWED_US))
+
+    def _roll(self, now_us: int) -> None:
+        """Forget what is more than 30 s ago."""
+        self._now_us = now_us
+        slot = now_us // _SLOT_US
+        slots = self._slots
+        if slot - self._slot > _SLOTS:
+            slots = self._slots = None
+            self._used = 0
+        if slots is not None:
+            for passed in range(self._slot + 1, slot + 1):
+                position = passed % len(slots)
+                self._used -= slots[position]
+                slots[position] = 0
+        self._slot = slot
+
+    def _counted(self, size: int) -> int:
+        """What an event of `size` bytes takes of the last 30 s."""
+        return min(size, self._window * _ONE_EVENT // 256)
+
+    def _cap(self, bin_: int) -> int:
+        """What there may be in the last 30 s with an event of that bin."""
+        return self._window * (_LOWEST_CAP + bin_) // 256
+
+    def _until_room_us(self, bin_: int, size: int) -> int:
+        """How long until the last 30 s have room for an event."""
+        excess = self._used + self._counted(size) - self._cap(bin_)
+        slots = self._slots
+        if excess <= 0 or slots is None:
+            return 0
+        slot = self._slot - _SLOTS
+        while excess > 0 and slot <= self._slot:
+            excess -= slots[slot % len(slots)]
+            slot += 1
+        return (slot + _SLOTS) * _SLOT_US - self._now_us
 
     def _bytes_in(self, duration_us: int) -> int:
         return self.limit_bps * duration_us // 8_000_000
+
+
+class Gate:
+    """The limits that hold for one destination: its own, that of its node, or both."""
+
+    def __init__(self, pacers: list[Pacer]) -> None:
+        self.pacers = pacers
+        self.wait_us = 0  # until more may go, when `choose` has found nothing
+
+    def advance(self, now_us: int) -> None:
+        for pacer in self.pacers:
+            pacer.advance(now_us)
+
+    def portion(self) -> int:
+        return min([pacer.portion for pacer in self.pacers])
+
+    def large(self) -> int:
+        return min([pacer.large for pacer in self.pacers])
+
+    def choose(self, active: list[Bin], discipline: Discipline, ahead: int) -> Bin | None:
+        """Whose turn it is, or while that has to wait a better one; None if all have to."""
+        self.wait_us = 0
+        is_plain = discipline.strategy == FIRST_COME
+        is_bounded = False
+        while active:
+            found = active[0] if len(active) == 1 else discipline.current.choose(active)
+            wait_us = self._until_us(0 if is_plain else found.bin, found.cost, ahead)
+            if wait_us == 0 and (not is_bounded or self._lets_pass(found)):
+                return found
+            if wait_us and (self.wait_us == 0 or wait_us < self.wait_us):
+                self.wait_us = wait_us
+            if ahead or is_plain:
+                return None  # behind others it is looked at again when those have gone
+            if found.cost > self.large():
+                is_bounded = True
+            active = [each for each in active if each.bin > found.bin]
+        return None
+
+    def begin(self, bin_: int, size: int) -> None:
+        for pacer in self.pacers:
+            pacer.begin(bin_, size)
+
+    def sent(self, size: int, now_us: int) -> None:
+        for pacer in self.pacers:
+            pacer.sent(size, now_us)
+
+    def answered(self, size: int, now_us: int) -> None:
+        for pacer in self.pacers:
+            pacer.answered(size, now_us)
+
+    def _until_us(self, bin_: int, size: int, ahead: int) -> int:
+        longest_us = 0
+        for pacer in self.pacers:
+            if ahead and size > pacer.large:
+                return 1  # it goes alone, so that its debt is nobody else's
+            wait_us = pacer.wait_us(bin_, size, ahead)
+            if wait_us > 0 and size > pacer.large:
+                pacer.keep_room(bin_, size)
+            longest_us = max(longest_us, wait_us)
+        return longest_us
+
+    def _lets_pass(self, found: Bin) -> bool:
+        return all(pacer.lets_pass(found.bin, found.cost) for pacer in self.pacers)

@@ -39,6 +39,10 @@ class Parcel:
         """What its next step takes of the resource that is scheduled, if `wanted` is free."""
         return self.size
 
+    def part(self, wanted: int, largest: int) -> int:  # noqa: ARG002
+        """The size of its first events, about `wanted`; of more than `largest` one at most."""
+        return self.size
+
 
 class Run(Parcel):
     """Events published together to one channel, as frames ready to send."""
@@ -69,7 +73,7 @@ class Run(Parcel):
         """The first whole events, of at least `bytes_wanted` bytes, and the others.
 
         None where it must stay whole. It is not changed itself: other outboxes hold the same run.
-        Who knows where frames end overrides this, and `cost` with `cost_in_parts`.
+        Who knows where frames end overrides this and `part`, and `cost` with `cost_in_parts`.
         """
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.parcels import Parcel
 from accord.edges.mqtt.broker import Broker, Client
 from accord.edges.mqtt.codes import V311
@@ -60,11 +61,11 @@ class Answering(Client):
             session.pull(bytes_wanted, frames)
         return frames
 
-    def peek(self) -> Parcel | None:
+    def peek(self, gate: Gate | None) -> Parcel | None:
         """What the session would have sent first, if anything may be now."""
         if self.waits_for != NOTHING or self.connect is not None or self.session is None:
             return None
-        return self.session.peek()
+        return self.session.peek(gate)
 
     def has_waiting(self) -> bool:
         if self._control:

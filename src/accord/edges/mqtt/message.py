@@ -285,6 +285,19 @@ class MessageRun(Run):
     def cost(self, wanted: int) -> int:
         return cost_in_parts(self, wanted)
 
+    def part(self, wanted: int, largest: int) -> int:
+        if self.count == 1 or self.size <= min(wanted, largest):
+            return self.size
+        frames = self.frames
+        at = 0
+        while at < wanted and at < self.size:
+            length, body = read_varint(frames, at + 1, len(frames))
+            end = body + length
+            if at > 0 and end - at > largest:
+                break
+            at = end
+        return at
+
     def split(self, bytes_wanted: int) -> tuple[Run, Run] | None:
         """The first messages, of at least `bytes_wanted` bytes, and the others."""
         frames = self.frames

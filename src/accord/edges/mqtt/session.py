@@ -30,7 +30,9 @@ from accord.core.node.message import Message
 from accord.core.node.routes import Receiver, Subscription
 from accord.core.qos.policies import Entity, Grant
 from accord.core.scheduling.flows import Flows
+from accord.core.scheduling.link import Link
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.timers import Timer
 from accord.edges.mqtt.accounts import count_lost, count_sent, note, received_ms
 from accord.edges.mqtt.codes import V5, V311
@@ -405,7 +407,14 @@ class Session(Receiver):
         line = self.line
         assert line is not None
         link = line.link
-        for parcel in self.outbox.take(bytes_wanted, self._free_window()):
+        gate = link.gate
+        if gate is None:
+            parcels = self.outbox.take(bytes_wanted, self._free_window())
+        else:
+            parcels = self.outbox.take_admitted(bytes_wanted, self._free_window(), gate)
+            if not parcels:
+                return not self._gives_up(gate, link)
+        for parcel in parcels:
             if parcel.expires_ms > 0:
                 sending_ms = link.sending_ms(sent_bytes + parcel.size)
                 if parcel.expires_ms <= now_ms + sending_ms:
@@ -448,9 +457,28 @@ class Session(Receiver):
                 counters.publishes_sent[qos] += sent[qos]
         return waited > 0
 
-    def peek(self) -> Parcel | None:
-        """What `pull` would begin with."""
-        return self.outbox.peek(self._free_window())
+    def _gives_up(self, gate: Gate, link: Link) -> bool:
+        """Not let others wait for what could not arrive in time anyway; False if it could."""
+        head = self.outbox.peek(self._free_window())
+        if head is None or head.expires_ms == 0 or head.count > 1:
+            return False
+        takes_ms = gate.wait_us // 1_000 + link.sending_ms(head.size)
+        if head.expires_ms > self.hub.now_ms + takes_ms:
+            return False
+        self.outbox.void(head, isinstance(head, Delivery) and head.is_tracked)
+        self._expire(head)
+        return True
+
+    def peek(self, gate: Gate | None) -> Parcel | None:
+        """What `pull` would begin with, as far as `gate` lets it."""
+        outbox = self.outbox
+        head = outbox.peek(self._free_window(), 1, gate)
+        line = self.line
+        while head is None and gate is not None and line is not None:
+            if not self._gives_up(gate, line.link):
+                break
+            head = outbox.peek(self._free_window(), 1, gate)
+        return head
 
     def expire(self) -> None:
         """Drop what waits and is of no use any more."""
@@ -461,6 +489,10 @@ class Session(Receiver):
         """Whether `pull` would find something now."""
         outbox = self.outbox
         return outbox.bytes > 0 or (outbox.tracked > 0 and self._free_window() > 0)
+
+    def is_window_full(self) -> bool:
+        """Whether the client has to acknowledge something before it gets more of that kind."""
+        return self._free_window() <= 0
 
     def _free_window(self) -> int:
         """How many more may be on their way: their bytes count as if they were still queued."""
