@@ -27,6 +27,7 @@ from accord.core.monitoring.top import (
     Management,
     Top,
 )
+from accord.core.monitoring.waiting import Waiting
 from accord.journal.ledger import Wanted
 from accord.journal.ledger_search import Answer
 from accord.live.ledger import LedgerStore
@@ -53,6 +54,7 @@ class FakeLedger:
         self.store = LedgerStore(self.ledger)
         self.asked: list[tuple[Wanted, int]] = []
         self.series = Registry()
+        self.queued: list[tuple[int, Waiting]] = []
         self.now = busy_node(channels=3, clients=3)
 
     def fill(self) -> FakeLedger:
@@ -93,6 +95,9 @@ class FakeLedger:
     def points(self, name: str) -> list[tuple[int, float]]:
         series = self.series.get(name)
         return [] if series is None else series.points()
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        return [each for at, each in self.queued if at == number]
 
     async def search(self, wanted: Wanted, most: int) -> Answer:
         self.asked.append((wanted, most))

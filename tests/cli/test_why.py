@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from rich.console import Console
@@ -12,10 +18,18 @@ from rich.console import Console
 from accord.api.outcomes import EventOutcomes, Outcome, Outcomes
 from accord.cli.why_screen import MAX_DESTINATIONS, draw_event, draw_outcomes
 from accord.core.monitoring.ledger import event_id
+from accord.core.monitoring.waiting import CPU, LINK, NODE_LIMIT, Ahead, Waiting
+from accord.edges.mqtt.codec import encode
+from accord.edges.mqtt.codes import V5
+from accord.edges.mqtt.framing import Framer
+from accord.edges.mqtt.packets import Connect, Filter, Subscribe
+from accord.edges.mqtt.properties import Properties
+from tests.cli.conftest import Accord, RunningNode
 from tests.cli.ledger_server import run, serving
 from tests.fake_ledger import FIRST, START_MS, FakeLedger
 
 EVENT = event_id(FIRST + 1)
+SUBACK = 9
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +40,150 @@ def url() -> Iterator[str]:
 
 def words(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+@contextmanager
+def subscriber(
+    node: RunningNode, client: str, channel: str, receive_maximum: int = 100
+) -> Iterator[None]:
+    """A client that acknowledges nothing; its session stays for a minute."""
+    url = urlsplit(node.url)
+    properties = Properties(session_expiry_s=60, receive_maximum=receive_maximum)
+    with socket.create_connection((url.hostname, url.port)) as connection:
+        connection.sendall(encode(Connect(client, properties=properties), V5))
+        connection.sendall(encode(Subscribe(1, (Filter(channel, 1),)), V5))
+        framer = Framer(1_000_000)
+        while not any(first >> 4 == SUBACK for first, _ in framer.feed(connection.recv(65_536))):
+            pass
+        yield
+
+
+def publish(accord: Accord, channel: str, size: int) -> str:
+    """The event's id, as `accord pub` prints it."""
+    return accord("pub", channel, "x" * size).stdout.split()[-1]
+
+
+class TestWaiting:
+    """Of a real node, whose client does not get all there is for it."""
+
+    def test_for_a_limit_behind_others(
+        self, accord: Accord, node: RunningNode, channel: str
+    ) -> None:
+        client = f"slow-{channel[:-8]}"
+        accord("policy", "limit", "--client", client, "16 kbit/s")
+        try:
+            with subscriber(node, client, channel):
+                events = [publish(accord, channel, 50_000) for _ in range(4)]
+                told = [accord("why", event, COLUMNS="80").stdout for event in events]
+        finally:
+            accord("policy", "limit", "--client", client, "none")
+        assert f"{client} delivered" in " ".join(told[0].split())
+        assert "behind nothing: it is the next" in told[1]
+        lines = words(told[3])
+        assert lines[0].startswith(f"{events[3]} {channel} from ")
+        assert re.fullmatch(rf"{client} waiting for [\d.]+ m?s, since 20.*", lines[2])
+        assert re.fullmatch(
+            r"waits for the client's limit of 16 kbit/s, [\d.]+ s more at least", lines[3]
+        )
+        assert lines[4:] == [
+            "behind 2 events (100 KB) of importance 3",
+            "importance 3, no policy; 50 KB",
+        ]
+        assert all(len(line) <= 80 for each in told for line in each.splitlines())
+
+    def test_for_the_client(self, accord: Accord, node: RunningNode, channel: str) -> None:
+        client = f"busy-{channel[:-8]}"
+        with subscriber(node, client, channel, receive_maximum=1):
+            publish(accord, channel, 10)
+            waits = publish(accord, channel, 10)
+            told = accord("why", waits, COLUMNS="80").stdout
+            assert "for the client, which has 1 event to acknowledge first" in told
+            assert "behind nothing" in told
+        while "to acknowledge" in told:  # until the node knows that the client is gone
+            told = accord("why", waits, COLUMNS="80").stdout
+        assert "for the client to connect again" in told
+        assert re.search(r"behind 1 event \(\d+ B\) of importance 3", told)
+
+    def test_for_a_client_that_does_not_read(
+        self, accord: Accord, node: RunningNode, channel: str
+    ) -> None:
+        with subscriber(node, f"deaf-{channel[:-8]}", channel):
+            told = ""
+            while "waiting" not in told:  # more than any buffer on the way takes
+                told = accord("why", publish(accord, channel, 3_000_000), COLUMNS="80").stdout
+        assert re.search(r"for the link or the client to read: [\d.]+ .?B are not", told)
+        assert re.search(r"importance 3, no policy; 3 MB", told)
+        assert all(len(line) <= 80 for line in told.splitlines())
+
+    def test_over_http(self, accord: Accord, node: RunningNode, channel: str) -> None:
+        client = f"away-{channel[:-8]}"
+        with subscriber(node, client, channel, receive_maximum=1):
+            events = [publish(accord, channel, 10) for _ in range(3)]
+            with urlopen(f"{node.http_url}/api/v1/events/{events[2]}") as answer:  # noqa: S310
+                found = json.load(answer)
+            [printed] = accord("why", events[2], "--json").stdout.splitlines()
+        assert found["outcomes"] == []
+        [waiting] = found["waiting"]
+        size = waiting["size"]
+        assert waiting["ahead"] == [{"importance": 3, "events": 1, "bytes": size}]
+        expected = {
+            "destination": client,
+            "waits_for": "acknowledgement",
+            "unacknowledged": 1,
+            "importance": 3,
+            "channel": channel,
+        }
+        assert expected.items() <= waiting.items()
+        assert found["received_ms"] <= waiting["queued_ms"] <= waiting["taken_ms"]
+        assert json.loads(printed).keys() == found.keys()
+
+    @pytest.mark.parametrize(
+        ("facts", "line"),
+        [
+            (
+                {"waits_for": LINK, "under_way_bytes": 70_000},
+                "for the link or the client to read: 70 KB are not acknowledged yet",
+            ),
+            (
+                {"waits_for": NODE_LIMIT, "limit_bps": 800_000, "wait_ms": 1_500},
+                "for the node's limit of 800 kbit/s, 1.5 s more at least",
+            ),
+            (
+                {"waits_for": CPU, "destination": ""},
+                "for the CPU: it is not matched with subscriptions yet",
+            ),
+            ({"waits_for": "something new"}, "for something new"),
+        ],
+    )
+    def test_in_words(self, facts: dict[str, Any], line: str) -> None:
+        where = Waiting(
+            **{
+                "destination": "alpha-1",
+                "channel": "patrol/report",
+                "publisher": "patrol-7",
+                "received_ms": START_MS,
+                "queued_ms": START_MS + 2,
+                "taken_ms": START_MS + 5_002,
+                "size": 100,
+                "importance": 3,
+                "ahead": (
+                    Ahead(importance=3, events=2, bytes=2_000),
+                    Ahead(importance=6, events=1_000, bytes=41_000),
+                ),
+                **facts,
+            }
+        )
+        ledger = FakeLedger().fill()
+        ledger.queued.append((FIRST + 1, where))
+        with serving(ledger) as url:
+            told = words(run(url, "why", EVENT, width=100).stdout)
+        start = next(n for n, each in enumerate(told) if " waiting for 5 s, since " in each)
+        assert told[start].startswith(where.destination or "the task queue")
+        assert told[start + 1 : start + 4] == [
+            f"waits {line}",
+            "behind 1,000 events (41 KB) of importance 6, 2 events (2 KB) of importance 3",
+            "importance 3, no policy; 100 B",
+        ]
 
 
 class TestOneEvent:

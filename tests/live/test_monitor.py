@@ -8,6 +8,7 @@ from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import SHED, Ledger
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import BinLine, ClientReading, Management
+from accord.core.monitoring.waiting import Waiting
 from accord.journal.ledger import Wanted
 from accord.live.ledger import LedgerStore
 from accord.live.monitor import Monitor
@@ -52,6 +53,9 @@ class FakeNode:
 
     def readings(self) -> Iterable[ClientReading]:
         return iter(list(self.clients))
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        raise NotImplementedError
 
     def management(self) -> Management:
         return self.decided

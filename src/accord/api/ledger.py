@@ -27,6 +27,7 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.monitoring.ledger import OUTCOMES, event_id, event_number
 from accord.core.monitoring.series import Summary
 from accord.core.monitoring.top import Top
+from accord.core.monitoring.waiting import Waiting
 from accord.journal.ledger import Wanted
 from accord.journal.ledger_search import Answer
 
@@ -53,6 +54,8 @@ class LedgerView(Protocol):
 
     async def search(self, wanted: Wanted, most: int) -> Answer: ...
 
+    async def waiting(self, number: int) -> list[Waiting]: ...
+
 
 def add_ledger(app: FastAPI, view: LedgerView) -> list[type[msgspec.Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
@@ -68,16 +71,17 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
         responses=returns(EventOutcomes, _400=Problem, _404=Problem),
     )
     async def event_outcomes(event: str) -> Response:
-        """What became of an event, for each destination."""
+        """What became of an event for each destination, and where it still waits."""
         try:
             number = event_number(event)
         except EventError as error:
             return _problem(400, str(error))
+        waiting = tuple((await view.waiting(number))[:MAX_DESTINATIONS])
         answer = await view.search(Wanted(number=number), MAX_DESTINATIONS)
-        if not answer.entries:
+        if not answer.entries and not waiting:
             return _problem(404, _unknown(number, answer))
         outcomes = tuple(outcome_of(entry) for entry in answer.entries)
-        latest = outcomes[0]
+        latest = outcomes[0] if outcomes else waiting[0]
         return json_answer(
             EventOutcomes(
                 event=event_id(number),
@@ -85,6 +89,7 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
                 publisher=latest.publisher,
                 received_ms=latest.received_ms,
                 outcomes=outcomes,
+                waiting=waiting,
                 is_complete=answer.is_complete,
             )
         )

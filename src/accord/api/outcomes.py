@@ -20,6 +20,7 @@ from accord.core.monitoring.ledger import (
     read_detail,
 )
 from accord.core.monitoring.series import Summary
+from accord.core.monitoring.waiting import Waiting
 from accord.journal.ledger import Entry
 
 EVENTS: Final = "/api/v1/events"
@@ -57,13 +58,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class EventOutcomes(Struct, frozen=True, kw_only=True):
-    """What became of one event, for each of its destinations."""
+    """What became of one event for each of its destinations, and where it still waits."""
 
     event: str
     channel: str
     publisher: str
     received_ms: int
     outcomes: tuple[Outcome, ...]
+    waiting: tuple[Waiting, ...] = ()
     is_complete: bool
 
 

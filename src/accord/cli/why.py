@@ -45,7 +45,7 @@ def why(  # noqa: PLR0913 (a parameter per option)
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Tell what became of an event for each destination, when and why.
+    """Tell what became of an event for each destination, when and why, or where it waits.
 
     Without an event, list the latest outcomes: that is where ids come from.
     """

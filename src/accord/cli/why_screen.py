@@ -13,9 +13,27 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from accord.api.outcomes import EventOutcomes, Outcome, Outcomes, size_text, time_text
+from accord.api.outcomes import (
+    EventOutcomes,
+    Outcome,
+    Outcomes,
+    rate_text,
+    size_text,
+    time_text,
+)
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
+from accord.core.monitoring.waiting import (
+    ACKNOWLEDGEMENT,
+    CONNECTION,
+    CPU,
+    JOURNAL,
+    LINK,
+    NODE_LIMIT,
+    SHAPING,
+    TURN,
+    Waiting,
+)
 
 MAX_DESTINATIONS: Final = 50
 
@@ -24,6 +42,13 @@ _STYLES: Final = {
     "shaped": "green",
     "late": "yellow",
     "replaced": "cyan",
+}
+_WAITS_FOR: Final = {
+    CPU: "the CPU: it is not matched with subscriptions yet",
+    JOURNAL: "the journal: it is not on disk yet",
+    SHAPING: "its payload to be made smaller",
+    CONNECTION: "the client to connect again",
+    TURN: "its turn",
 }
 _SEVERAL: Final = "(several)"
 _WIDE: Final = 100
@@ -37,6 +62,11 @@ def draw_event(found: EventOutcomes) -> Group:
         Text.assemble((found.event, "bold"), f"  {channel}{publisher}"),
         Text(f"received {_moment(found.received_ms)}", "dim"),
     ]
+    for waiting in found.waiting[:MAX_DESTINATIONS]:
+        parts += [Text(), _place(waiting)]
+        parts += [Padding(line, (0, 0, 0, 2)) for line in _waiting_lines(waiting)]
+    if unseen := len(found.waiting[MAX_DESTINATIONS:]):
+        parts += [Text(), Text(f"and {unseen:,} more where it waits (--json has all)", "dim")]
     for outcome in found.outcomes[:MAX_DESTINATIONS]:
         parts += [Text(), _verdict(outcome)]
         parts += [Padding(line, (0, 0, 0, 2)) for line in _lines(outcome)]
@@ -107,6 +137,42 @@ def _lines(outcome: Outcome) -> Iterator[Text]:
     if outcome.count > 1:
         several = f"; together with {count_text(outcome.count - 1, 'other event')}"
     yield Text(f"importance {outcome.importance}, {policy}{several}")
+
+
+def _place(waiting: Waiting) -> Text:
+    since = time_text(max(waiting.taken_ms - waiting.queued_ms, 0))
+    return Text.assemble(
+        (safe(waiting.destination) or "the task queue", "bold"),
+        "  ",
+        ("waiting", "yellow"),
+        (f"  for {since}, since {_moment(waiting.queued_ms)}", "dim"),
+    )
+
+
+def _waiting_lines(waiting: Waiting) -> Iterator[Text]:
+    yield Text(f"waits for {_waits_for(waiting)}")
+    before = [
+        f"{count_text(each.events, 'event')} ({size_text(each.bytes)}) of importance "
+        f"{each.importance}"
+        for each in reversed(waiting.ahead)
+    ]
+    yield Text(f"behind {', '.join(before)}" if before else "behind nothing: it is the next")
+    policy = f"policy {safe(waiting.policy)}" if waiting.policy else "no policy"
+    yield Text(f"importance {waiting.importance}, {policy}; {size_text(waiting.size)}")
+
+
+def _waits_for(waiting: Waiting) -> str:
+    if waiting.limit_bps is not None:
+        whose = "node" if waiting.waits_for == NODE_LIMIT else "client"
+        wait = time_text(waiting.wait_ms or 0)
+        return f"the {whose}'s limit of {rate_text(waiting.limit_bps)}, {wait} more at least"
+    if waiting.waits_for == ACKNOWLEDGEMENT:
+        events = count_text(waiting.unacknowledged or 0, "event")
+        return f"the client, which has {events} to acknowledge first"
+    if waiting.waits_for == LINK:
+        size = size_text(waiting.under_way_bytes or 0)
+        return f"the link or the client to read: {size} are not acknowledged yet"
+    return _WAITS_FOR.get(waiting.waits_for, safe(waiting.waits_for))
 
 
 def _total_ms(outcome: Outcome) -> int:

@@ -19,6 +19,7 @@ import msgspec
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
 from accord.core.monitoring.top import ClientReading, Management
+from accord.core.monitoring.waiting import Waiting
 from accord.core.node.rights import (
     ADVERTISEMENTS,
     CAPABILITIES,
@@ -54,6 +55,7 @@ from accord.live.policy_store import PolicyStore
 from accord.live.quality import QualityService
 from accord.live.queries import Queries
 from accord.live.server import Server
+from accord.live.waiting import find_waiting
 
 log = get_log(__name__)
 
@@ -214,6 +216,9 @@ class Manager:
             policies=len(book.policies),
             version=book.version,
         )
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        return await find_waiting(self._server, number)
 
     # What the administration asks of the node.
 

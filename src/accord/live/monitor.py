@@ -24,6 +24,7 @@ from accord.core.monitoring.top import (
     Management,
     Top,
 )
+from accord.core.monitoring.waiting import Waiting
 from accord.core.monitoring.watch import ChannelWatch, ClientWatch
 from accord.journal.ledger import Wanted
 from accord.journal.ledger_search import Answer
@@ -55,6 +56,9 @@ class Watched(Protocol):
         """All clients, lazily: taken from it over several looks, if there are many."""
 
     def management(self) -> Management: ...
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        """Where event `number` waits."""
 
 
 class Monitor:
@@ -144,6 +148,9 @@ class Monitor:
 
     async def search(self, wanted: Wanted, most: int) -> Answer:
         return await self.store.search(wanted, most, now_ms=self._looked_ms)
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        return await self._watched.waiting(number)
 
     def _look_at_node(self, statistics: Statistics, backlog: int, now_ms: int) -> None:
         before_ms, self._looked_ms = self._looked_ms, now_ms

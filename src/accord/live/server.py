@@ -226,6 +226,11 @@ class MqttProtocol(asyncio.Protocol):
     def client_id(self) -> str:
         return "" if self._connection is None else self._connection.client_id
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the transport has as much as it takes."""
+        return self._sender is not None and self._sender.is_paused
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)

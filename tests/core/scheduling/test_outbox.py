@@ -23,9 +23,13 @@ from accord.core.monitoring.channels import ChannelCounts
 from accord.core.qos.grants import Grant
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.core.scheduling.pacing import Gate, Pacer
 from accord.core.scheduling.parcels import due_ms
 from accord.core.scheduling.strategies import FAIR, FIRST_COME, LAXITY, STRICT, Discipline
+from accord.edges.mqtt.codec import encode
+from accord.edges.mqtt.codes import V311
 from accord.edges.mqtt.message import MessageRun
+from accord.edges.mqtt.packets import Publish
 
 ALL: Final = 1 << 40
 
@@ -225,6 +229,26 @@ def test_a_run_is_split_so_that_no_more_than_an_event_is_too_much() -> None:
     assert [(each.size, each.count, each.number) for each in rest] == [(6, 3, 72)]
     assert box.is_empty()
     assert (run.size, run.count) == (10, 5), "others may have it in their outboxes too"
+
+
+def test_behind_a_limit_what_is_large_goes_apart_from_what_is_small_in_a_run() -> None:
+    small, large = (encode(Publish("a", bytes(size)), V311) for size in (40, 50_000))
+    grant = Grant(3, 0, "", 0, 0, False, "")
+    frames = small * 3 + large + small
+    box = outbox(bytes_limit=ALL)
+    box.put(MessageRun(frames, 5, grant, 0, 1, "a", "", ChannelCounts("a")))
+    gate = Gate([Pacer(300_000)])
+    now_us = 0
+    sizes: list[int] = []
+    while not box.is_empty():
+        gate.advance(now_us)
+        taken = box.take_admitted(gate.portion(), 0, gate)
+        size = sum(each.size for each in taken)
+        if taken:
+            gate.sent(size, now_us)
+            sizes.append(size)
+        now_us += gate.wait_us
+    assert sizes == [3 * len(small), len(large), len(small)]
 
 
 def test_a_run_that_can_not_be_split_goes_whole() -> None:
@@ -744,3 +768,32 @@ def test_who_had_the_link_alone_has_saved_up_nothing() -> None:
         assert parcel.frames.startswith(b"i"), "it comes seldom, so it goes at once"
         outbox.take(1, 0)
         outbox.take(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "events"),
+    [
+        (STRICT, {3: 4, 6: 1}),
+        (FAIR, {3: 4, 6: 1}),
+        (FIRST_COME, {1: 1, 3: 4}),
+        (LAXITY, {3: 4, 6: 1, 2: 1}),
+    ],
+)
+def test_what_goes_before_an_event(strategy: int, events: dict[int, int]) -> None:
+    box = outbox(discipline=Discipline(strategy))
+    found = Parcel(10, 2, 3, 5, number=700)
+    for each in (
+        Parcel(7, 3, 3, 4, number=500),
+        Parcel(1, 1, 1, 4, number=510),
+        Parcel(1, 1, 2, 6, expires_ms=90, number=520),
+        found,
+        Parcel(9, 1, 3, 6, number=800),
+        Parcel(2, 1, 6, 7, number=900),
+    ):
+        box.put(each)
+    box.put_tracked(Parcel(4, 1, 3, 5, number=600))
+    assert box.find(700) is box.find(701) is found
+    assert box.find(702) is None
+    counts, sizes = box.ahead_of(found)
+    assert {importance: count for importance, count in enumerate(counts) if count} == events
+    assert sizes[3] == 11

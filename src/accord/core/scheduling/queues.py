@@ -13,8 +13,8 @@ from __future__ import annotations
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
-from accord.core.scheduling.parcels import Parcel
-from accord.core.scheduling.strategies import Discipline
+from accord.core.scheduling.parcels import Parcel, due_ms
+from accord.core.scheduling.strategies import FIRST_COME, LAXITY, Discipline
 
 
 class Queues:
@@ -42,6 +42,38 @@ class Queues:
                 for parcel in lane.waiting():
                     waiting[each.importance] += parcel.size
         return waiting
+
+    def find(self, number: int) -> Parcel | None:
+        """The parcel with the event of that number; looks at everything that waits."""
+        for each in self._bins:
+            for lane in (each.untracked, each.tracked):
+                for parcel in lane.waiting():
+                    if 0 < parcel.number <= number < parcel.number + parcel.count:
+                        return parcel
+        return None
+
+    def ahead_of(self, parcel: Parcel) -> tuple[list[int], list[int]]:
+        """The events that go before a queued parcel and their bytes, by importance.
+
+        Under weighted fair what is less important may go before it, too, when it has its share.
+        """
+        events = [0] * IMPORTANCES
+        sizes = [0] * IMPORTANCES
+        order = self._order(parcel)
+        for each in self._bins:
+            for lane in (each.untracked, each.tracked):
+                for other in lane.waiting():
+                    if other is parcel:
+                        break
+                    if self._order(other) <= order:
+                        events[other.importance] += other.count
+                        sizes[other.importance] += other.size
+        return events, sizes
+
+    def _order(self, parcel: Parcel) -> tuple[int, int, int]:
+        strategy = self.discipline.strategy
+        due = due_ms(parcel) if strategy == LAXITY else 0
+        return (due, 0 if strategy == FIRST_COME else -parcel.bin, parcel.queued_ms)
 
     def _bin(self, parcel: Parcel) -> Bin:
         """The bin a parcel belongs to, which is new if need be."""
