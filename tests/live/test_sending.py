@@ -251,6 +251,28 @@ def test_a_name_that_becomes_known_later_has_its_limit_then(timeline: Timeline) 
     assert client.sent() < 13_000
 
 
+def test_who_connects_again_has_the_same_limit_still(timeline: Timeline) -> None:
+    bandwidth = make_bandwidth()
+    bandwidth.set_limits(Limits(client_bps=80_000))
+    for _ in range(2):
+        client = Client(timeline, bandwidth, "a")
+        client.put(1, 200_000)
+        client.go_on()
+        timeline.run(S)
+        client.sender.stop()
+    assert client.sent() == 0
+    others = [Client(timeline, bandwidth, f"b{number}") for number in range(200)]
+    for other in others:
+        other.go_on()
+    again = Client(timeline, bandwidth, "a")
+    again.put(1, 200_000)
+    again.go_on()
+    timeline.run(27 * S)
+    assert again.sent() == 0
+    timeline.run(4 * S)
+    assert again.sent() == 200_000
+
+
 def test_new_limits_count_at_once(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
     bandwidth.set_limits(Limits(client_bps=8_000))

@@ -17,6 +17,7 @@ from accord.live.links import Gauge, Limits
 WRITE_BYTES: Final = 262_144
 # Sooner than this after a look nothing new can be learned.
 _AGAIN_US: Final = 200
+_FEW_PACERS: Final = 100
 _NO_LIMITS: Final = Limits()
 
 
@@ -67,6 +68,28 @@ class Bandwidth:
         self.node: Pacer | None = None
         self.egress = Egress(discipline)
         self._alarm = Alarm(go_on)
+        self._pacers: dict[str, Pacer] = {}
+        self._many = _FEW_PACERS
+
+    def pacer_of(self, client: str, limit_bps: int) -> Pacer:
+        """A client's, also across connections: who connects again has no more than before."""
+        pacer = self._pacers.get(client)
+        if pacer is None:
+            pacer = Pacer(limit_bps)
+            if client:
+                self.remember(client, pacer)
+        elif pacer.limit_bps != limit_bps:
+            pacer.set_limit(limit_bps, clock_us())
+        return pacer
+
+    def remember(self, client: str, pacer: Pacer) -> None:
+        self._pacers.setdefault(client, pacer)
+        if len(self._pacers) > self._many:
+            now_us = clock_us()
+            self._pacers = {
+                name: each for name, each in self._pacers.items() if not each.is_idle(now_us)
+            }
+            self._many = max(2 * len(self._pacers), _FEW_PACERS)
 
     def set_limits(self, limits: Limits) -> None:
         """Senders notice when they are next asked to send."""
@@ -226,6 +249,8 @@ class Sender:
         """Nothing will be sent any more."""
         self.wait_no_longer()
         self.is_paused = True
+        if self._own is not None and self._client:
+            self._bandwidth.remember(self._client, self._own.pacers[0])
         self._bandwidth.egress.remove(self._turn)
 
     def wait_no_longer(self) -> None:
@@ -278,14 +303,9 @@ class Sender:
         limits = self._limits = self._bandwidth.limits
         client = self._client = self._connection.client_id
         limit_bps = limits.of(client)
-        if limit_bps == 0:
-            self._own = None
-        elif self._own is None:
-            self._own = Gate([Pacer(limit_bps)])
-        else:
-            self._own.pacers[0].set_limit(limit_bps, clock_us())
         node = self._bandwidth.node
-        pacers = [] if self._own is None else list(self._own.pacers)
+        pacers = [self._bandwidth.pacer_of(client, limit_bps)] if limit_bps else []
+        self._own = Gate(list(pacers)) if pacers else None
         if node is not None:
             pacers.append(node)
         self.link.gate = Gate(pacers) if pacers else None

@@ -93,6 +93,10 @@ class Pacer:
             self._debtor = -1
         self._roll(now_us)
 
+    def is_idle(self, now_us: int) -> bool:
+        """Whether a new pacer would be no different."""
+        return now_us > max(self.free_us, self._now_us + (_SLOTS + 1) * _SLOT_US)
+
     def wait_us(self, bin_: int, size: int, ahead: int) -> int:
         """How long until an event may go, behind `ahead` bytes of others that go now; 0: now."""
         wait_us = max(self.free_us - self._now_us, 0)
