@@ -58,8 +58,8 @@ def accord(node: RunningNode) -> Accord:
     """The command, which finds the node by the environment."""
 
     def run(*arguments: str, stdin: str | bytes | None = None, **environment: str) -> Result:
-        environment = {"COLUMNS": "100", "ACCORD_URL": node.url, **environment}
-        environment["ACCORD_HTTP_URL"] = node.http_url
-        return CliRunner().invoke(app, list(arguments), input=stdin, env=environment)
+        variables = {"COLUMNS": None, "ACCORD_URL": node.url, **environment}
+        variables["ACCORD_HTTP_URL"] = node.http_url
+        return CliRunner().invoke(app, list(arguments), input=stdin, env=variables)
 
     return run

@@ -44,15 +44,11 @@ def test_a_phase_shows_what_happens_and_which_paths_change() -> None:
     assert any(line.startswith("→ seismic/alert: 3 of 900 late") for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("width", "cells"),
-    [(120, "3 250 ms 60 ms 300 ms 30 ms 120 ms"), (80, "3 250 ms 60 ms 300 ms")],
-)
-def test_the_summary_has_a_row_for_each_channel_and_phase(width: int, cells: str) -> None:
-    text = drawn(draw_summary([PHASE], width), width)
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_summary_has_a_row_for_each_channel_and_phase(width: int) -> None:
+    text = drawn(draw_summary([PHASE]), width)
     row = next(line for line in text.splitlines() if "b · link slowdown" in line)
-    assert " ".join(row.split()).endswith(f"seismic/alert {cells}")
-    assert "…" not in text
+    assert " ".join(row.split()).endswith("seismic/alert 3 250 ms 60 ms 300 ms 30 ms 120 ms")
 
 
 def test_the_total_tells_what_is_wrong_only_if_it_is() -> None:

@@ -68,6 +68,10 @@ STATUS = QualityStatus(
     ),
     left_off=12,
 )
+PROPERTIES = (
+    PropertyStatus(name="rate", better="higher", range=(0.0, None), unit="Hz"),
+    PropertyStatus(name="order", better="higher", levels=("a", "b"), measured=True),
+)
 
 
 def accord(*arguments: str | Path) -> Result:
@@ -114,14 +118,7 @@ def test_the_screen() -> None:
     console.width = 140
     with console.capture() as captured:
         console.print(draw_quality(STATUS))
-        console.print(
-            draw_properties(
-                [
-                    PropertyStatus(name="rate", better="higher", range=(0.0, None), unit="Hz"),
-                    PropertyStatus(name="order", better="higher", levels=("a", "b"), measured=True),
-                ]
-            )
-        )
+        console.print(draw_properties(PROPERTIES))
     text = captured.get()
     assert "\x1b" not in text
     for words in (

@@ -31,7 +31,7 @@ class Asking:
         self.archive = FakeArchive(250)
 
     def __call__(self, *arguments: str) -> Result:
-        environment = {"COLUMNS": "100", "TZ": "UTC"}
+        environment = {"COLUMNS": None, "TZ": "UTC"}
         return CliRunner().invoke(app, ["query", *arguments], env=environment)
 
     def asked(self) -> dict[str, object]:

@@ -139,7 +139,7 @@ class TestCommand:
 
 def drawn(report: Report, width: int) -> list[str]:
     output = io.StringIO()
-    Console(file=output, width=width, markup=False).print(draw_report(report, width=width))
+    Console(file=output, width=width, markup=False).print(draw_report(report))
     return output.getvalue().splitlines()
 
 

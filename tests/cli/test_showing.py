@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from accord.cli.event_screen import MAX_PAIRS
 from accord.cli.events import parse_event
-from accord.cli.screen import MAX_PAIRS
+from accord.cli.screen import PIPE_WIDTH
 from accord.cli.showing import MAX_LINES, MAX_TEXT, Pretty, to_fields
 from accord.client.messages import ReceivedEvent
 from accord.core.model.document import Document
@@ -22,27 +23,29 @@ from tests.strategies import attribute_maps
 
 
 class Screen:
-    """A terminal of that width, or a pipe; what is on it, without the time of day."""
+    """A terminal of that width, or a pipe; what is on it, without header and time of day."""
 
-    def __init__(self, width: int = 100, *, is_terminal: bool = True) -> None:
+    def __init__(self, width: int = 100, *, is_kept: bool = False) -> None:
         self._output = io.StringIO()
         console = Console(
             file=self._output,
             width=width,
-            force_terminal=is_terminal,
+            force_terminal=width < PIPE_WIDTH,
             color_system=None,
             highlight=False,
             markup=False,
             emoji=False,
         )
-        self._pretty = Pretty(console)
+        self._pretty = Pretty(console, is_kept=is_kept)
+        self._header = int(width < PIPE_WIDTH)
 
     def show(self, *events: ReceivedEvent) -> list[str]:
         for event in events:
             self._pretty.show(event)
         text = self._output.getvalue()
         self._output.truncate(self._output.seek(0))
-        return [line[14:] for line in text.splitlines()]
+        lines, self._header = text.splitlines()[self._header :], 0
+        return [line[14:] for line in lines]
 
 
 def test_columns_line_up_over_time() -> None:
@@ -59,18 +62,34 @@ def test_columns_line_up_over_time() -> None:
 
 
 def test_a_payload_stands_beside_if_it_fits_and_else_below() -> None:
-    event = ReceivedEvent(channel="a", attributes={"n": 1}, payload=b"x" * 40)
-    assert Screen(77).show(event) == [f"{'a':16}  n=1  {'x' * 40}"]
-    beside, below = Screen(76).show(event)
+    event = ReceivedEvent(channel="a", attributes={"n": 1}, payload=b"x" * 70)
+    assert Screen(107).show(event) == [f"{'a':16}  n=1  {'x' * 70}"]
+    beside, below = Screen(106).show(event)
     assert beside == f"{'a':16}  n=1"
-    assert below == " " * 16 + "  " + "x" * 40
+    assert below == " " * 16 + "  " + "x" * 70
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_what_was_kept_is_a_line_each_and_cut(width: int) -> None:
+    event = ReceivedEvent(
+        channel="demo/uav",
+        attributes={"platform": "UAV", "altitude_m": 420},
+        payload=b"x" * 200,
+    )
+    screen = Screen(width, is_kept=True)
+    for _ in range(2):
+        (shown,) = screen.show(event)
+        assert 14 + len(shown) == width
+        assert "demo/uav" in shown
+        assert "platform='UAV'  altitude_m=" in shown
+        assert shown.endswith("…")
 
 
 def test_attributes_wrap_between_each_other() -> None:
     attributes = {f"name_{number}": number for number in range(12)}
-    shown = Screen(80).show(ReceivedEvent(channel="a", attributes=attributes))
+    shown = Screen(110).show(ReceivedEvent(channel="a", attributes=attributes))
     assert len(shown) > 1
-    assert all(len(line) <= 80 - 14 for line in shown)
+    assert all(len(line) <= 110 - 14 for line in shown)
     pairs = [pair for line in shown for pair in line.split()]
     assert pairs == ["a", *(f"name_{number}={number}" for number in range(12))]
 
@@ -83,7 +102,7 @@ def test_a_narrow_terminal_indents_less() -> None:
 
 def test_a_pipe_gets_one_line() -> None:
     event = ReceivedEvent(channel="a", attributes={"n": 1}, payload=b"two\nlines" + b"x" * 100)
-    (shown,) = Screen(40, is_terminal=False).show(event)
+    (shown,) = Screen(PIPE_WIDTH).show(event)
     assert shown == f"{'a':16}  n=1  two\\nlines{'x' * 100}"
 
 

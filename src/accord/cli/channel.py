@@ -198,9 +198,10 @@ def _show(channel: Channel, *, is_json: bool) -> None:
     import msgspec
 
     from accord.cli.overlay.channel_screen import channel_fields
-    from accord.cli.screen import open_console, show_fields
+    from accord.cli.screen import open_console
+    from accord.cli.table import fields
 
     if is_json:
         typer.echo(msgspec.json.encode(channel).decode())
     else:
-        show_fields(open_console(), channel_fields(channel))
+        open_console().print(fields(channel_fields(channel)))

@@ -166,19 +166,22 @@ class DemoScreen:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(draw_phase(plan, meters, self._console.width), refresh=True)
+        picture = draw_phase(plan, meters)
+        if len(self._console.render_lines(picture)) > self._console.height:
+            picture = draw_phase(plan, meters, is_brief=True)
+        self._live.update(picture, refresh=True)
 
     def end(self, plan: PhasePlan, meters: Meters) -> None:
         from accord.cli.demo_screen import draw_phase, draw_words
 
         self.stop()
-        self._console.print(draw_phase(plan, meters, self._console.width))
+        self._console.print(draw_phase(plan, meters))
         self._console.print(draw_words(meters))
 
     def close(self, meters: Meters) -> None:
         from accord.cli.demo_screen import draw_summary
 
-        self._console.print(draw_summary(meters, self._console.width))
+        self._console.print(draw_summary(meters))
 
     def stop(self) -> None:
         if self._live is not None:

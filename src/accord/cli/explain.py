@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from accord.cli.screen import safe, say, show_fields
+from accord.cli.screen import safe, say
+from accord.cli.table import fields
 from accord.core.predicates.terms import Term, to_terms
 from accord.core.predicates.tree import (
     And,
@@ -28,15 +29,15 @@ _JUNCTIONS: Final = {And: "all of", Or: "any of", Not: "not"}
 
 
 def show_explanation(console: Console, predicate: Predicate) -> None:
-    fields = [("canonical", str(predicate)), ("digest", predicate.digest)]
+    facts = [("canonical", str(predicate)), ("digest", predicate.digest)]
     if names := attributes_of(predicate):
-        fields.append(("attributes", ", ".join(map(render_name, names))))
+        facts.append(("attributes", ", ".join(map(render_name, names))))
     if paths := paths_of(predicate):
-        fields.append(("XML paths", ", ".join(paths)))
+        facts.append(("XML paths", ", ".join(paths)))
     if conditions := conditions_of(predicate):
-        fields.append(("XPath", "; ".join(conditions)))
-    fields.append(("index", index_use(predicate)))
-    show_fields(console, fields)
+        facts.append(("XPath", "; ".join(conditions)))
+    facts.append(("index", index_use(predicate)))
+    console.print(fields(facts))
     console.print()
     if isinstance(predicate.tree, Literal):
         say(console, f"matches {'every' if predicate.tree.value else 'no'} event")

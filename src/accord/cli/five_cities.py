@@ -62,7 +62,7 @@ async def play_five_cities(console: Console, net: FiveCities, seconds: float) ->
             await play.run(story, [seconds] * len(story))
     finally:
         teller.stop()
-    console.print(draw_summary(play.phases, console.width))
+    console.print(draw_summary(play.phases))
     console.print()
     for meter in play.meters.values():
         say(console, draw_total(meter))

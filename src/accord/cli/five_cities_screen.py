@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from accord.apps.five_cities.cities import path_text
 from accord.apps.five_cities.meters import Meter
 from accord.apps.five_cities.story import Act, Flow, Line, Phase, narrate
+from accord.cli.table import NOTHING, Table, figures
 
-_WIDE: Final = 98
 _STYLES: Final = {"+": "green", "−": "red", " ": ""}
 
 
@@ -23,49 +20,41 @@ def draw_act(act: Act) -> Group:
     return Group(Text(f"Phase {act.name}", "bold"), Text(act.words))
 
 
-def draw_phase(phase: Phase) -> RenderableType:
+def draw_phase(phase: Phase) -> Group:
     """The paths before and after, and in words what that meant."""
-    table = _table()
-    table.add_column("channel", no_wrap=True)
-    table.add_column("limit", justify="right", no_wrap=True)
-    table.add_column("path")
-    table.add_column("expected", justify="right", no_wrap=True)
+    table = Table("channel", *figures("limit"), "path", *figures("expected"))
     for line in phase.lines:
         first = [line.channel.name, f"{line.channel.max_delay_ms} ms"]
         for mark, path, delay in _changes(line):
             table.add_row(*first, Text(f"{mark} {path}", _STYLES[mark]), delay)
             first = ["", ""]
     words = [Text(f"→ {each}", "cyan") for each in narrate(phase)]
-    return Padding(Group(table, *words), (0, 0, 1, 0))
+    return Group(table, *words, Text())
 
 
-def draw_summary(phases: Sequence[Phase], width: int) -> Table:
-    """Where there is no room for all columns, the last ones are left out."""
-    table = _table(
-        "Each phase: how long after the change events came too late, the longest time without any, "
-        "and when paths were settled"
-    )
-    for name in ("phase", "channel"):
-        table.add_column(name, no_wrap=True)
-    names = ("late", "violated", "gap", "settled", "median", "longest")
-    shown = len(names) if width >= _WIDE else len(names) - 2
-    for name in names[:shown]:
-        table.add_column(name, justify="right", no_wrap=True)
+def draw_summary(phases: Sequence[Phase]) -> Group:
+    measured = figures("late", "violated", "gap", "settled", "median", "max")
+    table = Table("phase", "channel", *measured)
     for phase in phases:
         name = phase.act.name
         for line in phase.lines:
             span = line.span
-            cells: list[str | Text] = [
+            table.add_row(
+                name,
+                line.channel.name,
                 Text(f"{span.late:,}", "yellow" if span.late else ""),
                 _ms(span.violated_s),
                 _ms(span.gap_s),
-                _ms(line.settled_s) if line.before.paths and line.settled_s else "–",
+                _ms(line.settled_s) if line.before.paths and line.settled_s else NOTHING,
                 _ms(span.median_s),
                 _ms(span.longest_s),
-            ]
-            table.add_row(name, line.channel.name, *cells[:shown])
+            )
             name = ""
-    return table
+    title = (
+        "Each phase: how long after the change events came too late, the longest time without any, "
+        "and when paths were settled"
+    )
+    return Group(Text(title, "italic"), table)
 
 
 def draw_total(meter: Meter) -> Text:
@@ -94,17 +83,6 @@ def _changes(line: Line) -> Iterator[tuple[str, str, str]]:
 def _with_delays(flow: Flow) -> Iterator[tuple[tuple[str, ...], str]]:
     for path, delay_ms in zip(flow.paths, flow.delays_ms, strict=True):
         yield path, f"{delay_ms:.0f} ms"
-
-
-def _table(title: str | None = None) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
 
 
 def _ms(seconds: float) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 
+from accord.cli.event_screen import show_events
 from accord.cli.events import ReadEvent
-from accord.cli.screen import say, show_events
+from accord.cli.screen import say
 from accord.core.model.channels import filter_selects
 from accord.predicates import Predicate
 

@@ -67,7 +67,7 @@ class Screen:
     def __init__(self, *, is_json: bool) -> None:
         self._console = open_console()
         self._is_json = is_json
-        self._pretty = Pretty(self._console, has_days=True, has_ids=True)
+        self._pretty = Pretty(self._console, is_kept=True)
 
     def put(self, event: ReceivedEvent) -> None:
         if self._is_json:

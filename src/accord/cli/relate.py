@@ -7,7 +7,8 @@ from typing import Final
 
 from rich.console import Console
 
-from accord.cli.screen import say, show_fields
+from accord.cli.screen import say
+from accord.cli.table import fields
 from accord.predicates import Predicate, covers, intersects
 
 Answer = bool | None
@@ -47,13 +48,11 @@ def _show_relations(
     console: Console, a: Predicate, b: Predicate, *, does_cover: Answer, do_intersect: Answer
 ) -> None:
     console.print()
-    show_fields(
-        console,
-        [
-            ("A", str(a)),
-            ("B", str(b)),
-            ("A covers B", _WORDS[does_cover]),
-            ("B covers A", _WORDS[covers(b, a)]),
-            ("A intersects B", _WORDS[do_intersect]),
-        ],
-    )
+    relations = [
+        ("A", str(a)),
+        ("B", str(b)),
+        ("A covers B", _WORDS[does_cover]),
+        ("B covers A", _WORDS[covers(b, a)]),
+        ("A intersects B", _WORDS[do_intersect]),
+    ]
+    console.print(fields(relations))

@@ -71,5 +71,4 @@ def report(  # noqa: PLR0913 (a parameter per option)
     elif page is None:
         from accord.cli.report_screen import draw_report
 
-        console = open_console()
-        console.print(draw_report(found, width=console.width))
+        open_console().print(draw_report(found))

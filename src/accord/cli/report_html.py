@@ -79,14 +79,15 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _section(section: Section) -> Iterator[str]:
     yield f"<section>\n<h2>{_text(section.title)}</h2>"
-    if section.rows:
+    table = section.table
+    if table.rows:
         yield '<div class="scroll"><table>\n<thead><tr>'
-        for column in section.columns:
-            yield f"<th{_class(column.is_number)}>{_text(column.name)}</th>"
+        for column in table.columns:
+            yield f"<th{_class(column.is_number)}>{_text(column.title)}</th>"
         yield "</tr></thead>\n<tbody>"
-        for row in section.rows:
-            pairs = zip(section.columns, row, strict=True)
-            cells = (f"<td{_class(col.is_number)}>{_text(text)}</td>" for col, text in pairs)
+        for row in table.rows:
+            pairs = zip(table.columns, row, strict=True)
+            cells = (f"<td{_class(col.is_number)}>{_text(cell.plain)}</td>" for col, cell in pairs)
             yield f"<tr>{''.join(cells)}</tr>"
         yield "</tbody></table></div>"
     if section.remark:

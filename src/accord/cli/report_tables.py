@@ -14,6 +14,7 @@ from accord.cli.quantities import (
     rate_text,
     size_text,
 )
+from accord.cli.table import NOTHING, Table, figures
 from accord.edges.pipeline.report import (
     Loss,
     NamedQuality,
@@ -24,18 +25,8 @@ from accord.edges.pipeline.report import (
     SourceUse,
 )
 
-NOTHING: Final = "–"
 SEVERAL: Final = "(several)"
 NOBODY: Final = "(none)"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`is_extra` says that it can be left out where there is little room."""
-
-    name: str
-    is_number: bool = True
-    is_extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +34,14 @@ class Section:
     """`remark` stands below; a section without rows says it instead."""
 
     title: str
-    columns: tuple[Column, ...]
-    rows: Sequence[tuple[str, ...]]
+    table: Table
     remark: str = ""
 
 
 _FIGURES: Final = (
-    Column("events"),
-    Column("rate/s"),
-    Column("in time"),
-    Column("p50"),
-    Column("p95"),
-    Column("p99", is_extra=True),
-    Column("late", is_extra=True),
-    Column("shaped", is_extra=True),
-    Column("lost"),
+    *figures("events", "rate/s", "in time", "p50", "p95"),
+    *figures("p99", "late", "shaped", weight=0),
+    *figures("lost"),
 )
 
 
@@ -157,23 +141,22 @@ def _figures(quality: Quality) -> tuple[str, ...]:
 def _qualities(
     report: Report, title: str, name: str, found: Sequence[NamedQuality], unnamed: str
 ) -> Section:
-    columns = (Column(title.lower().removesuffix("s"), is_number=False), *_FIGURES)
-    rows = [(each.name or unnamed, *_figures(each)) for each in found]
-    return Section(title, columns, rows, _remark(report, name, rows, "nothing was delivered"))
+    table = Table(title.lower().removesuffix("s"), *_FIGURES)
+    for each in found:
+        table.add_row(each.name or unnamed, *_figures(each))
+    return Section(title, table, _remark(report, name, table, "nothing was delivered"))
 
 
 def _losses(report: Report, found: Sequence[Loss]) -> Section:
-    columns = (
-        Column("outcome", is_number=False),
-        Column("cause", is_number=False),
-        Column("channel", is_number=False),
-        Column("events"),
-        Column("share"),
-        Column("clients", is_extra=True),
-        Column("last", is_extra=True),
+    table = Table(
+        "outcome",
+        "cause",
+        "channel",
+        *figures("events", "share"),
+        *figures("clients", "last", weight=0),
     )
-    rows = [
-        (
+    for each in found:
+        table.add_row(
             each.outcome,
             each.cause or NOTHING,
             each.channel or SEVERAL,
@@ -182,24 +165,20 @@ def _losses(report: Report, found: Sequence[Loss]) -> Section:
             f"{each.clients:,}",
             f"{datetime.fromtimestamp(each.last_ms / 1_000).astimezone():%H:%M:%S}",
         )
-        for each in found
-    ]
-    remark = _remark(report, "losses", rows, "everything arrived, whole and in time")
-    return Section("What did not arrive as it should, and why", columns, rows, remark)
+    remark = _remark(report, "losses", table, "everything arrived, whole and in time")
+    return Section("What did not arrive as it should, and why", table, remark)
 
 
 def _slow(report: Report, found: Sequence[PairQuality]) -> Section:
-    columns = (
-        Column("client", is_number=False),
-        Column("channel", is_number=False),
-        Column("p95"),
-        Column("p50"),
-        Column("of it queued", is_extra=True),
-        Column("in time"),
-        Column("events"),
+    table = Table(
+        "client",
+        "channel",
+        *figures("p95", "p50"),
+        *figures("of it queued", weight=0),
+        *figures("in time", "events"),
     )
-    rows = [
-        (
+    for each in found:
+        table.add_row(
             each.client or NOBODY,
             each.channel or SEVERAL,
             time_text(each.latency_p95_ms),
@@ -208,24 +187,20 @@ def _slow(report: Report, found: Sequence[PairQuality]) -> Section:
             share_text(each.in_time),
             f"{each.events:,}",
         )
-        for each in found
-    ]
-    remark = _remark(report, "slow", rows, "no latencies are known")
-    return Section("Slowest subscriptions", columns, rows, remark)
+    remark = _remark(report, "slow", table, "no latencies are known")
+    return Section("Slowest subscriptions", table, remark)
 
 
 def _predicates(report: Report, found: Sequence[PredicateUse]) -> Section:
-    columns = (
-        Column("channel", is_number=False),
-        Column("predicate", is_number=False),
-        Column("clients"),
-        Column("matched"),
-        Column("of", is_extra=True),
-        Column("share"),
-        Column("rate/s"),
+    table = Table(
+        "channel",
+        "predicate",
+        *figures("clients", "matched"),
+        *figures("of", weight=0),
+        *figures("share", "rate/s"),
     )
-    rows = [
-        (
+    for each in found:
+        table.add_row(
             each.channel,
             condition_text(each),
             f"{each.clients:,}",
@@ -234,27 +209,24 @@ def _predicates(report: Report, found: Sequence[PredicateUse]) -> Section:
             share_text(each.selectivity),
             _rate(each.rate_hz),
         )
-        for each in found
-    ]
-    remark = _remark(report, "predicates", rows, "none is registered, or nothing was kept")
+    remark = _remark(report, "predicates", table, "none is registered, or nothing was kept")
     if report.predicates_unmeasured:
         more = f"{count_text(report.predicates_unmeasured, 'more predicate')} not measured"
         remark = f"{remark}; {more}" if remark else more
-    return Section("Busiest predicates", columns, rows, remark)
+    return Section("Busiest predicates", table, remark)
 
 
 def _sources(report: Report, found: Sequence[SourceUse]) -> Section:
-    columns = (
-        Column("publisher", is_number=False),
-        Column("channel", is_number=False),
-        Column("events"),
-        Column("rate/s"),
-        Column("bytes", is_extra=True),
-        Column("delivered"),
-        Column("to clients", is_extra=True),
+    table = Table(
+        "publisher",
+        "channel",
+        *figures("events", "rate/s"),
+        *figures("bytes", weight=0),
+        *figures("delivered"),
+        *figures("to clients", weight=0),
     )
-    rows = [
-        (
+    for each in found:
+        table.add_row(
             each.publisher or NOBODY,
             each.channel or SEVERAL,
             f"{each.events:,}",
@@ -263,15 +235,13 @@ def _sources(report: Report, found: Sequence[SourceUse]) -> Section:
             _count(each.delivered),
             _count(each.destinations),
         )
-        for each in found
-    ]
-    return Section("Sources", columns, rows, _remark(report, "sources", rows, "nothing was kept"))
+    return Section("Sources", table, _remark(report, "sources", table, "nothing was kept"))
 
 
-def _remark(report: Report, name: str, rows: Sequence[object], empty: str) -> str:
-    if not rows:
+def _remark(report: Report, name: str, table: Table, empty: str) -> str:
+    if not table.rows:
         return empty
-    return f"the first {len(rows)} only" if name in report.shortened else ""
+    return f"the first {len(table.rows)} only" if name in report.shortened else ""
 
 
 def _count(count: int) -> str:

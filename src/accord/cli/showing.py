@@ -1,8 +1,8 @@
 """Events on a terminal, as JSON lines, and as bare payloads.
 
 On a terminal each event is a line, with columns that line up over time: a column becomes as wide as
-what was in it so far, within reason. What does not fit goes on below, indented. A pipe gets each
-event on one line.
+what was in it so far, within reason. What does not fit goes on below, indented; of events that were
+kept, and can be had again, it is cut. A pipe gets each event whole, on one line.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from datetime import datetime
 from typing import Any, Final
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from accord.cli.event_screen import attribute_texts, written
 from accord.cli.quantities import size_text
-from accord.cli.screen import MAX_PAIRS, MAX_VALUE_LENGTH, safe, written
+from accord.cli.screen import is_fitted, safe
 from accord.client.messages import ReceivedEvent
 from accord.core.model.values import Value
-from accord.core.predicates.tree import render_name
 
 Show = Callable[[ReceivedEvent], None]
 
@@ -30,7 +31,7 @@ MAX_COLUMN: Final = 32
 MAX_COLUMNS: Final = 500
 MAX_TEXT: Final = 240
 MAX_LINES: Final = 4
-NARROW: Final = 72
+NARROW: Final = 100
 
 _GAP: Final = "  "
 _KINDS: Final = (
@@ -81,31 +82,41 @@ def _json_value(value: Value) -> object:
 
 
 class Pretty:
-    """Remembers how wide columns were. Days, and ids, matter for what was kept."""
+    """Events of the moment, or those that were kept: with days and ids, and a line for each."""
 
-    def __init__(self, console: Console, *, has_days: bool = False, has_ids: bool = False) -> None:
+    def __init__(self, console: Console, *, has_days: bool = False, is_kept: bool = False) -> None:
         self._console = console
-        self._has_days = has_days
-        self._has_ids = has_ids
+        self._is_kept = is_kept
+        self._is_short = is_kept and console.width < NARROW
+        self._day = "%Y-%m-%d " if has_days or is_kept else ""
+        self._has_header = not is_fitted(console)
         self._id_width = 0
         self._channel_width = MIN_COLUMN
         self._widths: dict[str, int] = {}
 
     def show(self, event: ReceivedEvent) -> None:
-        head = Text.assemble((_clock_text(event.received_ms, self._has_days), "dim"), _GAP)
-        if self._has_ids:
-            self._id_width = max(self._id_width, min(len(event.id), MAX_COLUMN))
-            head.append(safe(event.id).ljust(self._id_width) + _GAP, "dim")
-        channel = safe(event.channel)
-        self._channel_width = max(self._channel_width, min(len(channel), MAX_COLUMN))
-        head.append(channel.ljust(self._channel_width), "cyan")
+        clock = self._clock_text(event.received_ms)
+        self._channel_width = _wider(self._channel_width, safe(event.channel))
+        if self._is_kept:
+            self._id_width = _wider(self._id_width, safe(event.id))
+        if not self._has_header:
+            self._has_header = True
+            title = self._head("time".ljust(len(clock)), "id", "channel")
+            self._print(Text(f"{title}{_GAP}attributes, payload", "dim"))
+        head = self._head(clock, safe(event.id), safe(event.channel))
         pieces = [*self._pairs(event), *_remarks(event)]
         payload = _payload_lines(event)
-        if not self._console.is_terminal:
-            shown = [Text("\\n".join(payload))] if payload else []
-            self._print(Text(_GAP).join([head, *pieces, *shown]))
+        if is_fitted(self._console) and not self._is_kept:
+            self._flow(head, pieces, [Text(line, "green") for line in payload])
             return
-        self._flow(head, pieces, [Text(line, "green") for line in payload])
+        shown = [Text("\\n".join(payload), "green")] if payload else []
+        self._print(Text(_GAP).join([head, *pieces, *shown]))
+
+    def _head(self, clock: str, event: str, channel: str) -> Text:
+        head = Text.assemble((clock, "dim"), _GAP)
+        if self._is_kept:
+            head.append(event.ljust(self._id_width) + _GAP, "dim")
+        return head.append(channel.ljust(self._channel_width), "cyan")
 
     def _flow(self, head: Text, pieces: list[Text], payload: list[Text]) -> None:
         """As many pieces on each line as fit; the payload beside them if it does, else below."""
@@ -123,33 +134,29 @@ class Pretty:
 
     def _print(self, line: Text) -> None:
         line.rstrip()
-        self._console.print(line, soft_wrap=True)
+        if self._is_kept and is_fitted(self._console):
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            self._console.print(line, soft_wrap=True)
 
     def _pairs(self, event: ReceivedEvent) -> Iterator[Text]:
-        own = list(event.attributes.items())
-        from_xml = event.metadata.attributes.items() if event.metadata else ()
-        added = [(name, value) for name, value in from_xml if name not in event.attributes]
-        for name, value in (*own[:MAX_PAIRS], *added[:MAX_PAIRS]):
-            yield self._pair(name, value)
-        if hidden := len(own[MAX_PAIRS:]) + len(added[MAX_PAIRS:]):
-            yield Text(f"… and {hidden} more", "dim")
+        for pair in attribute_texts(event):
+            name = pair.plain.partition("=")[0]
+            width = _wider(self._widths.get(name, 0), pair.plain)
+            if name in self._widths or len(self._widths) < MAX_COLUMNS:
+                self._widths[name] = width
+            pair.pad_right(max(width - pair.cell_len, 0))
+            yield pair
 
-    def _pair(self, name: str, value: Value) -> Text:
-        text = safe(written(value))
-        if len(text) > MAX_VALUE_LENGTH:
-            text = f"{text[: MAX_VALUE_LENGTH - 1]}…"
-        pair = Text.assemble((f"{safe(render_name(name))}=", "dim"), text)
-        width = max(self._widths.get(name, 0), min(pair.cell_len, MAX_COLUMN))
-        if name in self._widths or len(self._widths) < MAX_COLUMNS:
-            self._widths[name] = width
-        pair.pad_right(max(width - pair.cell_len, 0))
-        return pair
+    def _clock_text(self, moment_ms: int) -> str:
+        local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
+        if self._is_short:
+            return f"{local:%m-%d %H:%M:%S}"
+        return f"{local:{self._day}%H:%M:%S}.{moment_ms % 1000:03}"
 
 
-def _clock_text(moment_ms: int, has_day: bool) -> str:
-    local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
-    day = f"{local:%Y-%m-%d} " if has_day else ""
-    return f"{day}{local:%H:%M:%S}.{moment_ms % 1000:03}"
+def _wider(width: int, text: str) -> int:
+    return max(width, min(cell_len(text), MAX_COLUMN))
 
 
 def _remarks(event: ReceivedEvent) -> Iterator[Text]:

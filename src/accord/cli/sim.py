@@ -56,8 +56,7 @@ def run(  # noqa: PLR0913, PLR0917 (a parameter per option)
         if not outcome.is_good:
             for line in outcome.report():
                 say(console, line)
-    console.print(draw_run(outcomes))
-    console.print(draw_channels(outcomes))
+    console.print(draw_run(outcomes), "", draw_channels(outcomes), sep="\n")
     if out is not None:
         for file in write(outcomes, out, format_):
             say(console, f"written: {file}")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
-
-from accord.cli.screen import safe
+from accord.cli.table import NOTHING, Table, figures
 from accord.sim import Outcome
 from accord.sim.results import Row, rows
 
 
 def draw_run(outcomes: Sequence[Outcome]) -> Table:
     """One line per run."""
-    table = _table("seed", "nodes", "virtual s", "messages", "MB", "breaks", "crashes", "findings")
+    counts = ("nodes", "virtual s", "messages", "MB", "breaks", "crashes", "findings")
+    table = Table("seed", *figures(*counts))
     for outcome in outcomes:
         (row,) = rows(outcome, "run")
         table.add_row(
@@ -32,28 +30,19 @@ def draw_run(outcomes: Sequence[Outcome]) -> Table:
 
 def draw_channels(outcomes: Sequence[Outcome]) -> Table:
     """One line per channel and run."""
-    table = _table(
-        "seed", "channel", "published", "wanted", "delivered", "late", "lost", "twice", "in time",
-        "p50 ms", "p99 ms",
-    )  # fmt: skip
+    counts = ("published", "wanted", "delivered", "late", "lost", "twice")
+    table = Table("seed", "channel", *figures(*counts, "in time", "p50 ms", "p99 ms"))
     for outcome in outcomes:
         for row in rows(outcome, "channels"):
             share = row["in_time_share"]
             table.add_row(
                 str(outcome.seed),
-                safe(str(row["channel"])),
+                str(row["channel"]),
                 *(_count(row, name) for name in ("published", "wanted", "delivered", "late")),
                 *(_count(row, name) for name in ("lost", "duplicates")),
-                "–" if share is None else f"{float(share):.3%}",
+                NOTHING if share is None else f"{float(share):.3%}",
                 *(_ms(row, name) for name in ("p50_us", "p99_us")),
             )
-    return table
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, justify="left" if name in ("channel", "seed") else "right")
     return table
 
 
@@ -67,4 +56,4 @@ def _count(row: Row, name: str) -> str:
 
 
 def _ms(row: Row, name: str) -> str:
-    return "–" if row[name] is None else f"{_number(row, name) / 1_000:,.1f}"
+    return NOTHING if row[name] is None else f"{_number(row, name) / 1_000:,.1f}"

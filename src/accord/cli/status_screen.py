@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from accord.api.view import Status
 from accord.cli.node_status import Rates
 from accord.cli.quantities import count_text, duration_text, rate_text, size_text
 from accord.cli.screen import safe
+from accord.cli.table import NOTHING, Column, Table, fields, figures
 from accord.core.monitoring.statistics import (
     JournalStatus,
     PipelineStatus,
@@ -28,7 +27,7 @@ MAX_CLIENTS: Final = 10
 def draw_status(status: Status, rates: Rates) -> Group:
     statistics = status.statistics
     parts: list[RenderableType] = [_headline(status), Text(), _traffic(statistics, rates)]
-    parts += [Text(), _facts(statistics)]
+    parts += [Text(), fields(_facts(statistics))]
     used = [queue for queue in statistics.queues if queue.messages or queue.waits.count]
     if used:
         parts += [Text(), _queues(used)]
@@ -46,13 +45,8 @@ def _headline(status: Status) -> Text:
 
 def _traffic(statistics: Statistics, rates: Rates) -> Table:
     received, sent = statistics.received, statistics.sent
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", min_width=13)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(style="dim", no_wrap=True)
+    table = Table(Column("", least=13), *figures("in", "out"), "", has_rule=False)
     for name, came, went, remark in (
-        ("", Text("in", "dim"), Text("out", "dim"), ""),
         (
             "events/s",
             Text(rate_text(rates.received_events), "bold"),
@@ -68,20 +62,11 @@ def _traffic(statistics: Statistics, rates: Rates) -> Table:
         ),
         ("bytes", size_text(received.bytes), size_text(sent.bytes), ""),
     ):
-        grid.add_row(name, came, went, remark)
-    return grid
+        table.add_row(Text(name, "dim"), came, went, Text(remark, "dim"))
+    return table
 
 
-def _facts(statistics: Statistics) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", min_width=13)
-    grid.add_column(overflow="fold")
-    for name, value in _named_facts(statistics):
-        grid.add_row(name, value)
-    return grid
-
-
-def _named_facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
+def _facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
     connected = f"{statistics.connections:,} connected, {statistics.connections_peak:,} at most"
     yield "clients", Text(f"{connected}; {count_text(statistics.sessions, 'session')}")
     predicates = f", {statistics.predicates:,} with a predicate" if statistics.predicates else ""
@@ -103,6 +88,8 @@ def _named_facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
     yield "journal", _journal(statistics.journal)
     if statistics.pipeline is not None:
         yield "pipeline", _pipeline(statistics.pipeline)
+        if statistics.pipeline.state == "ready" and statistics.pipeline.problem:
+            yield "", Text(safe(statistics.pipeline.problem), "yellow")
 
 
 def _journal(journal: JournalStatus | None) -> Text:
@@ -131,35 +118,23 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     words += f"{pipeline.queries:,} answered"
     if pipeline.restarts:
         words += f"; restarted {count_text(pipeline.restarts, 'time')}"
-    text = Text(words)
-    if problem:
-        text.append(f"\n{problem}", "yellow")
-    return text
+    return Text(words)
 
 
 def _queues(queues: list[Queue]) -> Table:
-    table = _table("importance", "waiting", "bytes", "half waited", "99 % waited")
+    table = Table("importance", *figures("waiting", "bytes", "half waited", "99 % waited"))
     for queue in reversed(queues):
         bounds = [queue.waits.quantile_ms(share) for share in (0.5, 0.99)]
-        waits = [f"< {bound:,} ms" if bound else "–" for bound in bounds]
+        waits = [f"< {bound:,} ms" if bound else NOTHING for bound in bounds]
         table.add_row(str(queue.importance), f"{queue.messages:,}", size_text(queue.bytes), *waits)
     return table
 
 
 def _shed(shed: Shed) -> Table:
-    table = _table("shed because of", "events", "for client")
-    table.columns[2].justify = "left"
+    table = Table("shed because of", *figures("events"), "for client")
     shown = sorted(shed.clients, key=lambda each: -each.count)
     for each in shown[:MAX_CLIENTS]:
-        table.add_row(safe(each.cause), f"{each.count:,}", safe(each.client))
+        table.add_row(each.cause, f"{each.count:,}", each.client)
     if rest := sum(each.count for each in shown[MAX_CLIENTS:]):
         table.add_row("", f"{rest:,}", Text("others", "dim"))
-    return table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
-    table.pad_edge = False
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
     return table

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accord.core.monitoring.top import Top
 
 _LINES: Final = 100
-_SIZE_IN_A_PIPE: Final = (120, 60)  # of a whole frame
+_LINES_IN_A_PIPE: Final = 60  # of a whole frame
 
 
 def top(  # noqa: PLR0913 (a parameter per option)
@@ -62,9 +62,8 @@ def _print(now: Top, *, is_json: bool) -> None:
         typer.echo(msgspec.json.encode(now).decode())
         return
     console = open_console()
-    width, height = console.size if console.is_terminal else _SIZE_IN_A_PIPE
-    console.width = width  # a frame fills it
-    console.print(draw_top(now, width=width, height=height))
+    height = console.height if console.is_terminal else _LINES_IN_A_PIPE
+    console.print(draw_top(now, width=console.width, height=height))
 
 
 def _watch(source: LedgerSource, interval_s: float) -> None:

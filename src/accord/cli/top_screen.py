@@ -2,61 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from accord.api.outcomes import rate_text
 from accord.cli.quantities import count_text, duration_text, latency_text, size_text
 from accord.cli.quantities import rate_text as number_text
 from accord.cli.screen import safe
-from accord.core.monitoring.top import BinLine, ChannelLine, ClientLine, Management, Top
+from accord.cli.table import NOTHING, Column, Table, figures
+from accord.core.monitoring.top import BinLine, Management, Top
 
-_NOTHING: Final = "–"
-_LEAST_LINES: Final = 3  # of channels and of clients, whatever the terminal
-_WIDE: Final = 100
+_DOT: Final = " · "
+_LEAST_ROWS: Final = 2  # of channels and of clients, whatever the terminal
 
 
 def draw_top(now: Top, *, width: int, height: int) -> Group:
-    is_wide = width >= _WIDE
-    parts: list[RenderableType] = [line for line in _head(now) if line]
-    used = len(parts)
+    """As many channels and clients as there are lines for."""
+    parts: list[RenderableType] = [
+        line for facts in _head(now) for line in _filled(filter(None, facts), width)
+    ]
     if now.bins:
         parts += [Text(), _bins(now.bins)]
-        used += len(now.bins) + 2
-    free = max(height - used - 4, 2 * _LEAST_LINES)  # two tables with a line above and a title
-    clients = min(len(now.clients), max(free * 2 // 5, free - len(now.channels)))
-    channels = min(len(now.channels), free - clients)
-    parts += [Text(), _channels(now.channels[:channels], now.channels_total, is_wide=is_wide)]
-    parts += [Text(), _clients(now.clients[:clients], now.clients_total, is_wide=is_wide)]
-    return Group(*parts)
+    free = height - len(parts) - 2 - len(now.bins)
+    channels = _fitted(_channels, now, len(now.channels), width, free * 3 // 5)
+    clients = _fitted(_clients, now, len(now.clients), width, free - channels.height(width))
+    channels = _fitted(_channels, now, len(now.channels), width, free - clients.height(width))
+    return Group(*parts, Text(), channels, Text(), clients)
 
 
-def _head(now: Top) -> Iterator[Text]:
+def _fitted(
+    draw: Callable[[Top, int], Table], now: Top, rows: int, width: int, lines: int
+) -> Table:
+    shown = min(rows, max(lines, _LEAST_ROWS))
+    while (over := (table := draw(now, shown)).height(width) - lines) > 0 and shown > _LEAST_ROWS:
+        shown = max(_LEAST_ROWS, shown - max(1, over // 2))
+    return table
+
+
+def _head(now: Top) -> Iterator[Iterable[str | Text]]:
     load = now.load
     up = duration_text(now.uptime_ms / 1_000)
-    yield _line(
+    yield (
         Text.assemble((safe(now.name), "bold"), (f"  up {up}", "dim")),
         f"cpu {load.cpu_percent:.0f} %",
         f"{load.memory_mb:,.0f} MB",
         count_text(load.connections, "client"),
         f"{load.backlog:,} tasks waiting" if load.backlog else "",
     )
-    shed = f"shed {number_text(load.shed_hz)}/s" if load.shed_hz else ""
-    yield _line(
+    yield (
         f"in {number_text(load.received_hz)}/s {rate_text(load.received_kbps * 1e3)}",
         f"out {number_text(load.sent_hz)}/s {rate_text(load.sent_kbps * 1e3)}",
         f"queues {size_text(load.queued_bytes)}",
-        Text(shed, "yellow"),
+        Text(f"shed {number_text(load.shed_hz)}/s" if load.shed_hz else "", "yellow"),
     )
-    yield _line(*_decided(now.management))
+    yield _decided(now.management)
     missed = now.ledger.missed
-    yield _line(
-        Text("the ledger is off", "yellow") if not now.ledger.is_on else "",
-        Text(f"the ledger missed {count_text(missed, 'event')}", "yellow") if missed else "",
+    yield (
+        Text("" if now.ledger.is_on else "the ledger is off", "yellow"),
+        Text(f"the ledger missed {count_text(missed, 'event')}" if missed else "", "yellow"),
     )
 
 
@@ -82,7 +88,7 @@ def _bins(bins: Sequence[BinLine]) -> Table:
         table.add_row(
             str(line.importance),
             _count(line.messages),
-            size_text(line.bytes) if line.bytes else _NOTHING,
+            size_text(line.bytes) if line.bytes else NOTHING,
             _count(line.tasks),
             _time(line.wait_p50_ms),
             _time(line.wait_p95_ms),
@@ -90,83 +96,83 @@ def _bins(bins: Sequence[BinLine]) -> Table:
     return table
 
 
-def _channels(lines: Sequence[ChannelLine], total: int, *, is_wide: bool) -> Table:
-    more = ("late/s", "expired/s", "replaced/s") if is_wide else ()
+def _channels(now: Top, shown: int) -> Table:
     table = _table(
-        _title("channel", len(lines), total),
-        *("in/s", "out/s", "kbit/s", "latency", "95 %", "shaped/s", "lost/s", *more),
+        _title("channel", shown, now.channels_total),
+        *("in/s", "out/s", "kbit/s", "latency", "95 %", "shaped/s", "lost/s"),
+        extra=("late/s", "expired/s", "replaced/s"),
     )
-    for line in lines:
-        lost = Text(_rate(line.dropped_hz), "yellow" if line.dropped_hz else "")
+    for line in now.channels[:shown]:
         table.add_row(
-            safe(line.channel),
+            line.channel,
             _rate(line.published_hz),
             _rate(line.delivered_hz),
             _rate(line.delivered_kbps),
             _time(line.latency_ms),
             _time(line.latency_p95_ms),
             _rate(line.shaped_hz),
-            lost,
-            *(map(_rate, (line.late_hz, line.expired_hz, line.replaced_hz)) if is_wide else ()),
+            Text(_rate(line.dropped_hz), "yellow" if line.dropped_hz else ""),
+            *map(_rate, (line.late_hz, line.expired_hz, line.replaced_hz)),
         )
     return table
 
 
-def _clients(lines: Sequence[ClientLine], total: int, *, is_wide: bool) -> Table:
-    more = ("limit", "waiting", "user") if is_wide else ()
+def _clients(now: Top, shown: int) -> Table:
     table = _table(
-        _title("client", len(lines), total),
-        *("out/s", "kbit/s", "link", "rtt", "queue", "shed/s", *more),
+        _title("client", shown, now.clients_total),
+        *("user", "out/s", "kbit/s", "link", "rtt", "queue", "shed/s"),
+        extra=("limit", "waiting"),
     )
-    for line in lines:
-        name = Text(safe(line.client), "" if line.is_connected else "dim")
+    for line in now.clients[:shown]:
         table.add_row(
-            name,
+            Text(safe(line.client), "" if line.is_connected else "dim"),
+            line.user or NOTHING,
             _rate(line.sent_hz),
             _rate(line.sent_kbps),
-            _NOTHING if line.link_kbps is None else _rate(line.link_kbps),
+            NOTHING if line.link_kbps is None else _rate(line.link_kbps),
             _time(line.rtt_ms),
-            size_text(line.queued_bytes) if line.queued_bytes else _NOTHING,
+            size_text(line.queued_bytes) if line.queued_bytes else NOTHING,
             Text(_rate(line.shed_hz), "yellow" if line.shed_hz else ""),
-            *(_more(line) if is_wide else ()),
+            NOTHING if line.limit_kbps is None else _rate(line.limit_kbps),
+            _count(line.queued_messages),
         )
     return table
 
 
-def _more(line: ClientLine) -> Iterator[str]:
-    yield _NOTHING if line.limit_kbps is None else _rate(line.limit_kbps)
-    yield _count(line.queued_messages)
-    yield safe(line.user)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False, expand=True)
-    first, *others = columns
-    table.add_column(first, no_wrap=True, overflow="ellipsis", ratio=1)
-    for name in others:
-        width = max(len(name), 8)
-        table.add_column(name, justify="right", no_wrap=True, overflow="ellipsis", width=width)
-    return table
+def _table(first: str, *others: str, extra: Sequence[str] = ()) -> Table:
+    """Widths that stay the same from one look to the next."""
+    return Table(
+        Column(first, least=16),
+        *figures(*others, least=5),
+        *figures(*extra, weight=0, least=5),
+        has_rule=False,
+    )
 
 
 def _title(noun: str, shown: int, total: int) -> str:
     return f"{noun} ({shown:,} of {total:,})" if total > shown else noun
 
 
-def _line(*parts: str | Text) -> Text:
-    line = Text(" · ", no_wrap=True, overflow="ellipsis")
-    return line.join(part if isinstance(part, Text) else Text(part) for part in parts if part)
+def _filled(facts: Iterable[str | Text], width: int) -> list[Text]:
+    """Lines with as many facts as fit."""
+    lines: list[Text] = []
+    for fact in facts:
+        if lines and lines[-1].cell_len + len(_DOT) + len(fact) <= width:
+            lines[-1] = Text.assemble(lines[-1], _DOT, fact)
+        else:
+            lines.append(Text.assemble(fact))
+    return lines
 
 
 def _count(count: int) -> str:
-    return f"{count:,}" if count else _NOTHING
+    return f"{count:,}" if count else NOTHING
 
 
 def _rate(rate: float) -> str:
-    return number_text(rate) if rate else _NOTHING
+    return number_text(rate) if rate else NOTHING
 
 
 def _time(time_ms: float | None) -> str:
     if time_ms is None:
-        return _NOTHING
+        return NOTHING
     return latency_text(time_ms / 1_000) if time_ms else "0 ms"

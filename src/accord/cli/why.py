@@ -62,8 +62,7 @@ def why(  # noqa: PLR0913 (a parameter per option)
         if is_json:
             _print_json(found.outcomes)
         else:
-            console = open_console()
-            console.print(draw_outcomes(found, width=console.width))
+            open_console().print(draw_outcomes(found))
         return
     for name, value in (("--channel", channel), ("--client", client), ("--outcome", outcome)):
         if value is not None:

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from accord.api.outcomes import (
@@ -23,6 +20,7 @@ from accord.api.outcomes import (
 )
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
+from accord.cli.table import Table, fields, figures, whole
 from accord.core.monitoring.waiting import (
     ACKNOWLEDGEMENT,
     CONNECTION,
@@ -51,7 +49,6 @@ _WAITS_FOR: Final = {
     TURN: "its turn",
 }
 _SEVERAL: Final = "(several)"
-_WIDE: Final = 100
 
 
 def draw_event(found: EventOutcomes) -> Group:
@@ -63,13 +60,11 @@ def draw_event(found: EventOutcomes) -> Group:
         Text(f"received {_moment(found.received_ms)}", "dim"),
     ]
     for waiting in found.waiting[:MAX_DESTINATIONS]:
-        parts += [Text(), _place(waiting)]
-        parts += [Padding(line, (0, 0, 0, 2)) for line in _waiting_lines(waiting)]
+        parts += [Text(), _place(waiting), fields(("", line) for line in _waiting_lines(waiting))]
     if unseen := len(found.waiting[MAX_DESTINATIONS:]):
         parts += [Text(), Text(f"and {unseen:,} more where it waits (--json has all)", "dim")]
     for outcome in found.outcomes[:MAX_DESTINATIONS]:
-        parts += [Text(), _verdict(outcome)]
-        parts += [Padding(line, (0, 0, 0, 2)) for line in _lines(outcome)]
+        parts += [Text(), _verdict(outcome), fields(("", line) for line in _lines(outcome))]
     if rest := found.outcomes[MAX_DESTINATIONS:]:
         kinds = Counter(each.outcome for each in rest)
         counts = ", ".join(f"{count:,} {safe(name)}" for name, count in kinds.most_common())
@@ -79,34 +74,23 @@ def draw_event(found: EventOutcomes) -> Group:
     return Group(*parts)
 
 
-def draw_outcomes(found: Outcomes, *, width: int) -> RenderableType:
-    """A table; why each came about only where there is room."""
+def draw_outcomes(found: Outcomes) -> RenderableType:
     if not found.outcomes:
         if found.reaches_back_ms is None:
             return Text("the ledger is empty")
         return Text(f"nothing found; searched back to {_moment(found.reaches_back_ms)}")
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
-    table.pad_edge, table.collapse_padding = False, True
-    is_wide = width >= _WIDE
-    for name in ("event", "at", "channel", "to", "outcome", "took", *(["why"] if is_wide else [])):
-        # Only the others may be cut short.
-        is_whole = name not in ("channel", "to", "why")
-        table.add_column(name, no_wrap=is_whole, justify="right" if name == "took" else "left")
+    table = Table(whole("event"), "at", "channel", "to", "outcome", *figures("took"), "why")
     for each in found.outcomes:
         table.add_row(
             each.event + (f" +{each.count - 1}" if each.count > 1 else ""),
             f"{datetime.fromtimestamp(each.done_ms / 1_000).astimezone():%H:%M:%S}",
-            _short(each.channel or _SEVERAL),
-            _short(each.destination),
+            each.channel or _SEVERAL,
+            each.destination,
             Text(safe(each.outcome), _STYLES.get(each.outcome, "red")),
             time_text(_total_ms(each)),
-            *([_short(each.reason)] if is_wide else []),
+            each.reason,
         )
     return table
-
-
-def _short(text: str) -> Text:
-    return Text(safe(text), no_wrap=True, overflow="ellipsis")
 
 
 def _verdict(outcome: Outcome) -> Text:
@@ -120,9 +104,9 @@ def _verdict(outcome: Outcome) -> Text:
     )
 
 
-def _lines(outcome: Outcome) -> Iterator[Text]:
+def _lines(outcome: Outcome) -> Iterator[str]:
     if outcome.reason:
-        yield Text(safe(outcome.reason))
+        yield outcome.reason
     sending = ""
     if outcome.sending_ms is not None:
         sending = f", sending {time_text(outcome.sending_ms)}"
@@ -131,12 +115,12 @@ def _lines(outcome: Outcome) -> Iterator[Text]:
         size = f"{size_text(outcome.from_size)} → {size}"
     before_ms = outcome.queued_ms - outcome.received_ms
     before = f"handling {time_text(before_ms)}, " if before_ms > 0 else ""
-    yield Text(f"{before}queued {time_text(outcome.queueing_ms)}{sending}; {size}")
-    policy = f"policy {safe(outcome.policy)}" if outcome.policy else "no policy"
+    yield f"{before}queued {time_text(outcome.queueing_ms)}{sending}; {size}"
+    policy = f"policy {outcome.policy}" if outcome.policy else "no policy"
     several = ""
     if outcome.count > 1:
         several = f"; together with {count_text(outcome.count - 1, 'other event')}"
-    yield Text(f"importance {outcome.importance}, {policy}{several}")
+    yield f"importance {outcome.importance}, {policy}{several}"
 
 
 def _place(waiting: Waiting) -> Text:
@@ -149,16 +133,16 @@ def _place(waiting: Waiting) -> Text:
     )
 
 
-def _waiting_lines(waiting: Waiting) -> Iterator[Text]:
-    yield Text(f"waits for {_waits_for(waiting)}")
+def _waiting_lines(waiting: Waiting) -> Iterator[str]:
+    yield f"waits for {_waits_for(waiting)}"
     before = [
         f"{count_text(each.events, 'event')} ({size_text(each.bytes)}) of importance "
         f"{each.importance}"
         for each in reversed(waiting.ahead)
     ]
-    yield Text(f"behind {', '.join(before)}" if before else "behind nothing: it is the next")
-    policy = f"policy {safe(waiting.policy)}" if waiting.policy else "no policy"
-    yield Text(f"importance {waiting.importance}, {policy}; {size_text(waiting.size)}")
+    yield f"behind {', '.join(before)}" if before else "behind nothing: it is the next"
+    policy = f"policy {waiting.policy}" if waiting.policy else "no policy"
+    yield f"importance {waiting.importance}, {policy}; {size_text(waiting.size)}"
 
 
 def _waits_for(waiting: Waiting) -> str:
@@ -172,7 +156,7 @@ def _waits_for(waiting: Waiting) -> str:
     if waiting.waits_for == LINK:
         size = size_text(waiting.under_way_bytes or 0)
         return f"the link or the client to read: {size} are not acknowledged yet"
-    return _WAITS_FOR.get(waiting.waits_for, safe(waiting.waits_for))
+    return _WAITS_FOR.get(waiting.waits_for, waiting.waits_for)
 
 
 def _total_ms(outcome: Outcome) -> int:

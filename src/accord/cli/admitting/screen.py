@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from accord.cli.overlay.screen import new_table
 from accord.cli.quantities import count_text, rate_text
 from accord.cli.screen import safe
+from accord.cli.table import Table, figures
 from accord.core.admission.status import (
     AdmissionStatus,
     FilterLine,
@@ -60,7 +59,7 @@ def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
 
 
 def draw_need(need: NeedStatus) -> Group:
-    table = new_table("", "at least", "at most", right=("at least", "at most"))
+    table = Table("", *figures("at least", "at most"))
     for name, between, noun in (
         ("events/s, by what intersects it", need.rate_hz, "rate"),
         ("events/s, as in the paper", need.paper_rate_hz, "rate"),
@@ -126,7 +125,7 @@ def _tree(filters: Sequence[FilterLine]) -> Iterator[tuple[int, FilterLine, bool
 
 
 def _filters(lines: Sequence[tuple[int, FilterLine, bool]]) -> Table:
-    table = new_table("filter", "rate", "count", "own", right=("rate", "count", "own"))
+    table = Table("filter", *figures("rate", "count", "own"))
     for depth, line, is_again in lines:
         where = f" WHERE {line.where}" if line.where else ""
         name = f"{'  ' * depth}{safe(line.channel)}{safe(where)}"
@@ -139,19 +138,16 @@ def _filters(lines: Sequence[tuple[int, FilterLine, bool]]) -> Table:
 
 
 def _publishers(lines: Sequence[PublisherLine]) -> Table:
-    table = new_table(
-        "client", "advertises", "rate", "passed", "beyond", right=("rate", "passed", "beyond")
-    )
+    table = Table("client", "advertises", *figures("rate", "passed", "beyond"))
     for line in lines:
         beyond = Text(f"{line.limited:,}", "yellow" if line.limited else "dim")
         rate = f"{rate_text(line.rate_hz)}/s"
-        table.add_row(safe(line.client), safe(line.name), rate, f"{line.passed:,}", beyond)
+        table.add_row(line.client, line.name, rate, f"{line.passed:,}", beyond)
     return table
 
 
 def _pools(lines: Sequence[PoolLine]) -> Table:
-    numbers = ("there is", "promised", "used", "free")
-    table = new_table("node", "resource", *numbers, right=numbers)
+    table = Table("node", "resource", *figures("there is", "promised", "used", "free"))
     for line in lines:
         name = f"{line.resource} of {line.of}" if line.of else line.resource
         there, promised, used, free = (
@@ -159,17 +155,17 @@ def _pools(lines: Sequence[PoolLine]) -> Table:
             for each in (line.capacity, line.promised, line.used, line.free)
         )
         style = "red" if line.free is not None and line.free <= 0 else ""
-        table.add_row(safe(line.node), safe(name), there, promised, used, Text(free, style))
+        table.add_row(line.node, name, there, promised, used, Text(free, style))
     return table
 
 
 def _lately(lines: Sequence[RefusedLine]) -> Table:
-    table = new_table("time", "client", "filter", "why")
+    table = Table("time", "client", "filter", "why")
     for line in lines:
         where = f" WHERE {line.where}" if line.where else ""
         why = line.problem if line.is_binding else f"{line.problem} (taken all the same)"
         time = datetime.fromtimestamp(line.at_ms / 1_000).strftime("%H:%M:%S")
-        table.add_row(time, safe(line.client), safe(line.filter + where), safe(why))
+        table.add_row(time, line.client, line.filter + where, why)
     return table
 
 

@@ -6,14 +6,13 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from accord.cli.benching.load import Result, Shape
 from accord.cli.quantities import count_text, latency_text, rate_text, size_text
 from accord.cli.screen import say
+from accord.cli.table import Table, figures
 
 PERCENTILES: Final = (50, 90, 99)
 
@@ -97,7 +96,7 @@ def title(shape: Shape) -> str:
 
 def _throughput(report: Report) -> Table:
     shape, result = report.shape, report.throughput
-    table = _table("", "events", "per second", "MB/s")
+    table = Table("", *figures("events", "per second", "MB/s"))
     for name, count, rate_hz in (
         ("published", result.published, result.published_hz),
         ("delivered", result.delivered, result.delivered_hz),
@@ -112,19 +111,10 @@ def _throughput(report: Report) -> Table:
 
 def _latency(report: Report) -> Table:
     samples = report.latency.samples
-    table = _table("latency", *(f"p{share}" for share in PERCENTILES), "max")
+    table = Table("latency", *figures(*(f"p{share}" for share in PERCENTILES), "max"))
     at = f"at {rate_text(report.latency_hz)}/s"
-    figures = [samples.percentile(share) for share in PERCENTILES]
-    table.add_row(at, *(latency_text(each / 1e9) for each in [*figures, samples.most]))
-    return table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
-    table.pad_edge = False
-    for number, name in enumerate(columns):
-        justify: Any = "right" if number else "left"
-        table.add_column(name, justify=justify, min_width=10, style="" if number else "dim")
+    measured = [samples.percentile(share) for share in PERCENTILES]
+    table.add_row(at, *(latency_text(each / 1e9) for each in [*measured, samples.most]))
     return table
 
 

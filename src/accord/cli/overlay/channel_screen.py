@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
-from accord.cli.overlay.screen import met_text, new_table
-from accord.cli.overlay.words import NOTHING, required_text, share_text
-from accord.cli.screen import safe
+from accord.cli.overlay.screen import met_text
+from accord.cli.overlay.words import required_text, share_text
+from accord.cli.table import NOTHING, Table, figures
 from accord.core.overlay.channel_answers import Channel
 
 
 def draw_channels(channels: Sequence[Channel]) -> Table:
     """Options, and nodes without its template, where any channel has some."""
-    right = ("delivered", "late", "in time")
     has_options = any(channel.options for channel in channels)
     has_missing = any(channel.missing_at for channel in channels)
     more = ["options"] * has_options + ["not installed at"] * has_missing
-    columns = ("channel", "template", "requires", "met", *right, "defined at", *more)
-    table = new_table(*columns, right=right)
+    counts = figures("delivered", "late", "in time")
+    table = Table("channel", "template", "requires", "met", *counts, "defined at", *more)
     for channel in channels:
         table.add_row(
-            safe(channel.name),
-            safe(channel.template),
+            channel.name,
+            channel.template,
             _required(channel),
             met_text(channel.flows, channel.flows_met),
             f"{channel.delivered:,}" if channel.delivered else NOTHING,
             f"{channel.late:,}" if channel.late else NOTHING,
             _in_time(channel),
-            safe(channel.node),
+            channel.node,
             *([_options(channel)] if has_options else []),
-            *([safe(", ".join(channel.missing_at)) or NOTHING] if has_missing else []),
+            *([", ".join(channel.missing_at) or NOTHING] if has_missing else []),
         )
     return table
 
@@ -63,7 +60,7 @@ def _required(channel: Channel) -> str:
 
 def _options(channel: Channel) -> str:
     pairs = (f"{name}={value}" for name, value in sorted(channel.options.items()))
-    return safe(", ".join(pairs)) or NOTHING
+    return ", ".join(pairs) or NOTHING
 
 
 def _in_time(channel: Channel) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from accord.cli.overlay.lately import Lately
-from accord.cli.overlay.tier_screen import fill_children, fill_parents, tier_words
+from accord.cli.overlay.tier_screen import draw_children, draw_parents, tier_words
 from accord.cli.overlay.words import (
     LOCAL,
-    NOTHING,
     path_text,
     required_text,
     share_text,
@@ -22,6 +19,7 @@ from accord.cli.overlay.words import (
 )
 from accord.cli.quantities import count_text, rate_text
 from accord.cli.screen import safe
+from accord.cli.table import NOTHING, Table, figures
 from accord.core.overlay.status import (
     IN_USE,
     ArrivalStatus,
@@ -34,7 +32,6 @@ from accord.core.overlay.status import (
     NodeStatus,
     shortfall,
 )
-from accord.core.overlay.tier_status import ChildStatus, ParentStatus
 
 MAX_ROWS: Final = 100
 
@@ -51,8 +48,8 @@ def draw_net(status: NetStatus, lately: Lately | None = None, *, rows: int = MAX
         (_flows(status.flows[:rows]), len(status.flows)),
         (_arrivals(status.arrivals[:rows], lately), len(status.arrivals)),
         (_carry(status.carry[:rows]), len(status.carry)),
-        (_children(status.children[:rows]), len(status.children)),
-        (_parents(parents[:rows]), len(parents)),
+        (draw_children(status.children[:rows]), len(status.children)),
+        (draw_parents(parents[:rows]), len(parents)),
     ):
         if total:
             parts += [Text(), table]
@@ -61,14 +58,6 @@ def draw_net(status: NetStatus, lately: Lately | None = None, *, rows: int = MAX
     if carried := _carried(status.carried):
         parts += [Text(), carried]
     return Group(*parts)
-
-
-def new_table(*columns: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim", show_edge=False)
-    table.pad_edge = False
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    return table
 
 
 def met_text(channel_flows: int, met: int) -> Text:
@@ -81,24 +70,11 @@ def met_text(channel_flows: int, met: int) -> Text:
 
 def _carry(rules: Sequence[CarryStatus]) -> Table:
     """By what this node sends channels, and what it can't send so: a copy for each neighbour."""
-    table = new_table("channels", "carried by", "copies", "kept on tcp", right=("copies",))
+    table = Table("channels", "carried by", *figures("copies"), "kept on tcp")
     for rule in rules:
-        kept = Text(f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING)
-        table.add_row(safe(", ".join(rule.channels)), rule.transport, f"{rule.copies:,}", kept)
+        kept = f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING
+        table.add_row(", ".join(rule.channels), rule.transport, f"{rule.copies:,}", kept)
     return table
-
-
-def _children(children: Sequence[ChildStatus]) -> Table:
-    """The secondary nodes whose parent this one is."""
-    table = new_table(
-        "child", "this node is", "needs", "waiting", "lost", right=("needs", "waiting")
-    )
-    return fill_children(table, children)
-
-
-def _parents(parents: Sequence[ParentStatus]) -> Table:
-    table = new_table("parent", "state", "takes", "waiting", "lost", right=("takes", "waiting"))
-    return fill_parents(table, parents)
 
 
 def _headline(status: NetStatus) -> Text:
@@ -143,10 +119,10 @@ def _troubles(status: NetStatus) -> Iterator[Text]:
 
 
 def _nodes(status: NetStatus, rows: int) -> Table:
-    table = new_table("node", "state", "needs", "takes", right=("needs", "takes"))
+    table = Table("node", "state", *figures("needs", "takes"))
     for node in status.nodes[:rows]:
         taken = time_text(node.processing_us) if node.processing_us else NOTHING
-        table.add_row(safe(node.name), _state(node, status.node), str(node.needs or NOTHING), taken)
+        table.add_row(node.name, _state(node, status.node), str(node.needs or NOTHING), taken)
     return table
 
 
@@ -166,10 +142,7 @@ def _pairs(links: Sequence[LinkStatus]) -> list[list[LinkStatus]]:
 
 
 def _links(status: NetStatus, pairs: list[list[LinkStatus]], rows: int) -> Table:
-    table = new_table(
-        "link", "state", "there", "back", "loss", "up lately",
-        right=("there", "back", "loss", "up lately"),
-    )  # fmt: skip
+    table = Table("link", "state", *figures("there", "back", "loss", "up lately"))
     reachable = {node.name: node.is_reachable for node in status.nodes}
     for pair in pairs[:rows]:
         ends = min((pair[0].source, pair[0].target), (pair[0].target, pair[0].source))
@@ -179,7 +152,7 @@ def _links(status: NetStatus, pairs: list[list[LinkStatus]], rows: int) -> Table
         there = next((each for each in pair if each.source == ends[0]), None)
         back = next((each for each in pair if each.source == ends[1]), None)
         table.add_row(
-            safe(f"{ends[0]} – {ends[1]}"),
+            f"{ends[0]} – {ends[1]}",
             state,
             _latency(there),
             _latency(back),
@@ -194,32 +167,30 @@ def _latency(link: LinkStatus | None) -> str:
 
 
 def _channels(channels: Sequence[ChannelStatus]) -> Table:
-    table = new_table(
-        "channel", "requires", "met", "delivered", "in time", "defined at",
-        right=("delivered", "in time"),
-    )  # fmt: skip
+    counts = figures("delivered", "in time")
+    table = Table("channel", "requires", "met", *counts, "defined at")
     for channel in channels:
         template = "" if channel.template in ("routed", LOCAL) else f" ({channel.template})"
         required = required_text(
             channel.max_delay_us, channel.paths, channel.resiliency, channel.template
         )
         table.add_row(
-            safe(channel.name),
-            safe(required + template),
+            channel.name,
+            required + template,
             met_text(channel.flows, channel.flows_met),
             f"{channel.delivered:,}" if channel.delivered else NOTHING,
             _in_time(channel.delivered, channel.late),
-            safe(channel.node),
+            channel.node,
         )
     return table
 
 
 def _flows(flows: Sequence[FlowStatus]) -> Table:
     """A line per route; what is the same as above is left out."""
-    table = new_table("from", "to", "requires", "route", "takes", "state", right=("takes",))
+    table = Table("from", "to", "requires", "route", *figures("takes"), "state")
     for flow in flows:
         required = required_text(flow.max_delay_us, flow.paths, flow.resiliency)
-        first = (safe(flow.source), safe(flow.destination), required)
+        first = (flow.source, flow.destination, required)
         lacking = shortfall(flow)
         if not flow.routes:
             table.add_row(*first, NOTHING, NOTHING, Text(lacking, "red"))
@@ -229,7 +200,7 @@ def _flows(flows: Sequence[FlowStatus]) -> Table:
                 state.append(f", {lacking}", "yellow")
             table.add_row(
                 *(first if not number else ("", "", "")),
-                safe(path_text(route.path)),
+                path_text(route.path),
                 time_text(route.delay_us),
                 state,
             )
@@ -239,11 +210,11 @@ def _flows(flows: Sequence[FlowStatus]) -> Table:
 def _arrivals(arrivals: Sequence[ArrivalStatus], lately: Lately | None) -> Table:
     counts = ("delivered", "late", "in time")
     more = ("/s", "in time lately") if lately is not None else ()
-    table = new_table("at", "from", "channel", *counts, *more, right=(*counts, *more))
+    table = Table("at", "from", "channel", *figures(*counts, *more))
     for each in arrivals:
         row: list[str | Text] = [
-            safe(each.node),
-            safe(each.source) or NOTHING,
+            each.node,
+            each.source or NOTHING,
             safe(each.channel) or Text("all others", "dim"),
             f"{each.delivered:,}",
             f"{each.late:,}" if each.late else NOTHING,

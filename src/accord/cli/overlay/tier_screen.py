@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
 from rich.text import Text
 
-from accord.cli.overlay.words import NOTHING, time_text
+from accord.cli.overlay.words import time_text
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
+from accord.cli.table import NOTHING, Table, figures
 from accord.core.overlay.tier_status import ChildStatus, ParentStatus, TierStatus
 
 ACTIVE = Text("active", "green")
@@ -28,10 +28,11 @@ def tier_words(tier: TierStatus) -> str:
     return " · ".join(parts)
 
 
-def fill_parents(table: Table, parents: Sequence[ParentStatus]) -> Table:
+def draw_parents(parents: Sequence[ParentStatus]) -> Table:
+    table = Table("parent", "state", *figures("takes", "waiting"), "lost")
     for parent in parents:
         table.add_row(
-            safe(parent.name),
+            parent.name,
             _role(parent),
             time_text(parent.latency_us) if parent.is_linked else NOTHING,
             f"{parent.waiting:,}" if parent.waiting else NOTHING,
@@ -40,13 +41,15 @@ def fill_parents(table: Table, parents: Sequence[ParentStatus]) -> Table:
     return table
 
 
-def fill_children(table: Table, children: Sequence[ChildStatus]) -> Table:
+def draw_children(children: Sequence[ChildStatus]) -> Table:
+    """The secondary nodes whose parent this one is."""
+    table = Table("child", "this node is", *figures("needs", "waiting"), "lost")
     for child in children:
         away = "" if child.is_linked else ", not linked"
         role = (ACTIVE if child.is_active else STANDBY).copy().append(away, "yellow")
         causes = [f"{count:,} {safe(cause)}" for cause, count in child.lost.items()]
         table.add_row(
-            safe(child.name),
+            child.name,
             role,
             str(child.needs or NOTHING),
             f"{child.waiting:,}" if child.waiting else NOTHING,

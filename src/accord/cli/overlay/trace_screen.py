@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from accord.cli.overlay.screen import new_table
 from accord.cli.overlay.tracing import FlowTrace, RouteTrace
-from accord.cli.overlay.words import NOTHING, required_text, time_text
+from accord.cli.overlay.words import required_text, time_text
 from accord.cli.screen import safe
+from accord.cli.table import NOTHING, Table, figures
 from accord.core.overlay.status import IN_USE
 
 
@@ -39,12 +37,12 @@ def _flow(channel: str, trace: FlowTrace) -> Iterator[RenderableType]:
     elif trace.channels != (channel,):
         yield Text(safe(f"carries {', '.join(trace.channels)}"), "dim")
     for number, route in enumerate(trace.routes, start=1):
-        yield Padding(_headline(number, route, trace.max_delay_us), (0, 0, 0, 2), expand=False)
-        yield Padding(_hops(route), (0, 0, 0, 4), expand=False)
+        yield _headline(number, route, trace.max_delay_us)
+        yield _hops(route)
 
 
 def _headline(number: int, route: RouteTrace, max_delay_us: int) -> Text:
-    line = Text(f"route {number}, ")
+    line = Text(f"  route {number}, ")
     line.append(route.state, "" if route.state == IN_USE else "yellow")
     line.append(f": {time_text(route.takes_us)}")
     if route.margin_us is not None:
@@ -57,11 +55,10 @@ def _headline(number: int, route: RouteTrace, max_delay_us: int) -> Text:
 
 
 def _hops(route: RouteTrace) -> Table:
-    right = ("link", "node", "so far", "may wait", "loss")
-    table = new_table("hop", *right, right=right)
+    table = Table("hop", *figures("link", "node", "so far", "may wait", "loss"), indent=4)
     for hop in route.hops:
         table.add_row(
-            safe(f"{hop.source} → {hop.target}"),
+            f"{hop.source} → {hop.target}",
             time_text(hop.latency_us) if hop.is_up else Text("down", "red"),
             time_text(hop.processing_us) if hop.processing_us else NOTHING,
             time_text(hop.so_far_us),

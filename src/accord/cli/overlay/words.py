@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from accord.cli.quantities import latency_text
+from accord.cli.table import NOTHING
 
 LOCAL: Final = "local"
 ROUTED: Final = "routed"
-NOTHING: Final = "–"
 
 
 def required_text(

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from accord.cli.policies.files import read_policies, read_text
-from accord.cli.policies.screen import new_table
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe, say
+from accord.cli.table import Table
 from accord.core.qos.explanation import Decision, Explanation
 from accord.live.administration import Administration, Around, Question
 from accord.live.policy_store import PolicyStore
@@ -85,43 +85,40 @@ def _sentences(explanation: Explanation) -> list[str]:
 
 def _show_decisions(console: Console, explanation: Explanation) -> None:
     console.print()
-    table = new_table("setting", "value", "decided by", "why")
+    table = Table("setting", "value", "decided by", "why")
     for each in explanation.decisions:
-        row = (each.setting, each.value, each.policy or "default", each.reason)
-        table.add_row(*map(safe, row))
+        table.add_row(each.setting, each.value, each.policy or "default", each.reason)
     console.print(table)
 
 
 def _show_overridden(console: Console, explanation: Explanation) -> None:
-    table = new_table("overridden", "setting", "said", "why it does not decide")
+    table = Table("overridden", "setting", "said", "why it does not decide")
     for each in explanation.decisions:
         for other in each.overridden:
-            row = (other.policy, each.setting, other.value, other.reason)
-            table.add_row(*map(safe, row))
-    if table.row_count:
+            table.add_row(other.policy, each.setting, other.value, other.reason)
+    if table.rows:
         console.print()
         console.print(table)
 
 
 def _show_conditional(console: Console, explanation: Explanation) -> None:
-    table = new_table("depends on the event", "where", "would decide")
+    table = Table("depends on the event", "where", "would decide")
     for each in explanation.conditional:
         decides = ", ".join(f"{name} {value}" for name, value in each.decides.items())
-        table.add_row(*map(safe, (each.policy, each.where, decides or "nothing")))
-    if table.row_count:
+        table.add_row(each.policy, each.where, decides or "nothing")
+    if table.rows:
         console.print()
         console.print(table)
 
 
 def _show_unmet(console: Console, explanation: Explanation) -> None:
-    table = new_table("does not apply", "asks for", "but it is")
+    table = Table("does not apply", "asks for", "but it is")
     for each in explanation.unmet[:MAX_UNMET]:
-        asks = f"{each.condition} {each.asked}"
-        table.add_row(*map(safe, (each.policy, asks, each.found)))
-    if table.row_count:
+        table.add_row(each.policy, f"{each.condition} {each.asked}", each.found)
+    if table.rows:
         console.print()
         console.print(table)
-    if (more := explanation.unmet_count - table.row_count) > 0:
+    if (more := explanation.unmet_count - len(table.rows)) > 0:
         say(console, f"… nor do {count_text(more, 'other')} (--json has more)")
 
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from accord.cli.policies.words import context_words, effect_words, limit_words, preference_words
-from accord.cli.screen import safe, say, show_fields
+from accord.cli.screen import say
+from accord.cli.table import Table, fields, figures, whole
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.qos.book import Book
 from accord.core.qos.preferences import PRESETS
@@ -24,41 +23,37 @@ SHOWN: Final = 500
 
 def show_book(console: Console, book: Book) -> None:
     """Everything at a glance; policies in the order in which they are asked."""
-    show_fields(
-        console,
-        [
-            ("version", str(book.version)),
-            ("strategy", book.strategy),
-            ("weights", " ".join(map(str, book.weights))),
-            ("shaping", "on" if book.shaping else "off"),
-            ("limits", limit_words(book)),
-            ("otherwise", f"importance {DEFAULT_IMPORTANCE}, no deadline, no shaping"),
-        ],
-    )
+    facts = [
+        ("version", str(book.version)),
+        ("strategy", book.strategy),
+        ("weights", " ".join(map(str, book.weights))),
+        ("shaping", "on" if book.shaping else "off"),
+        ("limits", limit_words(book)),
+        ("otherwise", f"importance {DEFAULT_IMPORTANCE}, no deadline, no shaping"),
+    ]
+    console.print(fields(facts))
     console.print()
     if not book.policies:
         say(console, "no policies: everything is equally important")
         return
-    table = new_table("policy", "precedence", "applies to", "gives")
-    table.columns[1].justify = "right"
+    table = Table("policy", *figures("precedence"), "applies to", "gives")
     # A stable sort: the order in the file decides between equals.
     ordered = sorted(book.policies, key=lambda policy: -policy.precedence)
     for policy in ordered[:SHOWN]:
-        row = (policy.name, str(policy.precedence), context_words(policy), effect_words(policy))
-        table.add_row(*map(safe, row))
+        applies, gives = context_words(policy), effect_words(policy)
+        table.add_row(policy.name, str(policy.precedence), applies, gives)
     console.print(table)
     if len(ordered) > SHOWN:
         say(console, f"… and {len(ordered) - SHOWN:,} more")
 
 
 def show_history(console: Console, versions: Iterable[Version]) -> None:
-    table = new_table("version", "changed", "by", "what")
-    table.columns[0].justify = "right"
+    table = Table(*figures("version"), whole("changed"), "by", "what")
     for version in versions:
         changed = datetime.fromtimestamp(version.changed_ms / 1000, UTC).astimezone()
-        row = (str(version.version), f"{changed:%Y-%m-%d %H:%M:%S}", version.who, version.what)
-        table.add_row(*map(safe, row))
-    if table.row_count:
+        moment = f"{changed:%Y-%m-%d %H:%M:%S}"
+        table.add_row(str(version.version), moment, version.who, version.what)
+    if table.rows:
         console.print(table)
     else:
         say(console, "no changes yet")
@@ -75,30 +70,21 @@ def show_dry_run(console: Console, result: DryRun) -> None:
     if not result.affected:
         return
     console.print()
-    table = new_table("client", "operation", "channel", "change", "by")
+    table = Table("client", "operation", "channel", "change", "by")
     for each in result.affected[:SHOWN]:
         changes = [f"{it.setting} {it.before} → {it.after}" for it in each.changes]
         if each.has_other_conditions:
             changes.append("more, by event")
         by = each.policy_after or "default"
-        row = (each.client, each.operation, each.channel, "; ".join(changes), by)
-        table.add_row(*map(safe, row))
+        table.add_row(each.client, each.operation, each.channel, "; ".join(changes), by)
     console.print(table)
     if result.total > SHOWN:
         say(console, f"… and {result.total - SHOWN:,} more")
 
 
 def show_presets(console: Console) -> None:
-    table = new_table("preferences", "mean")
+    table = Table("preferences", "mean")
     for name, preferences in PRESETS.items():
         table.add_row(name, ", ".join(preference_words(preferences)))
     console.print(table)
     say(console, Text("what a preset does not mention is left to other policies", "dim"))
-
-
-def new_table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False)
-    table.pad_edge = False
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

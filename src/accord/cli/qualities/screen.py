@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from accord.cli.overlay.screen import new_table
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
+from accord.cli.table import Table, figures
 from accord.edges.quality.status import (
     CapabilityStatus,
     ChannelQuality,
@@ -40,13 +39,13 @@ def draw_quality(status: QualityStatus) -> RenderableType:
 
 
 def draw_properties(properties: Sequence[PropertyStatus]) -> Table:
-    table = new_table("property", "values", "better", "unit", "over hops", "by", right=())
+    table = Table("property", "values", "better", "unit", "over hops", "by")
     for each in properties:
         table.add_row(
-            safe(each.name),
-            safe(" < ".join(each.levels) if each.levels else _range(each.range or (None, None))),
+            each.name,
+            " < ".join(each.levels) if each.levels else _range(each.range or (None, None)),
             each.better,
-            safe(each.unit),
+            each.unit,
             each.over_hops,
             "nodes" if each.measured else "publishers",
         )
@@ -68,8 +67,7 @@ def _summary(status: QualityStatus) -> Text:
 def _channel(channel: ChannelQuality) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(safe(channel.channel), "bold")]
     if channel.profiles:
-        right = ("used by", "utility")
-        table = new_table("  publisher", "offers", *right, right=right)
+        table = Table("publisher", "offers", *figures("used by", "utility"), indent=2)
         for profile in channel.profiles:
             table.add_row(*_profile(profile))
         parts.append(table)
@@ -77,7 +75,7 @@ def _channel(channel: ChannelQuality) -> list[RenderableType]:
         members = ", ".join(map(safe, skyline.members)) or "nobody"
         parts.append(Text(f"  best of {', '.join(skyline.properties)}: {members}", "dim"))
     if channel.expectations:
-        table = new_table("  expectation", "of", "expects", "state", "why", right=())
+        table = Table("expectation", "of", "expects", "state", "why", indent=2)
         for expectation in channel.expectations:
             table.add_row(*_expectation(expectation))
         parts.append(table)
@@ -87,7 +85,7 @@ def _channel(channel: ChannelQuality) -> list[RenderableType]:
 def _profile(profile: ProfileStatus) -> tuple[str, ...]:
     offers = ", ".join(map(_capability, profile.capabilities))
     used = f"{profile.expectations:,}"
-    return f"  {safe(profile.publisher)}", offers, used, f"{profile.utility:g}"
+    return profile.publisher, offers, used, f"{profile.utility:g}"
 
 
 def _capability(capability: CapabilityStatus) -> str:
@@ -102,8 +100,8 @@ def _expectation(expectation: ExpectationStatus) -> tuple[str | Text, ...]:
     if expectation.decision:
         why.append(expectation.decision)
     return (
-        f"  {safe(expectation.id)}",
-        safe(expectation.client),
+        expectation.id,
+        expectation.client,
         _wanted(expectation.expect),
         Text(expectation.state, _STYLES.get(expectation.state, "")),
         "; ".join(why),
