@@ -109,7 +109,7 @@ def test_segment_headers(offset: int, time_ms: int, data: st.DataObject) -> None
 def test_another_version_is_named() -> None:
     fields = encode_segment_header(LOG, 0, 0)[:8] + b"\x63\0" + bytes(18)
     torn = decode_segment_header(fields + crc32(fields).to_bytes(4, "little"))
-    assert torn == Torn(0, "format version 99, expected 1")
+    assert torn == Torn(0, "format version 99, expected 1", 99)
 
 
 @given(RECORDS.filter(bool), st.integers(1, 60))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -146,6 +147,16 @@ def test_offsets_of_lost_segments_are_not_used_again() -> None:
     log = Log(disk)
     assert log.recovery.damaged == (Damaged("", 0, "segments are missing", 2, 4),)
     assert log.commit([b"4:"], now_ms=1) == 5
+
+
+def test_a_segment_of_another_version_is_neither_read_nor_removed() -> None:
+    disk = filled(FaultDisk())
+    header = encode_segment_header(LOG, 0, 0)[:8] + b"\x02\0" + bytes(18)
+    disk.sink(FIRST).overwrite(header + crc32(header).to_bytes(4, "little"), 0)
+    size = disk.size(FIRST)
+    with pytest.raises(JournalError, match=r"by another version of accord .* start that version"):
+        Log(disk)
+    assert disk.size(FIRST) == size
 
 
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Torn(msgspec.Struct, frozen=True):
 
     position: int
     why: str
+    other_version: int = 0  # that the bytes have, where they do make sense to another Accord
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
@@ -132,7 +133,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader | Torn:
     if _CRC.unpack_from(data, _SEGMENT.size)[0] != crc32(data[: _SEGMENT.size]):
         return Torn(0, "checksum of the segment's header is wrong")
     if version != VERSION:
-        return Torn(0, f"format version {version}, expected {VERSION}")
+        return Torn(0, f"format version {version}, expected {VERSION}", version)
     if kind not in (LOG, SNAPSHOT) or first_offset > MAX_OFFSET:
         return Torn(0, f"header with kind {kind} and first offset {first_offset}")
     return SegmentHeader(kind, first_offset, created_ms)

@@ -18,6 +18,7 @@ import msgspec
 
 from accord.journal import record
 from accord.journal.disk import Disk
+from accord.journal.errors import JournalError
 from accord.journal.record import MAX_OFFSET, SEGMENT_HEADER, Torn
 from accord.journal.segments import (
     SEGMENT,
@@ -191,9 +192,16 @@ class _Recoverer:
     def _header(self, name: str, kind: int, offset: int) -> record.SegmentHeader | Torn:
         window = Window(self._disk.source(name), SEGMENT_HEADER)
         try:
-            return window.segment_header(kind, offset)
+            header = window.segment_header(kind, offset)
         finally:
             window.close()
+        if isinstance(header, Torn) and header.other_version:
+            raise JournalError(
+                f"{name} was written by another version of accord ({header.why}); start that "
+                "version, or use another data directory",
+                place=self._disk.place,
+            )
+        return header
 
     def _cut(self, size: int, torn: Torn) -> None:
         self._cut_bytes += size
