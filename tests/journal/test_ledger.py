@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accord.core.model.channels import is_internal
 from accord.core.monitoring.ledger import DELIVERED, EXPIRED, SHED, Ledger, LedgerBatch
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent, decode_event
@@ -97,7 +98,7 @@ small = st.integers(0, 1 << 40)
             Entry,
             number=st.integers(0, 1 << 62),
             count=st.integers(1, 9),
-            channel=names,
+            channel=names.filter(lambda name: not is_internal(name)),
             publisher=names,
             destination=names,
             outcome=st.integers(0, 6),
@@ -149,6 +150,17 @@ def test_records_are_told_apart() -> None:
         decode_event(ledger)
     with pytest.raises(msgspec.DecodeError):
         decode_ledger(EVENT)
+
+
+def test_internal_channels_are_found_by_name_only() -> None:
+    reply = "accord-response/ann/1"
+    batch = record(
+        entry(FIRST, channel=reply), entry(FIRST + 1, channel="$SYS/x"), entry(FIRST + 2)
+    )
+    for wanted in (Wanted(), Wanted(channel="#"), Wanted(channel="+/#")):
+        assert [each.number for each in select(batch, wanted, 9)] == [FIRST + 2]
+    assert [each.channel for each in select(batch, Wanted(channel=f"{reply[:15]}/#"), 9)] == [reply]
+    assert [each.channel for each in select(batch, Wanted(number=FIRST), 9)] == [reply]
 
 
 @pytest.mark.parametrize(

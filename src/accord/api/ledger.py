@@ -97,14 +97,17 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
     @app.get(LEDGER, response_class=Response, responses=returns(Outcomes, _400=Problem))
     async def ledger(
         *,
-        channel: Text | None = None,
+        channel: Text = "#",
         client: Text | None = None,
         outcome: Text | None = None,
         since_ms: Since | None = None,
         limit: Limit = 100,
     ) -> Response:
-        """The latest outcomes: of a channel filter, to or from a client, of one kind."""
-        if channel is not None and (problem := problem_with_filter(channel)):
+        """The latest outcomes: of a channel filter, to or from a client, of one kind.
+
+        Channels that begin with $ or accord-response/ only where the filter names them.
+        """
+        if problem := problem_with_filter(channel):
             return _problem(400, f"channel: {problem}")
         if outcome is not None and outcome not in OUTCOMES:
             return _problem(400, f"outcome: expected {', '.join(OUTCOMES)}, got {outcome[:40]!r}")
@@ -155,12 +158,14 @@ def _unknown(number: int, answer: Answer) -> str:
     if answer.has_older:
         return (
             f"event {event} is unknown, though the ledger has older ones: nobody subscribed to it, "
-            "or there is no such event"
+            "or there is no such event; `accord why` lists the latest"
         )
     back = datetime.fromtimestamp(answer.reaches_back_ms / 1_000, UTC)
     reach = back.isoformat(timespec="seconds").replace("+00:00", "Z")
     looked = "reaches back to" if answer.is_complete else "was searched back to"
-    return f"event {event} is unknown: the ledger {looked} {reach} only"
+    return (
+        f"event {event} is unknown: the ledger {looked} {reach} only; `accord why` lists the latest"
+    )
 
 
 def _problem(code: int, problem: str) -> Response:

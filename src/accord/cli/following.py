@@ -18,6 +18,7 @@ from accord.cli.screen import open_console, safe, say
 from accord.cli.showing import Show
 from accord.client.quality import Expectation, ExpectationState, read_expectation_form
 from accord.client.subscription import Subscription
+from accord.core.model.channels import is_internal
 
 # How MQTT is asked for retained events: at the subscription, or not at all.
 _RETAINED: Final = 0
@@ -106,7 +107,10 @@ class Following:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _show_all(self, subscription: Subscription) -> None:
+        names_them = not subscription.pattern.startswith(("+", "#"))
         async for event in subscription:
+            if is_internal(event.channel) and not names_them:
+                continue
             if self.shown == self._wish.count:
                 return
             self._show(event)

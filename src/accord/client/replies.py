@@ -12,6 +12,7 @@ from urllib.parse import quote
 from accord.client.errors import ClientError, SessionClosedError
 from accord.client.messages import ReceivedEvent
 from accord.client.subscription import Subscription
+from accord.core.model.channels import RESPONSES
 from accord.edges.mqtt.properties import Properties
 
 
@@ -46,7 +47,7 @@ class Replies:
         self, server: Properties, client_id: str, subscribe: Callable[[str], Subscription]
     ) -> None:
         # Where the server says which topics are for answers, those; else one of our own.
-        start = server.response_information or f"reply/{quote(client_id, safe='')}"
+        start = server.response_information or RESPONSES + quote(client_id, safe="")
         self._secret = secrets.token_bytes(8)
         self._topic = f"{start.rstrip('/')}/{self._secret.hex()}"
         self._subscribe = subscribe

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import filter_shows
 from accord.core.monitoring.ledger import MAX_NUMBER, LedgerBatch, Row
 
 EVENT: Final = "event"
@@ -62,10 +62,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries to find; what is left out does not matter. A client is at either end."""
+    """Which entries to find; what is left out does not matter. A client is at either end.
+
+    Those of internal channels are found by the event's number, or a filter that names them.
+    """
 
     number: int | None = None
-    channel: str | None = None  # a filter
+    channel: str = "#"  # a filter
     client: str | None = None
     outcome: int | None = None
     since_ms: int | None = None
@@ -135,7 +138,7 @@ def _is_wanted(row: Row, record: LedgerRecord, wanted: Wanted) -> bool:
         if done_ms < wanted.since_ms:
             return False
     # A run of several channels has no name, and is part of whatever is asked for.
-    return wanted.channel is None or not row[3] or filter_selects(wanted.channel, row[3])
+    return wanted.number is not None or not row[3] or filter_shows(wanted.channel, row[3])
 
 
 def _entry(row: Row, record: LedgerRecord) -> Entry:

@@ -75,7 +75,6 @@ class Monitor:
         self.series = Registry()
         self.load = Load()
         self._watched = watched
-        self._channels = channels
         self._process = process or Process()
         self._looked_ms = now_ms
         self._node = Meter(now_ms, self._counts(watched.statistics()))
@@ -124,7 +123,7 @@ class Monitor:
             management=self._watched.management(),
             bins=tuple(self._bins),
             channels=tuple(self._channel_lines[:most]),
-            channels_total=len(self._channels.counts),
+            channels_total=self._channel_watch.total,
             clients=tuple(self._client_lines[:most]),
             clients_total=self.load.sessions,
             ledger=self.store.status(),

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from accord.core.errors import AccordError, PredicateError
-from accord.core.model.channels import filter_selects, problem_with_filter, selects_any
+from accord.core.model.channels import filter_shows, problem_with_filter, selects_any
 from accord.core.model.values import INTEGER_MAX
 from accord.core.predicates.predicate import EVERYTHING, Predicate, parse, parse_xpath
 from accord.core.predicates.tree import And
@@ -54,7 +54,7 @@ class Question:
         if found is None:
             if len(self._selected) >= _MOST_CHANNELS:
                 self._selected.clear()
-            found = filter_selects(self.ask.channel, channel)
+            found = filter_shows(self.ask.channel, channel)
             found = found and not selects_any(self.ask.without, channel)
             self._selected[channel] = found
         return found

@@ -47,6 +47,14 @@ class TestChannels:
         ]
         assert watch.look(now_ms=2_001)[0].dropped_hz > 8
 
+    def test_internal_channels_are_left_out(self) -> None:
+        table = ChannelTable()
+        watch = ChannelWatch(table, now_ms=0)
+        for name in ("a", "$SYS/x", "$accord/query", "accord-response/ann/1"):
+            publish(table, name, 1)
+        assert [line.channel for line in watch.look(now_ms=1_000)] == ["a"]
+        assert watch.total == 1
+
     def test_the_busiest_come_first_and_the_idle_go(self) -> None:
         table = ChannelTable(limit=2)
         watch = ChannelWatch(table, now_ms=0)

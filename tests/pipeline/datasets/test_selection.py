@@ -5,15 +5,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.pipeline.frames import START_MS, entry, event, event_frame, ledger_frame
 
-from accord.core.model.channels import filter_selects
+from accord.core.model.channels import filter_shows
 from accord.pipeline.datasets.selection import between, of_channels, selects
 
 CHANNELS = (
     *("uav", "uav/imagery", "uav/imagery/raw", "uav/", "/uav", "uavs", "uav.imagery", "a+b"),
+    *("accord-response/ann/1", "accord-response"),
     *("$SYS/up", "$SYS", "cas/image", "uav/x\ny", "UAV/imagery", "uav/imagery\n"),
 )
 FILTERS = (
     *("#", "+", "+/imagery", "uav/#", "uav/+", "uav/+/raw", "uav", "+/+/#", "uav/imagery"),
+    *("accord-response/#", "accord-response/ann/1"),
     *("$SYS/#", "$SYS/+", "/+", "+/#", "uav/imagery/#", "cas/+/#"),
 )
 
@@ -23,7 +25,7 @@ def test_filters_select_what_they_select_in_the_live_system(spark: SparkSession)
     answers = [selects(pattern).alias(f"f{index}") for index, pattern in enumerate(FILTERS)]
     for row in frame.select("channel", *answers).collect():
         for index, pattern in enumerate(FILTERS):
-            expected = filter_selects(pattern, row["channel"])
+            expected = filter_shows(pattern, row["channel"])
             assert row[f"f{index}"] == expected, (pattern, row["channel"])
 
 

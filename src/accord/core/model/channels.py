@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 from accord.core.model.values import problem_with_text
 
 MAX_CHANNEL_BYTES: Final = 65_535
+RESPONSES: Final = "accord-response/"  # with a client's name: where replies to it are published
 
 T = TypeVar("T")
 
@@ -55,6 +56,18 @@ def filter_selects(pattern: str, channel: str) -> bool:
 def selects_any(patterns: tuple[str, ...], channel: str) -> bool:
     """Whether one of the valid filters `patterns` selects the valid channel name `channel`."""
     return any(filter_selects(pattern, channel) for pattern in patterns)
+
+
+def is_internal(channel: str) -> bool:
+    """Whether it serves protocols rather than applications: `$…`, and replies to requests."""
+    return channel.startswith(("$", RESPONSES))
+
+
+def filter_shows(pattern: str, channel: str) -> bool:
+    """Whether a view of `pattern` shows `channel`: it selects it, and internal ones by name."""
+    if is_internal(channel) and pattern.startswith(("+", "#")):
+        return False
+    return filter_selects(pattern, channel)
 
 
 def filter_covers(wide: str, narrow: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from accord.core.model.channels import is_internal
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 from accord.core.monitoring.tally import OTHER
 
@@ -20,6 +21,7 @@ class ChannelCounts:
 
     def __init__(self, channel: str) -> None:
         self.channel: str = channel
+        self.is_internal: bool = is_internal(channel)
         self._light: int = -1  # not known yet
         self.published: int = 0
         self.published_bytes: int = 0

@@ -29,15 +29,18 @@ class ChannelWatch:
     def __init__(self, table: ChannelTable, *, now_ms: int, busiest: int = BUSIEST) -> None:
         self._table = table
         self._busiest = busiest
+        self.total = 0
         self._looked_ms = now_ms
         self._seen: dict[str, Counts] = {}
         self._meters: dict[str, Meter] = {}
         self._behind: dict[str, int] = {}  # changed since then, but was not among the busiest
 
     def look(self, *, now_ms: int) -> list[ChannelLine]:
-        """The busiest, the most bytes first."""
+        """The busiest of those that are not internal, the most bytes first."""
         changed: list[tuple[int, ChannelCounts]] = []
-        for counts in (*self._table.counts.values(), self._table.other):
+        shown = [counts for counts in self._table.counts.values() if not counts.is_internal]
+        self.total = len(shown)
+        for counts in (*shown, self._table.other):
             more = counts.activity() - self._seen.get(counts.channel, _NOTHING)[0]
             if more:
                 changed.append((more, counts))

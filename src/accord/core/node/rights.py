@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.core.model.channels import selects_any
+from accord.core.model.channels import RESPONSES, selects_any
 
 STATISTICS: Final = "$SYS"
 POLICIES: Final = "$accord/policies"
@@ -113,7 +113,9 @@ class Rights(Allowed, frozen=True):
         )
 
     def bound(self, *, user: str, client: str) -> Rights:
-        """These rights with the placeholders filled in."""
+        """These rights with the placeholders filled in, and that to replies to the client."""
+        own = f"{RESPONSES}%c/#"
+        subscribe = self.subscribe if "#" in self.subscribe else (*self.subscribe, own)
         denied = self.denied
         if denied.publish or denied.subscribe:
             denied = replace(
@@ -124,7 +126,7 @@ class Rights(Allowed, frozen=True):
         return replace(
             self,
             publish=_fill(self.publish, user, client),
-            subscribe=_fill(self.subscribe, user, client),
+            subscribe=_fill(subscribe, user, client),
             denied=denied,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from accord.core.model.channels import RESPONSES
 from accord.core.node.rights import Rights
 from accord.core.scheduling.timers import Timer
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
@@ -215,7 +216,7 @@ class Handshake(Publishing):
                     keep_alive_s if keep_alive_s != connect.keep_alive_s else None
                 ),
                 response_information=(
-                    f"response/{self.client_id}"
+                    f"{RESPONSES}{self.client_id}"
                     if asked.request_response_information and not set(self.client_id) & set("+#/")
                     else None
                 ),

@@ -8,14 +8,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.core.model.channels import problem_with_filter
+from accord.core.model.channels import RESPONSES, problem_with_filter
 
 CHANNEL: Final = "channel"
 _LEVEL: Final = "[^/]*"
 
 
 def selects(pattern: str, column: str = CHANNEL) -> Column:
-    """Whether the channel filter `pattern` selects `column`; ValueError where it is none."""
+    """Whether a view of `pattern` shows the channel in `column`, as `filter_shows` has it.
+
+    ValueError where it is no filter.
+    """
     if problem := problem_with_filter(pattern):
         raise ValueError(f"channel: {problem}")
     channel = F.col(column)
@@ -31,8 +34,9 @@ def selects(pattern: str, column: str = CHANNEL) -> Column:
         return channel.startswith(above + "/") | (channel == above)
     else:
         selected = F.lit(True)
-    # The system's channels are only selected by their first level's name.
-    return selected & ~channel.startswith("$") if levels[0] in ("+", "#") else selected
+    if levels[0] not in ("+", "#"):
+        return selected
+    return selected & ~channel.startswith("$") & ~channel.startswith(RESPONSES)
 
 
 def _regex(levels: list[str], is_open: bool) -> str:
@@ -48,6 +52,4 @@ def between(frame: DataFrame, column: str, since_ms: int, until_ms: int) -> Data
 
 def of_channels(ledger: DataFrame, pattern: str) -> DataFrame:
     """Entries for channels that `pattern` selects; a run of several channels may be for any."""
-    if pattern == "#":
-        return ledger
     return ledger.where(selects(pattern) | (F.col(CHANNEL) == ""))
