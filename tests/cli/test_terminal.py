@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,14 @@ def test_starting_loads_neither_parsers_nor_spark() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"pyspark", "elementpath", "lark", "lxml", "accord.predicates"} & set(loaded)
+
+
+def test_ctrl_c_while_modules_are_imported() -> None:
+    command = [sys.executable, "-v", "-m", "accord", "--version"]  # which tells of each import
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while b"accord/cli/main" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert b"Traceback" not in process.stderr.read()
+        assert process.wait() == -signal.SIGINT
