@@ -61,7 +61,7 @@ class TestSession:
             assert "accord up" in str(caught.value)
 
     def test_somebody_else_there(self, node: RunningNode) -> None:
-        with pytest.raises(UnreachableError, match="check --url"):
+        with pytest.raises(UnreachableError, match="does not speak WebSocket"):
             asyncio.run(connect(node.url.replace("mqtt", "ws")))
 
     def test_a_restart_is_told(self, tmp_path: Path) -> None:

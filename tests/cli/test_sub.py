@@ -187,6 +187,39 @@ def test_leaving_by_ctrl_c(accord: Accord, node: RunningNode, channel: str) -> N
         assert process.stderr.read() == os.linesep.encode()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_nothing_stays_at_the_node(
+    accord: Accord, node: RunningNode, channel: str, number: signal.Signals
+) -> None:
+    retain(accord, channel, "there")
+    with subscriber(node, channel) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"there" in process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait() == (-number if number == signal.SIGKILL else 0)
+        assert process.stderr.read().strip() == b""
+    while "no one listens" not in accord("pub", channel, "gone").stdout:
+        pass  # the node needs a moment to see that a killed one is gone
+
+
+def test_replies_to_requests_are_not_shown(node: RunningNode) -> None:
+    shown: list[ReceivedEvent] = []
+    following = Following(Wish(filters=("#", "accord-response/+"), count=2), shown.append)
+
+    async def converse() -> None:
+        watching = asyncio.create_task(following.run(read_target(node.url, None, None)))
+        async with accord_package.connect(node.url) as session:
+            while not (await session.publish("accord-response/x", qos=1)).has_subscribers:
+                await asyncio.sleep(0.01)
+            await session.publish("accord-response/x/1")
+            await session.publish("seen")
+            await watching
+
+    asyncio.run(converse())
+    assert "accord-response/x/1" not in {event.channel for event in shown}
+
+
 def test_a_reader_that_leaves_early_is_no_mistake(
     accord: Accord, node: RunningNode, channel: str
 ) -> None:

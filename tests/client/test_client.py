@@ -290,7 +290,7 @@ def test_websocket(broker: TestBroker) -> None:
 def test_a_server_that_does_not_speak_websocket_is_an_error(broker: TestBroker) -> None:
     async def test() -> None:
         url = f"ws://{HOST}:{broker.port}/mqtt"
-        with pytest.raises(ConnectionFailedError, match="can't connect to ws://"):
+        with pytest.raises(ConnectionFailedError, match="does not speak WebSocket"):
             async with accord.connect(url, connect_timeout_s=5):
                 pass
 
@@ -365,7 +365,7 @@ def test_tls(tmp_path: Path) -> None:
         ):
             await session.publish("secret", b"hidden")
             assert (await anext(events)).payload == b"hidden"
-        with pytest.raises(ConnectionFailedError, match="certificate is not trusted"):
+        with pytest.raises(ConnectionFailedError, match=r"is not trusted .* with `tls="):
             async with accord.connect(url):
                 pass
 

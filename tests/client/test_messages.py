@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from accord.client.messages import Extras, Outcome, time_to_send_ms, to_message, to_received
@@ -65,6 +67,12 @@ def test_what_can_not_be_published_is_named(
     with pytest.raises(EventError) as caught:
         to_message(channel, b"", {**attributes}, extras)
     assert caught.value.field == field
+
+
+def test_a_payload_is_bytes_or_text() -> None:
+    payload: Any = {"n": 1}
+    with pytest.raises(TypeError, match="payload: expected bytes or str, got dict; encode it"):
+        to_message("a", payload, {}, Extras())
 
 
 def test_a_received_event_has_the_facts_of_mqtt() -> None:

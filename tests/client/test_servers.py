@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from benchmarks.ports import free_port
 
 import accord
 from accord.client.address import Address
 from accord.client.transport import Stream
 from accord.testing import MemoryNode
+from tests.brokers import HOST, start_accord
 
 
 def test_the_next_server_takes_over() -> None:
@@ -41,6 +44,16 @@ def test_the_next_server_takes_over() -> None:
                 assert tried == ["one", "one", "other", "other"], "no need to move"
 
     asyncio.run(scene())
+
+
+def test_one_that_is_not_there_is_passed_over(tmp_path: Path) -> None:
+    async def scene(url: str) -> None:
+        dead = f"mqtt://{HOST}:{free_port()}"
+        async with accord.connect([dead, dead.replace("mqtt", "ws"), url]) as session:
+            await session.publish("a/b", b"here", qos=1)
+
+    with start_accord(tmp_path) as broker:
+        asyncio.run(scene(f"mqtt://{HOST}:{broker.port}"))
 
 
 def test_where_none_answers_all_are_named() -> None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,11 +45,15 @@ def agent(  # noqa: PLR0913 (a parameter per option)
     It is started anew then, or told by a signal.
     """
     from accord.apps.agent.settings import read_settings
-    from accord.cli.connection import read_target
+    from accord.cli.connection import read_target, run_client
 
     settings = read_settings(config)
     target = read_target(url, user, authority, client)
-    raise typer.Exit(asyncio.run(_run(target, settings, command, is_quiet=is_quiet)))
+    try:
+        code = run_client(_run(target, settings, command, is_quiet=is_quiet))
+    except KeyboardInterrupt:
+        code = 0  # asked to
+    raise typer.Exit(code if code >= 0 else 128 - code)  # as a shell says that a signal ended it
 
 
 async def _run(
@@ -65,12 +67,4 @@ async def _run(
             typer.echo(text, err=True)
 
     async with open_session(target, tell) as session:
-        task = asyncio.create_task(run_agent(session, settings, command, tell))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
-        try:
-            code = await task
-        except asyncio.CancelledError:
-            return 0  # asked to
-        return code if code >= 0 else 128 - code  # as a shell says that a signal ended it
+        return await run_agent(session, settings, command, tell)

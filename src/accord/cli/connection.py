@@ -5,20 +5,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-import re
+import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
 from accord.cli.errors import InputError
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, file_problem
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +32,7 @@ DEFAULT_URL: Final = "mqtt://127.0.0.1:1883"
 DEFAULT_HTTP_URL: Final = "http://127.0.0.1:8080"
 PANEL: Final = "Connection"
 CHECK: Final = "check --url"
+AUTHORITY: Final = "--ca FILE"
 PASSWORD: Final = "ACCORD_PASSWORD"  # noqa: S105 - the name of a variable
 
 Url = Annotated[
@@ -75,9 +77,7 @@ Authority = Annotated[
 ]
 
 Tell = Callable[[str], None]
-
-_NUMBER: Final = re.compile(r"\[Errno (\d{1,4})\]")
-
+T = TypeVar("T")
 
 Client = Annotated[
     str | None,
@@ -139,15 +139,35 @@ def read_authority(authority: Path | None) -> ssl.SSLContext | None:
     except ssl.SSLError:
         raise InputError(str(authority), "expected certificates in PEM form") from None
     except OSError as error:
-        raise InputError(str(authority), (error.strerror or str(error)).lower()) from None
+        raise InputError(str(authority), file_problem(error)) from None
+
+
+def run_client(work: Coroutine[None, None, T]) -> T:
+    """Run a command's client; KeyboardInterrupt when a signal ended it and it has left the node."""
+
+    async def run() -> T:
+        task = asyncio.create_task(work)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 @asynccontextmanager
 async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
-    """A session; `tell` gets to know when the connection breaks and when it is back."""
-    from accord.client.errors import ConnectionFailedError
+    """A session; `tell` gets to know when the connection breaks and when it is back.
+
+    The node forgets it with its connection: nobody comes back for what a command missed.
+    """
+    from accord.client.errors import ConnectionFailedError, RefusedError
     from accord.client.session import connect
     from accord.client.transport import transport_with
+    from accord.edges.mqtt.codes import Reason
 
     watch = _Watch(transport_with(target.tls), tell)
     connecting = connect(
@@ -155,6 +175,7 @@ async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
         client_id=target.client or "",
         username=target.username,
         password=target.password,
+        session_expiry_s=0,
         transport=watch.open,
     )
     async with AsyncExitStack() as stack:
@@ -162,34 +183,30 @@ async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
             session = await stack.enter_async_context(connecting)
         except ConnectionFailedError as error:
             raise _unreachable(error, target.address) from None
+        except RefusedError as error:
+            if error.reason not in (Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHORIZED):
+                raise
+            raise UnreachableError(f"{error}; check --user and {PASSWORD}") from None
         with watch.telling():  # only here: refusals and goodbyes are no breaks
             yield session
 
 
 def _unreachable(error: Exception, address: Address) -> UnreachableError:
-    """In the system's words where they are to be found: asyncio names calls and tuples instead."""
     cause = error.__cause__
-    if isinstance(cause, OSError):
-        number = cause.errno or _first_number(str(cause))
-        if number == errno.ECONNREFUSED:
-            return refused(address.place, address.host)
-        if number in errno.errorcode:
-            problem = os.strerror(number).lower()
-            return UnreachableError(f"can't connect to {address.place}: {problem}; {CHECK}")
-    return UnreachableError(f"{error}; {CHECK}")
+    if not isinstance(cause, OSError):
+        return UnreachableError(str(error))
+    return unreachable(cause, address.place, address.host)
 
 
-def refused(place: str, host: str) -> UnreachableError:
-    """Nobody listens there."""
+def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
+    """What to say of a node that can't be reached, in terms of the command's options."""
+    from accord.client.failures import error_number, explain
+
+    if error_number(error) != errno.ECONNREFUSED:
+        return UnreachableError(explain(place, error, authority=AUTHORITY))
     is_here = host in ("127.0.0.1", "::1", "localhost")
     advice = "start a node with `accord up`, or name another with --url" if is_here else CHECK
     return UnreachableError(f"no node answers at {place} (connection refused); {advice}")
-
-
-def _first_number(text: str) -> int:
-    """Of an error for several addresses of one host."""
-    found = _NUMBER.search(text)
-    return int(found[1]) if found else 0
 
 
 class _Watch:

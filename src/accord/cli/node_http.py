@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 import ssl
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -19,9 +18,10 @@ from accord.cli.connection import (
     UnreachableError,
     read_authority,
     read_credentials,
-    refused,
+    unreachable,
 )
 from accord.cli.errors import InputError
+from accord.client.failures import not_spoken
 from accord.core.errors import AccordError
 
 PATIENCE_S: Final = 5.0
@@ -97,12 +97,11 @@ class NodeHttp:
             answer = connection.getresponse()
             fields = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, answer.read(MAX_ANSWER), fields)
-        except ConnectionRefusedError:
-            raise refused(self.place, self.host) from None
         except (OSError, HTTPException) as error:
-            raise UnreachableError(
-                f"no node answers at {self.place} ({_why(error)}); {CHECK}"
-            ) from None
+            is_other = isinstance(error, HTTPException | ConnectionResetError)
+            if is_other and self._tls is None:
+                raise UnreachableError(not_spoken(self.place, "HTTP")) from None
+            raise unreachable(error, self.place, self.host) from None
         finally:
             connection.close()
 
@@ -127,13 +126,3 @@ class NodeHttp:
     def strange(self, error: Exception) -> UnreachableError:
         """What to say of an answer that can't be read."""
         return UnreachableError(f"{self.place} does not answer like a node: {error}; {CHECK}")
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, HTTPException | ConnectionResetError):
-        return "what answers does not speak HTTP"
-    if isinstance(error, socket.gaierror):
-        return "unknown host"
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -73,7 +72,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
 
     Exit code 0 if all were taken, 1 if any was refused, 2 for a mistake.
     """
-    from accord.cli.connection import read_target
+    from accord.cli.connection import read_target, run_client
     from accord.cli.publishing import Publishing
     from accord.client.messages import Extras, to_message
 
@@ -90,7 +89,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
     publishing = Publishing(channel, attributes, extras)
     target = read_target(url, user, authority, client)
     try:
-        asyncio.run(publishing.run(target, source))
+        run_client(publishing.run(target, source))
     except KeyboardInterrupt:
         typer.echo(err=True)
         if not publishing.taken:
@@ -148,14 +147,14 @@ def _text(payload: str) -> str | bytes:
 
 def _read_file(path: Path) -> bytes:
     from accord.cli.errors import InputError
+    from accord.core.errors import file_problem
     from accord.core.model.event import MAX_PAYLOAD
 
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_PAYLOAD + 1)
     except (OSError, ValueError) as error:
-        problem = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InputError(str(path), problem) from None
+        raise InputError(str(path), file_problem(error)) from None
     if len(data) > MAX_PAYLOAD:
         raise InputError(str(path), f"expected at most {MAX_PAYLOAD} bytes")
     return data

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -82,7 +81,7 @@ def query(  # noqa: PLR0913 (a parameter per option)
 
     Exit code 0, or 1 if there are none; 2 for a mistake.
     """
-    from accord.cli.connection import read_target
+    from accord.cli.connection import read_target, run_client
     from accord.cli.querying import Querying, Wanted
 
     form = _choose_format(Format.JSON if is_json and form is None else form, output)
@@ -100,7 +99,7 @@ def query(  # noqa: PLR0913 (a parameter per option)
     sink = _open_sink(form, output)
     querying = Querying(wanted, sink)
     try:
-        asyncio.run(querying.run(read_target(url, user, authority, client)))
+        run_client(querying.run(read_target(url, user, authority, client)))
         sink.finish()
     except KeyboardInterrupt:
         querying.interrupted()

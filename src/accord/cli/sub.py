@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,7 +72,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
 
     Exit code 0, or 1 if --count was not reached in time; 2 for a mistake.
     """
-    from accord.cli.connection import read_target
+    from accord.cli.connection import read_target, run_client
     from accord.cli.following import Following, Wish, read_expectation
     from accord.cli.quantities import read_duration_s
     from accord.cli.text import check_predicate, read_since
@@ -101,7 +100,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         _show(is_json=is_json, is_raw=is_raw, is_one=count == 1, has_days=since is not None),
     )
     try:
-        asyncio.run(following.run(read_target(url, user, authority, client)))
+        run_client(following.run(read_target(url, user, authority, client)))
     except KeyboardInterrupt:
         typer.echo(err=True)
     following.summarise()

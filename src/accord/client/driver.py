@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from accord.client.backoff import Backoff
 from accord.client.errors import ClientError, ConnectionFailedError, SessionClosedError
-from accord.client.machine import Machine, Phase
+from accord.client.machine import CHECK, Machine, Phase
 from accord.client.signals import (
     Arrived,
     Close,
@@ -270,7 +270,8 @@ class Driver:
         except OSError as error:
             self._cut_off(f"the connection broke: {error}")
         else:
-            self._cut_off("the server closed the connection")
+            advice = f"; {CHECK}" if self.machine.phase is Phase.CONNECTING else ""
+            self._cut_off(f"the server closed the connection{advice}")
 
     async def _write(self, stream: Stream) -> None:
         try:

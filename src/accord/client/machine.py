@@ -81,6 +81,9 @@ TRANSIENT: Final = frozenset(
 )
 
 
+CHECK: Final = "check that this port speaks MQTT, and use mqtts:// if it has TLS"
+
+
 class Phase(Enum):
     IDLE = "no connection"
     CONNECTING = "CONNECT sent"
@@ -126,7 +129,7 @@ class Machine:
         if sign_ms is None or now_ms < sign_ms:
             return outputs
         if self.phase is Phase.CONNECTING:
-            return [*outputs, *self._break_off("the server did not answer CONNECT in time")]
+            return [*outputs, *self._break_off(f"the server did not answer in time; {CHECK}")]
         if self._pinged_ms is not None and self.wants_data:
             return [*outputs, *self._break_off("the server did not answer a ping in time")]
         self._pinged_ms = self._sent_ms = now_ms
@@ -250,6 +253,8 @@ class Machine:
             return []
         self._heard_ms = now_ms
         self._pinged_ms = None
+        if self.phase is Phase.CONNECTING and data.startswith(b"HTTP/"):
+            return self._break_off("the server speaks HTTP, not MQTT; use the node's MQTT port")
         try:
             self._frames += self._framer.feed(data)
         except ProtocolError as error:

@@ -112,6 +112,11 @@ def to_message(
     channel: str, payload: bytes | str, attributes: Mapping[str, Value], extras: Extras
 ) -> Publish:
     """The message that says all this; raises EventError where something can't be."""
+    if not isinstance(payload, str | bytes | bytearray | memoryview):
+        raise TypeError(
+            f"payload: expected bytes or str, got {type(payload).__name__}; encode it, such as "
+            "with json.dumps, or give its values as attributes"
+        )
     metadata = extras.get("metadata")
     if isinstance(metadata, str):
         metadata = metadata.encode()

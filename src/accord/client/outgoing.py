@@ -202,7 +202,8 @@ class Outgoing:
         """What the server said beforehand that it does not take."""
         server = self._server
         if server.maximum_packet_size is not None and size > server.maximum_packet_size:
-            problem = f"{size} bytes, the server takes at most {server.maximum_packet_size}"
+            most = server.maximum_packet_size
+            problem = f"{size} bytes, the server takes at most {most} (its limits.packet_bytes)"
             return Reason.PACKET_TOO_LARGE, problem
         if server.maximum_qos is not None and message.qos > server.maximum_qos:
             problem = f"QoS {message.qos}, the server takes at most {server.maximum_qos}"

@@ -223,7 +223,7 @@ def read_expectation_form(text: str) -> Expectation:
     except RecursionError:
         raise ValueError("expected fewer brackets in one another") from None
     except msgspec.DecodeError as error:
-        raise ValueError(f"expected JSON: {error}") from None
+        raise ValueError(f'expected JSON such as {{"rate": [5, 10]}}: {error}') from None
     if not isinstance(form, dict):
         raise ValueError(f"expected an object, got {text[:40]}")
     utility, publishers, id_ = (form.pop(name, None) for name in ("utility", "publishers", "id"))

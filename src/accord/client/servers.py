@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from accord.client.address import parse_address
+from accord.client.address import Address, parse_address
 from accord.client.errors import ConnectionFailedError
+from accord.client.failures import explain
 from accord.client.transport import Stream, Transport
 
 
@@ -16,22 +17,26 @@ class Servers:
             raise ValueError("expected the URL of a server, got none")
         self._addresses = [parse_address(url) for url in urls]
         self.first = self._addresses[0]
+        self.opened: Address | None = None  # the last one, if it was reached
 
     async def open(self, transport: Transport, timeout_s: float) -> Stream:
         """A connection to the first of them that answers; it comes first from then on."""
         problems = []
+        self.opened, cause = None, None
         for address in list(self._addresses):
             try:
                 async with asyncio.timeout(timeout_s):
                     stream = await transport(address)
-            except TimeoutError:
-                problems.append(f"can't connect to {address.place}: no answer in {timeout_s:g} s")
-            except OSError as error:
-                problems.append(f"can't connect to {address.place}: {error}")
+            except (OSError, ValueError) as error:  # the latter of a name that can't be one
+                problems.append(explain(address.place, error))
+                cause = error
+            except ConnectionFailedError as error:
+                problems.append(str(error))
             else:
                 self._prefer(self._addresses.index(address))
+                self.opened = address
                 return stream
-        raise ConnectionFailedError("; ".join(problems))
+        raise ConnectionFailedError("; ".join(problems)) from cause
 
     def _prefer(self, at: int) -> None:
         self._addresses = self._addresses[at:] + self._addresses[:at]

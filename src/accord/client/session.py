@@ -29,6 +29,7 @@ from accord.client.channels import ask as ask_channels
 from accord.client.driver import Driver
 from accord.client.errors import (
     ChannelRefusedError,
+    ConnectionFailedError,
     RefusedError,
     SessionClosedError,
 )
@@ -521,7 +522,12 @@ async def connect(  # noqa: PLR0913
         mirrors.append(Driver(Machine(_mirror_of(options)), opening, Backoff(random)))
     session = Session(driver, clock, mirrors)
     try:
-        await driver.start(round(wait_s * 1000))
+        try:
+            await driver.start(round(wait_s * 1000))
+        except ConnectionFailedError as error:
+            if servers.opened is None:
+                raise
+            raise ConnectionFailedError(f"{servers.opened.place}: {error}") from None
         for mirror in mirrors:
             mirror.begin(FOREVER_MS)
         yield session

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from accord.client.address import Address
 from accord.client.errors import ConnectionFailedError
+from accord.client.failures import not_spoken
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -23,7 +24,7 @@ GOODBYE_S: Final = 2.0
 
 
 class Stream(Protocol):
-    """A connection. Reading or writing a broken one raises OSError."""
+    """A connection. Opening one that is not to be had, and using a broken one, raise OSError."""
 
     async def read(self) -> bytes:
         """Some bytes; none at the end."""
@@ -52,12 +53,9 @@ def transport_with(tls: ssl.SSLContext | None) -> Transport:
 
 
 async def _open_tcp(address: Address, context: ssl.SSLContext | None) -> Stream:
-    try:
-        reader, writer = await asyncio.open_connection(
-            address.host, address.port, ssl=context, limit=READ_SIZE
-        )
-    except (OSError, ValueError) as error:
-        raise _unreachable(address, error) from error
+    reader, writer = await asyncio.open_connection(
+        address.host, address.port, ssl=context, limit=READ_SIZE
+    )
     return _TcpStream(reader, writer)
 
 
@@ -98,8 +96,8 @@ async def _open_websocket(address: Address, context: ssl.SSLContext | None) -> S
             ping_interval=None,  # MQTT has its own
             close_timeout=GOODBYE_S,
         )
-    except (OSError, WebSocketException) as error:
-        raise _unreachable(address, error) from error
+    except WebSocketException as error:
+        raise ConnectionFailedError(not_spoken(address.place, "WebSocket")) from error
     return _WebSocketStream(connection)
 
 
@@ -130,13 +128,3 @@ class _WebSocketStream:
 
     async def close(self) -> None:
         await self._connection.close()
-
-
-def _unreachable(address: Address, error: Exception) -> ConnectionFailedError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        why = f"its certificate is not trusted ({error.verify_message}); name its authority"
-    elif isinstance(error, ssl.SSLError):
-        why = f"no TLS there ({error.reason or error})"
-    else:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return ConnectionFailedError(f"can't connect to {address.place}: {why}")

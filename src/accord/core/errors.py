@@ -11,6 +11,17 @@ class AccordError(Exception):
         return [str(self)]
 
 
+def file_problem(error: OSError | ValueError) -> str:
+    """What the system has against a file, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file or directory; check the path"
+    if isinstance(error, IsADirectoryError):
+        return "is a directory; expected a file"
+    if isinstance(error, PermissionError):
+        return "permission denied; check who may use it"
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 class PredicateError(AccordError):
     """A predicate that can't be accepted: says what, where, and what was expected instead."""
 

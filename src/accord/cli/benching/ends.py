@@ -11,7 +11,7 @@ import numpy as np
 
 from accord.cli.benching.frames import Run, Template, latencies_ns, replies, split
 from accord.cli.benching.samples import Samples
-from accord.cli.connection import Target, refused
+from accord.cli.connection import Target, unreachable
 from accord.core.errors import AccordError
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, PacketType, Reason
@@ -42,10 +42,8 @@ class End:
         address = target.address
         try:
             self.socket = socket.create_connection((address.host, address.port), PATIENCE_S)
-        except ConnectionRefusedError:
-            raise refused(address.place, address.host) from None
         except OSError as error:
-            raise BenchError(f"can't connect to {address.place}: {error}") from None
+            raise unreachable(error, address.place, address.host) from None
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         password = None if target.password is None else target.password.encode()
         connect = Connect(name, username=target.username, password=password)
