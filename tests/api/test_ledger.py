@@ -103,12 +103,12 @@ class TestEvents:
         assert newer.status_code == 404
         assert newer.json()["error"] == (
             f"event {event_id(FIRST + 99)} is unknown, though the ledger has older ones: nobody "
-            "subscribed to it, or there is no such event"
+            "subscribed to it, or there is no such event; `accord why` lists the latest"
         )
         older = ask(f"/api/v1/events/{event_id(FIRST - 1)}", view)
         assert older.json()["error"] == (
             f"event {event_id(FIRST - 1)} is unknown: the ledger reaches back to "
-            "2025-11-13T02:13:29Z only"
+            "2025-11-13T02:13:29Z only; `accord why` lists the latest"
         )
         empty = ask("/api/v1/events/1", FakeLedger())
         assert empty.status_code == 404

@@ -74,7 +74,7 @@ class TestSeeing:
         answer = ask("GET", f"{CHANNELS}/uav%2F%23", net)
         assert msgspec.json.decode(answer.content, type=Channel).paths == 2
         code, _, words = problem(ask("GET", f"{CHANNELS}/uav", net))
-        assert (code, words) == (404, "'uav' is not defined")
+        assert (code, words) == (404, "'uav' is not defined; `accord channel ls` shows what is")
 
     def test_channels(self) -> None:
         net = FakeNet()
@@ -195,7 +195,8 @@ class TestDefining:
         assert problem(late)[0] == 408
 
     def test_what_is_not_there(self) -> None:
-        assert problem(ask("DELETE", f"{CHANNELS}/a", FakeNet())) == (404, "", "'a' is not defined")
+        code, _, words = problem(ask("DELETE", f"{CHANNELS}/a", FakeNet()))
+        assert (code, words) == (404, "'a' is not defined; `accord channel ls` shows what is")
 
 
 class TestRights:

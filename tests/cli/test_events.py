@@ -119,7 +119,8 @@ def test_a_line_has_a_greatest_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [("", "Is a directory"), ("missing", "No such file or directory")]
+    ("name", "problem"),
+    [("", "is a directory; expected a file"), ("missing", "no such file or directory; check")],
 )
 def test_files_that_can_not_be_read(tmp_path: Path, name: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):

@@ -328,7 +328,7 @@ class TestFiles:
         [
             ("p.toml", b"a = 1\nb = '\xff'", ":2: expected UTF-8 text"),
             ("p.toml", b"#" * 5_000_001, ": expected at most 5000000 bytes"),
-            ("p.json", b"[", ": the book: not JSON: "),
+            ("p.json", b"[", ": policies: not JSON: "),
             ("p.json", b'{"shaping": 3}', ": shaping: expected true or false"),
             ("p.toml", None, ": no such file or directory"),
         ],

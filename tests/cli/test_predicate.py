@@ -148,7 +148,7 @@ class TestMatch:
     def test_a_directory_instead_of_a_file(self, tmp_path: Path) -> None:
         result = predicate("match", "TRUE", str(tmp_path))
         assert result.exit_code == 2
-        assert "Is a directory" in result.stderr
+        assert "is a directory" in result.stderr
 
     def test_what_events_say_is_no_markup_and_no_control(self, tmp_path: Path) -> None:
         path = tmp_path / "events.jsonl"

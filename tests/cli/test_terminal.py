@@ -36,7 +36,7 @@ def test_a_full_disk_is_reported() -> None:
             [*ACCORD, "--version"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert heard.returncode == 2
-    assert heard.stderr == b"error: No space left on device\n"
+    assert heard.stderr == b"error: no space left on device\n"
 
 
 def test_starting_loads_neither_parsers_nor_spark() -> None:

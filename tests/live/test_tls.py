@@ -72,7 +72,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(TlsError) as error:
             server_context(made)
-        assert str(error.value) == f"{missing}: no such file or directory"
+        assert str(error.value) == f"{missing}: no such file or directory; check the path"
 
 
 def test_files_that_are_no_certificates(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def _add_reading(app: FastAPI, net: NetView | None) -> None:
         for each in net.channel_statuses():
             if each.name == name:
                 return json_answer(channel_of(each))
-        return json_answer(Problem(f"{name!r} is not defined"), 404)
+        return json_answer(
+            Problem(f"{name!r} is not defined; `accord channel ls` shows what is"), 404
+        )
 
 
 def _add_changes(app: FastAPI, net: NetView | None) -> None:

@@ -146,7 +146,7 @@ def show(
     wider = [each for each in found if filter_selects(each.name, name)]
     channel = next((each for each in found if each.name == name), None)
     if channel is None and not wider:
-        raise InputError("NAME", f"{name!r} is not defined")
+        raise InputError("NAME", f"{name!r} is not defined; `accord channel ls` shows what is")
     if channel is None:
         channel = max(wider, key=lambda each: specificity(ChannelDefinition(each.name)))
         typer.echo(f"{safe(name)} is not defined, but {safe(channel.name)} selects it", err=True)

@@ -21,7 +21,7 @@ from importlib.resources import files
 from typing import IO, Any, Final, NoReturn
 
 from accord.cli.errors import InputError
-from accord.core.errors import EventError
+from accord.core.errors import EventError, file_problem
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value, parse_timestamp
@@ -76,7 +76,7 @@ def read_events(source: str | None) -> Iterator[ReadEvent]:
                 if text.strip():
                     yield _read_event(text, name, number)
     except OSError as error:
-        raise InputError(name, error.strerror or str(error)) from None
+        raise InputError(name, file_problem(error)) from None
 
 
 def read_lines(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ from accord.cli import (
     user,
     why,
 )
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, file_problem
 
 
 class Commands(TyperGroup):
@@ -49,7 +49,8 @@ class Commands(TyperGroup):
             complain(open_console(stderr=True), error)
         except OSError as error:
             # A full disk, or a terminal that went away; a closed pipe is handled above.
-            typer.echo(f"error: {error.strerror or error}", err=True)
+            place = "" if error.filename is None else f"{error.filename}: "
+            typer.echo(f"error: {place}{file_problem(error)}", err=True)
         sys.exit(2)
 
 

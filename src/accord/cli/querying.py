@@ -22,6 +22,7 @@ from accord.cli.screen import open_console, safe, say
 from accord.cli.showing import Pretty, show_json, to_fields
 from accord.client.messages import ReceivedEvent
 from accord.client.questions import QueryStats
+from accord.core.errors import file_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class NewFile:
         try:
             self.stream: IO[bytes] = self._part.open("wb")
         except OSError as error:
-            raise InputError("--output", f"{path}: {error.strerror or error}".lower()) from None
+            raise InputError("--output", f"{path}: {file_problem(error)}") from None
 
     def finish(self) -> None:
         self.stream.close()

@@ -12,6 +12,7 @@ from accord.cli.errors import InputError
 from accord.cli.report_plots import plots
 from accord.cli.report_tables import Section, headline, moment_text, sections, totals
 from accord.cli.screen import safe
+from accord.core.errors import file_problem
 from accord.edges.pipeline.report import Report
 
 _CSS: Final = """
@@ -47,7 +48,7 @@ def write_page(report: Report, path: Path) -> None:
         part.write_text(page(report), encoding="utf-8")
         os.replace(part, path)
     except OSError as error:
-        raise InputError("--html", f"{path}: {error.strerror or error}".lower()) from None
+        raise InputError("--html", f"{path}: {file_problem(error)}") from None
 
 
 def page(report: Report) -> str:

@@ -79,8 +79,32 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
     if pipeline is not None:
         changed = replace(settings.pipeline, enabled=pipeline)
         settings = replace(settings, pipeline=changed)
+    _check_data(settings.node.folder)
     with start_logs(settings.log):
         uvloop.run(_run(settings, has_demo=demo))
+
+
+def _check_data(folder: Path | None) -> None:
+    """Make the directory, so that one of no use is an error before anything starts."""
+    import os  # noqa: PLC0415
+
+    from accord.cli.errors import InputError  # noqa: PLC0415
+
+    if folder is None:
+        return
+    problem = "permission denied"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        problem = "is a file"
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+    else:
+        if os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            return
+    raise InputError(
+        str(folder), f"can't keep data there ({problem}); name a directory with --data"
+    )
 
 
 async def _run(config: Config, *, has_demo: bool) -> None:

@@ -17,6 +17,7 @@ from accord.config.lines import Lines
 from accord.config.lines import Path as KeyPath
 from accord.config.reading import Reader, shown
 from accord.config.settings import Config
+from accord.core.errors import file_problem
 from accord.live.addresses import parse_address
 
 FILE: Final = "accord.toml"
@@ -111,8 +112,7 @@ def read_text(file: str) -> str:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        problem = (getattr(error, "strerror", None) or str(error)).lower()
-        raise ConfigError([Mistake(file, "", problem)]) from None
+        raise ConfigError([Mistake(file, "", file_problem(error))]) from None
     if len(data) > MAX_BYTES:
         raise ConfigError([Mistake(file, "", f"expected at most {MAX_BYTES} bytes")])
     try:

@@ -67,7 +67,7 @@ class UnknownPolicyError(AccordError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is no policy {name!r}")
+        super().__init__(f"there is no policy {name!r}; `accord policy list` shows them")
 
 
 class BusyAdministrationError(AccordError):

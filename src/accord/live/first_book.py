@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from accord.core.errors import PolicyError
+from accord.core.errors import PolicyError, file_problem
 from accord.core.qos.book import Book, read_book, with_version, write_book
 from accord.live.administration import MAX_TEXT, wall_ms
 from accord.live.logs import get_log
@@ -66,7 +66,7 @@ def _read_file(file: Path) -> bytes:
         with file.open("rb") as stream:
             data = stream.read(MAX_TEXT + 1)
     except OSError as error:
-        raise PolicyError(str(file), (error.strerror or str(error)).lower()) from None
+        raise PolicyError(str(file), file_problem(error)) from None
     if len(data) > MAX_TEXT:
         raise PolicyError(str(file), f"expected at most {MAX_TEXT} bytes")
     return data

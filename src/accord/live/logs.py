@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, TextIO
 
 from msgspec import Meta, Struct
 
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, file_problem
 from accord.live.log_flood import BoundedHandler
 from accord.live.log_lines import FIELDS, ConsoleFormatter, JsonFormatter
 
@@ -142,7 +142,7 @@ def _open_file(settings: LogSettings) -> logging.Handler:
             errors="backslashreplace",
         )
     except OSError as error:
-        raise LogError(settings.file, (error.strerror or str(error)).lower()) from None
+        raise LogError(settings.file, file_problem(error)) from None
 
 
 class _QuietFileHandler(RotatingFileHandler):

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, file_problem
 
 
 class TlsFiles(Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_text("ascii", errors="replace")
     except OSError as error:
-        raise TlsError(file, (error.strerror or str(error)).lower()) from None
+        raise TlsError(file, file_problem(error)) from None
 
 
 def _try_out(context: ssl.SSLContext, files: TlsFiles) -> None:

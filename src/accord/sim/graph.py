@@ -18,6 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from accord.core.errors import file_problem
 from accord.sim.errors import GraphError, SimulationError
 from accord.sim.topologies import delay_of_km
 from accord.sim.topology import MOST_NODES, MOST_SPANS, Span, Topology
@@ -167,7 +168,7 @@ def read_bytes(file: Path, most: int = MAX_BYTES) -> bytes:
         with file.open("rb") as stream:
             data = stream.read(most + 1)
     except OSError as error:
-        raise GraphError(str(file), (error.strerror or str(error)).lower()) from None
+        raise GraphError(str(file), file_problem(error)) from None
     if len(data) > most:
         raise GraphError(str(file), f"expected at most {most} bytes")
     return data

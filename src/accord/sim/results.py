@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from accord.core.errors import file_problem
 from accord.sim.errors import SimulationError
 from accord.sim.outcome import Outcome
 
@@ -140,7 +141,7 @@ def write(outcomes: Sequence[Outcome], folder: str | Path, kind: str) -> list[Pa
                 written.append(place / f"{table}.{kind}")
                 _WRITERS[kind](found, written[-1])
     except OSError as error:
-        raise SimulationError(f"{place}: {(error.strerror or str(error)).lower()}") from None
+        raise SimulationError(f"{place}: {file_problem(error)}") from None
     return written
 
 

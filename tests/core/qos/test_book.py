@@ -202,7 +202,7 @@ def test_mistakes_in_a_policy(policy: dict[str, object], place: str, problem: st
         ("policies = [[]]", "policies[0]", "expected a table, got a list"),
         ("shaping = true\nbandwidth", "end of document", "not TOML: Expected '='"),
         ("a = 1\na = 2\n", "line 2, column 6", "not TOML: Cannot overwrite"),
-        ("a = " + "[" * 5_000, "the book", "not TOML: maximum recursion depth"),
+        ("a = " + "[" * 5_000, "policies", "not TOML: maximum recursion depth"),
     ],
 )
 def test_mistakes_in_a_book(text: str, place: str, problem: str) -> None:
@@ -214,13 +214,13 @@ def test_mistakes_in_a_book(text: str, place: str, problem: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '"\\ud800"', "{}{}", "\ud800"])
 def test_what_is_no_json(text: str) -> None:
-    with pytest.raises(PolicyError, match=r"^the book: not JSON: "):
+    with pytest.raises(PolicyError, match=r"^policies: not JSON: "):
         read_book(text, is_json=True)
 
 
 @pytest.mark.parametrize("text", ["3", "[]", "null"])
 def test_json_that_is_no_book(text: str) -> None:
-    with pytest.raises(PolicyError, match=r"^the book: expected a table, got "):
+    with pytest.raises(PolicyError, match=r"^policies: expected a table, got "):
         read_book(text, is_json=True)
 
 

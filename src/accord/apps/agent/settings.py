@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from accord.core.errors import AccordError
+from accord.core.errors import AccordError, file_problem
 from accord.core.model.channels import problem_with_channel
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.profiles import Capability, Coupling
@@ -123,7 +123,7 @@ def _read(file: Path) -> str:
             raise AgentError(str(file), f"expected at most {MAX_BYTES} bytes")
         return data.decode()
     except OSError as error:
-        raise AgentError(str(file), (error.strerror or str(error)).lower()) from None
+        raise AgentError(str(file), file_problem(error)) from None
     except UnicodeDecodeError:
         raise AgentError(str(file), "expected UTF-8 text") from None
 

@@ -12,7 +12,7 @@ import msgspec
 from accord.cli.errors import InputError
 from accord.config.lines import Lines
 from accord.config.lines import Path as KeyPath
-from accord.core.errors import PolicyError
+from accord.core.errors import PolicyError, file_problem
 from accord.core.qos.book import Book, read_book, write_book
 from accord.core.qos.policy import Policy
 from accord.core.qos.reading import policy_from
@@ -35,7 +35,7 @@ def read_text(file: str) -> str:
             with open(file, "rb") as stream:
                 data = stream.read(MAX_TEXT + 1)
     except OSError as error:
-        raise InputError(file, (error.strerror or str(error)).lower()) from None
+        raise InputError(file, file_problem(error)) from None
     if len(data) > MAX_TEXT:
         raise InputError(file, f"expected at most {MAX_TEXT} bytes")
     try:

@@ -51,7 +51,7 @@ def show(
         return
     policy = node.book().policy(name)
     if policy is None:
-        raise InputError("NAME", f"there is no policy {name!r}")
+        raise InputError("NAME", f"there is no policy {name!r}; `accord policy list` shows them")
     typer.echo(policy_json(policy) if is_json else policy_toml(policy))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from accord.cli.errors import InputError
+from accord.core.errors import file_problem
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.properties import Registry
 from accord.core.negotiation.property_files import parse_properties
@@ -48,7 +49,7 @@ def write_stored(file: Path, stored: Stored) -> None:
     except QualityError as error:
         raise InputError(f"{file}: {error.place}", error.problem) from None
     except OSError as error:
-        raise InputError(str(file), (error.strerror or str(error)).lower()) from None
+        raise InputError(str(file), file_problem(error)) from None
 
 
 def check_format(file: Path) -> None:
@@ -64,6 +65,6 @@ def read_text(file: Path) -> str:
             raise InputError(str(file), f"expected at most {MAX_BYTES} bytes")
         return data.decode()
     except OSError as error:
-        raise InputError(str(file), (error.strerror or str(error)).lower()) from None
+        raise InputError(str(file), file_problem(error)) from None
     except UnicodeDecodeError:
         raise InputError(str(file), "expected UTF-8 text") from None

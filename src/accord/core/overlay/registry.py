@@ -118,7 +118,7 @@ class Registry:
     def delete(self, name: str) -> str | None:
         """Delete it, whoever has defined it; gives why not, or None."""
         if self.get(name) is None:
-            return f"{name!r} is not defined"
+            return f"{name!r} is not defined; `accord channel ls` shows what is"
         if list(self._claims[name]) == [self._store.name]:
             self._store.drop(CHANNEL, name)
             return None

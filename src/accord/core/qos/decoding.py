@@ -17,7 +17,7 @@ _LINE: Final = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 def decode(text: str, *, is_json: bool) -> object:
     if len(text) > MAX_CHARACTERS:
-        raise PolicyError("the book", f"more than {MAX_CHARACTERS} characters")
+        raise PolicyError("policies", f"more than {MAX_CHARACTERS} characters")
     return _decoded_json(text) if is_json else _decoded_toml(text)
 
 
@@ -27,16 +27,16 @@ def _decoded_toml(text: str) -> object:
     except tomllib.TOMLDecodeError as error:
         place = _LINE.search(str(error))
         problem = _LINE.sub("", str(error))
-        raise PolicyError(place[1] if place else "the book", f"not TOML: {problem}") from None
+        raise PolicyError(place[1] if place else "policies", f"not TOML: {problem}") from None
     except (RecursionError, ValueError) as error:
-        raise PolicyError("the book", f"not TOML: {_first_line(error)}") from None
+        raise PolicyError("policies", f"not TOML: {_first_line(error)}") from None
 
 
 def _decoded_json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise PolicyError("the book", f"not JSON: {_first_line(error)}") from None
+        raise PolicyError("policies", f"not JSON: {_first_line(error)}") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -27,7 +27,7 @@ _KINDS: Final = {dict: "a table", list: "a list", type(None): "null"}
 def table(value: object, known: Collection[str], place: str) -> Mapping[str, object]:
     """The fields of a table that are said: null is as if left out."""
     if not isinstance(value, dict):
-        raise PolicyError(place or "the book", f"expected a table, got {shown(value)}")
+        raise PolicyError(place or "policies", f"expected a table, got {shown(value)}")
     for name in value:
         if name not in known:
             raise PolicyError(under(place, shown_key(name)), _unknown(str(name), known))

@@ -353,7 +353,8 @@ class Connection(Handshake):
                     continue
             if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
-                problems.append(f"not allowed to subscribe to {wish.pattern}")
+                problem = f"no right to subscribe to {wish.pattern}"
+                problems.append(f"{problem}; ask for it (may.subscribe in accord.toml)")
                 continue
             if session.is_durable and self.hub.overloaded:
                 reasons.append(Reason.QUOTA_EXCEEDED)

@@ -206,7 +206,10 @@ class Publishing(Answering):
         if way is None or has_alias or not way.route.is_valid:
             channel = self._channel(topic, properties)
             if not self._may_publish(channel):
-                self._answer(qos, packet_id, Reason.NOT_AUTHORIZED, f"publishing to {channel}")
+                problem = (
+                    f"no right to publish to {channel}; ask for it (may.publish in accord.toml)"
+                )
+                self._answer(qos, packet_id, Reason.NOT_AUTHORIZED, problem)
                 counters.shed("not authorized", self.client_id)
                 return
             topic = string_bytes(channel)
