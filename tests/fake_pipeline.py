@@ -4,6 +4,8 @@ It is started with a JSON list of behaviours, one for each life, the last of the
 ones:
 
     exit       ends with this code at once, or with `on`, when such a message has come
+    of         only by a message about this channel
+    prints     printed before that
     problem    told as its health before that
     hang_on    does nothing any more when such a message has come: neither reads nor says anything
     mute_on    does not answer such messages, but lives
@@ -94,7 +96,12 @@ class FakePipeline:
                 time.sleep(3_600)
         if does.get("garbage_on") == kind:
             self._line.sendall(b"\0\0\0\2hm")
-        if "exit" in does and does.get("on", "start") == kind:
+        if (
+            "exit" in does
+            and does.get("on", "start") == kind
+            and _is_about(message, does.get("of"))
+        ):
+            print(does.get("prints", ""), file=sys.stderr, flush=True)
             if "problem" in does:
                 self._say(Health(state="failed", problem=does["problem"]))
             os._exit(does["exit"])
@@ -152,6 +159,12 @@ class FakePipeline:
     def _say(self, message: FromPipeline) -> None:
         with self._lock:
             self._line.sendall(encode_frame(message))
+
+
+def _is_about(message: FromNode, channel: str | None) -> bool:
+    if channel is None:
+        return True
+    return isinstance(message, Query) and message.ask.channel == channel
 
 
 def _event(number: int) -> Found:

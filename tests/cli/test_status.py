@@ -100,8 +100,14 @@ class TestScreen:
                 "pipeline ready (compiled), 2.5 s behind (1,200 records), 90 rows/s; archive 5.0",
             ),
             (
-                PipelineStatus(state="ready", build="compiled", restarts=1),
-                "pipeline ready (compiled), all archived, 0 rows/s; archive 0 B in 0 files;",
+                PipelineStatus(
+                    state="ready",
+                    restarts=2,
+                    last_end="it ended with code 1: no luck",
+                    last_end_ms=1,
+                    last_output=("Traceback", "no luck"),
+                ),
+                ": it ended with code 1: no luck Traceback no luck",
             ),
         ],
     )

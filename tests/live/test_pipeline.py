@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 from tests import fake_pipeline
 
+from accord.core.monitoring.statistics import PipelineStatus
 from accord.edges.pipeline.messages import Ask, Measure, Measured, Watched
 from accord.live import pipeline_options, pipeline_process
+from accord.live.log_lines import FIELDS
 from accord.live.pipeline import MAX_QUESTIONS, WORK, Pipeline
 from accord.live.pipeline_options import Patience, PipelineError, PipelineOptions, why_off
 
@@ -147,24 +149,90 @@ def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
     assert asyncio.run(scenario()) == "ready"
 
 
-def test_a_question_that_ends_each_process_is_given_up(tmp_path: Path) -> None:
-    async def scenario() -> PipelineError:
-        async with a_pipeline(tmp_path, {"exit": 9, "on": "query"}) as pipeline:
-            with pytest.raises(PipelineError) as error:
+def test_a_question_that_ends_each_process_is_sent_twice_and_then_refused(tmp_path: Path) -> None:
+    life = {"exit": 9, "on": "query", "of": "a", "prints": "Killed by a", "events": 1}
+
+    async def scenario() -> list[PipelineError]:
+        errors = []
+        async with a_pipeline(tmp_path, life) as pipeline:
+            for cursor in ("", "1"):  # the same question again, a page further
+                with pytest.raises(PipelineError) as error:
+                    await pipeline.page(A, cursor=cursor)
+                errors.append(error.value)
+            assert len((await pipeline.page(Ask(channel="b"))).events) == 1
+            assert pipeline.status().restarts == 2
+        return errors
+
+    first, again = asyncio.run(scenario())
+    assert (first.kind, again.kind) == ("ended", "ended")
+    assert str(first) == (
+        "the data pipeline ended while it worked on this: it ended with code 9: Killed by a"
+    )
+    assert "it ended the data pipeline 2 times (it ended with code 9: Killed by a)" in str(again)
+    assert again.retry_s > 0
+    assert [each["ask"]["channel"] for each in told(tmp_path, "query")] == ["a", "a", "b"]
+
+
+def test_a_refused_question_is_tried_again_later(tmp_path: Path) -> None:
+    patience = Patience(first_pause_s=0.01, refuse_s=0.01)
+    dying = {"exit": 9, "on": "query"}
+
+    async def scenario() -> int:
+        async with a_pipeline(tmp_path, dying, dying, {"events": 1}, patience=patience) as pipeline:
+            with pytest.raises(PipelineError):
                 await pipeline.page(A)
-            return error.value
+            await asyncio.sleep(0.02)
+            return len((await pipeline.page(A)).events)
 
-    error = asyncio.run(scenario())
-    assert error.kind == "failed"
-    assert "ended 3 times before it had answered: it ended with code 9" in str(error)
-    assert len(told(tmp_path, "query")) == 3
+    assert asyncio.run(scenario()) == 1
 
 
-def test_a_lack_that_only_people_can_mend_is_told_at_once(
+def test_only_the_question_that_ends_it_fails_of_those_it_worked_on(tmp_path: Path) -> None:
+    slow = {"exit": 9, "on": "query", "of": "a", "mute_on": "query"}  # has all of them when it ends
+    lives = (slow, {"exit": 9, "on": "query", "of": "a", "events": 1})
+
+    async def scenario() -> list[object]:
+        async with a_pipeline(tmp_path, *lives) as pipeline:
+            names = ("b", "c", "a", "d")
+            asked = [pipeline.page(Ask(channel=name)) for name in names]
+            return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    answers = asyncio.run(scenario())
+    assert [isinstance(each, PipelineError) for each in answers] == [False, False, True, False]
+
+
+def test_what_it_printed_before_it_ended_is_told_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    lives: tuple[dict[str, Any], ...] = (
+        {"exit": 1, "prints": "Traceback\n  frame\nMemoryError: first"},
+        {"exit": 1, "prints": "Traceback\n  frame\nMemoryError: second"},
+        {},
+    )
+
+    async def scenario() -> PipelineStatus:
+        async with a_pipeline(tmp_path, *lives) as pipeline:
+            await until(lambda: pipeline.health.state == "ready")
+            return pipeline.status()
+
+    status = asyncio.run(scenario())
+    assert (status.state, status.problem, status.restarts) == ("ready", "", 2)
+    assert status.last_end == "it ended with code 1: MemoryError: second"
+    assert status.last_output == ("Traceback", "  frame", "MemoryError: second")
+    assert status.last_end_ms > 0
+    ends = [each for each in caplog.records if each.message == "the data pipeline ended"]
+    fields = [getattr(each, FIELDS) for each in ends]
+    assert [each["output"].splitlines()[-1] for each in fields] == [
+        "MemoryError: first",
+        "MemoryError: second",
+    ]
+    assert fields[0]["restart_in_s"] < fields[1]["restart_in_s"]  # it backs off
+    kept = (tmp_path / WORK / pipeline_process.OUTPUT).read_text()
+    assert kept.index("MemoryError: first") < kept.index("MemoryError: second")
+
+
+def test_a_lack_that_only_people_can_mend_is_told_at_once(tmp_path: Path) -> None:
     life = {"exit": 2, "problem": "there is no Java: install Java 17"}
-    patience = Patience(settings_pause_s=0.05)
 
     async def scenario() -> list[PipelineError]:
         errors = []
@@ -175,15 +243,27 @@ def test_a_lack_that_only_people_can_mend_is_told_at_once(
                 errors.append(error.value)
             assert pipeline.status().state == "failed"
             assert pipeline.status().problem == "there is no Java: install Java 17"
-        async with a_pipeline(tmp_path, life, patience=patience):
-            await until(lambda: len(told(tmp_path, "start")) >= 4)
         return errors
 
     for error in asyncio.run(scenario()):
-        assert error.kind == "unavailable"
+        assert error.kind == "off"
         assert "install Java 17" in error.problem
         assert error.retry_s > 0
-    assert len([each for each in caplog.records if "has a problem" in each.message]) == 2
+
+
+def test_what_is_lacking_is_told_until_it_is_there(tmp_path: Path) -> None:
+    life = {"exit": 2, "problem": "there is no Java: install Java 17"}
+    lacks: list[str] = []
+
+    async def scenario() -> None:
+        patience = Patience(settings_pause_s=0.01)
+        async with a_pipeline(tmp_path, life, life, {"events": 1}, patience=patience) as pipeline:
+            pipeline.watch_lack(lacks.append)
+            await until(lambda: pipeline.health.state == "ready")
+            assert len((await pipeline.page(A)).events) == 1
+
+    asyncio.run(scenario())
+    assert lacks == ["", "there is no Java: install Java 17", ""]
 
 
 def test_it_falls_behind_while_it_is_away(tmp_path: Path) -> None:
@@ -387,12 +467,17 @@ def test_its_output_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("accord.live.pipeline._LOOK_S", 0.01)
     output = tmp_path / WORK / pipeline_process.OUTPUT
 
-    async def scenario() -> None:
-        async with a_pipeline(tmp_path, {"floods": 20_000}) as pipeline:
+    async def scenario() -> tuple[str, ...]:
+        async with a_pipeline(tmp_path, {"floods": 20_000}, {}) as pipeline:
             await until(lambda: pipeline.health.state == "ready")
             await until(lambda: output.stat().st_size == 0)
+            os.kill(await _pid(pipeline), signal.SIGKILL)
+            await until(lambda: pipeline.health.restarts == 1)
+            return pipeline.status().last_output
 
-    asyncio.run(scenario())
+    (line,) = asyncio.run(scenario())
+    assert set(line) == {"x"}
+    assert output.with_name(pipeline_process.OLD_OUTPUT).stat().st_size == 10_000
 
 
 def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ _CODES: Final[dict[Kind, int]] = {
     "timeout": 504,
     "question": 400,
     "failed": 500,
+    "ended": 500,
 }
 _GONE: Final = 499  # who asked; nobody gets it
 _LATER_S: Final = 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -90,6 +91,7 @@ def _facts(statistics: Statistics) -> Iterator[tuple[str, Text]]:
         yield "pipeline", _pipeline(statistics.pipeline)
         if statistics.pipeline.state == "ready" and statistics.pipeline.problem:
             yield "", Text(safe(statistics.pipeline.problem), "yellow")
+        yield from (("", line) for line in _last_end(statistics.pipeline))
 
 
 def _journal(journal: JournalStatus | None) -> Text:
@@ -116,9 +118,21 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     rates = f"{rate_text(pipeline.rows_per_s)} rows/s"
     words = f"ready ({safe(pipeline.build)}), {lag}, {rates}; archive {archive}; "
     words += f"{pipeline.queries:,} answered"
-    if pipeline.restarts:
-        words += f"; restarted {count_text(pipeline.restarts, 'time')}"
     return Text(words)
+
+
+def _last_end(pipeline: PipelineStatus) -> Iterator[Text]:
+    """Why its process ended last, and what that printed."""
+    if not pipeline.last_end_ms:
+        return
+    at = datetime.fromtimestamp(pipeline.last_end_ms / 1_000, UTC).astimezone()
+    restarts = count_text(pipeline.restarts, "restart")
+    text = Text(f"{restarts}; its process ended last at {at:%Y-%m-%d %H:%M:%S}")
+    if pipeline.last_end != pipeline.problem:
+        text.append(f": {safe(pipeline.last_end)}", "yellow")
+    yield text
+    for line in pipeline.last_output:
+        yield Text(f"  {safe(line)}", "dim")
 
 
 def _queues(queues: list[Queue]) -> Table:

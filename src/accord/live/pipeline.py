@@ -1,9 +1,10 @@
 """The data pipeline as the node sees it: a process beside it that archives, and answers questions.
 
-The process may end at any time, hang or talk nonsense; then it is started again, after pauses that
-grow. Live traffic never waits for it. Questions do: those that are not answered when it ends are
-asked again, as nothing is remembered between two of them. Only where it ends for the lack of
-something that somebody has to provide, such as Java, they are told so at once.
+The process may end at any time, hang or send nonsense; then it is started again, after a backoff.
+Live traffic never waits for it, and archiving does not depend on questions. Those that it worked on
+when it ended are sent to the next process once more, one at a time, so that the one it ended of is
+known: that one fails, and its like is refused for a while. Where the process ends for the lack of
+something that somebody has to provide, such as Java, questions are refused until it is there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from accord.edges.pipeline.messages import (
     Ask,
     Cancel,
     Failed,
+    FromNode,
     FromPipeline,
     Health,
     Measured,
@@ -45,7 +47,8 @@ log = get_log(__name__)
 ARCHIVE: Final = "archive"
 WORK: Final = "pipeline"
 MAX_QUESTIONS: Final = 200
-MAX_TIMES: Final = 3  # a question may be what the process dies of
+MAX_SENDS: Final = 2  # a question may be what the process ends of
+MAX_REFUSED: Final = 100
 OFF: Final = "off"
 _SETTINGS_CODE: Final = 2
 _NOT_ASKED_IN: Final = ("starting", "stopping")
@@ -53,12 +56,16 @@ _SUMS: Final = ("events", "ledger_rows", "compactions", "queries")
 _LOOK_S: Final = 1.0
 
 
+_Key = tuple[str, ...]
+
+
 class _Question:
     """Something asked that is not answered yet."""
 
     def __init__(self, message: Query | ReportAsked) -> None:
         self.message = message
-        self.times = 0
+        self.sends = 0
+        self.is_sent = False  # to the process that runs now
         self.answer: asyncio.Future[Page | ReportMade] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: PipelineError) -> None:
@@ -80,6 +87,7 @@ class Pipeline:
         self.options = options or PipelineOptions()
         why = why_off(options, data)
         self.is_enabled = not why
+        self.lack = why  # why it can't run until somebody changes something; "" where it can
         self.health = Health(state=OFF, problem=why) if why else Health()
         self.archive = self.options.archive or (None if data is None else data / ARCHIVE)
         self._node = node
@@ -91,17 +99,29 @@ class Pipeline:
         self._before = Health()  # what all processes before this one have done
         self._told_s = time.monotonic()  # when it said last how far it is
         self._told = ""  # of what went wrong, to say it once
-        self._remedy = ""  # where only somebody can help
+        self._last_end: tuple[str, int, tuple[str, ...]] = (
+            "",
+            0,
+            (),
+        )  # of a process: why, when in ms, and what it printed last
+        self._on_lack: Callable[[str], None] = lambda _: None
+        self._refused: dict[_Key, tuple[float, str]] = {}  # until when, and why
         self._watched: tuple[Watched, ...] | None = None
         self._questions: dict[int, _Question] = {}
         self._ids = itertools.count(1)
         self._task: asyncio.Task[None] | None = None
+        self._output: tuple[str, ...] = ()  # what the process that ended has printed last
         self._is_closed = False
 
     def start(self) -> None:
         """Returns at once: it is ready when `health` says so."""
         if self.is_enabled and self._task is None:
             self._task = asyncio.create_task(self._supervise(), name="accord-pipeline")
+
+    def watch_lack(self, on_lack: Callable[[str], None]) -> None:
+        """Call it with `lack`, now and when that changes."""
+        self._on_lack = on_lack
+        on_lack(self.lack)
 
     async def close(self) -> None:
         """Have the process end what it does, and stop it."""
@@ -167,8 +187,7 @@ class Pipeline:
         watched = tuple(predicates)
         if watched != self._watched:
             self._watched = watched
-            if self._process is not None and self._is_answering():
-                self._process.send(Watch(watched))
+            self._send(Watch(watched))
 
     def status(self, committed_offset: int = 0) -> PipelineStatus:
         """How it is; while it can't say so itself, how far it is behind the journal's end."""
@@ -179,60 +198,81 @@ class Pipeline:
             fields["lag_records"] = behind = max(0, committed_offset - health.archived_offset)
             silent_ms = round((time.monotonic() - self._told_s) * 1_000)
             fields["lag_ms"] = health.lag_ms + silent_ms if behind else 0
-        archive = "" if self.archive is None else str(self.archive)
-        return PipelineStatus(**fields, archive=archive, waiting=len(self._questions))
+        last_end, last_end_ms, last_output = self._last_end
+        return PipelineStatus(
+            **fields,
+            archive="" if self.archive is None else str(self.archive),
+            waiting=len(self._questions),
+            last_end=last_end,
+            last_end_ms=last_end_ms,
+            last_output=last_output,
+        )
 
     # Questions.
 
     async def _answer(
         self, message: Query | ReportAsked, timeout_s: float | None
     ) -> Page | ReportMade:
-        self._check_possible()
+        self._check_possible(message)
         question = _Question(message)
         self._questions[message.id] = question
         try:
-            self._ask(question)
+            self._send_questions()
             async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
                 return await question.answer
         except TimeoutError:
-            raise self._too_late(question) from None
+            if not question.is_sent:
+                raise self._unavailable() from None
+            problem = "the data pipeline did not answer in time"
+            raise PipelineError("timeout", problem, retry_s=5) from None
         finally:
-            if self._questions.pop(message.id, None) is not None and question.times:
-                self._send_cancel(message.id)
+            if self._questions.pop(message.id, None) is not None and question.is_sent:
+                self._send(Cancel(message.id))
+            self._send_questions()
 
-    def _check_possible(self) -> None:
+    def _check_possible(self, message: Query | ReportAsked) -> None:
         if self._is_closed:
             raise _stopping()
-        if not self.is_enabled:
-            raise PipelineError("off", f"there is no data pipeline: {self.health.problem}")
-        if self._remedy:
-            raise self._unavailable()
+        if self.lack:
+            raise self._lacking()
+        until_s, problem = self._refused.get(_key(message), (0.0, ""))
+        left_s = until_s - time.monotonic()
+        if left_s > 0:
+            words = f"it ended the data pipeline {MAX_SENDS} times ({problem})"
+            problem = f"refused for another {left_s:.0f} s: {words}"
+            raise PipelineError("ended", problem, retry_s=round(left_s) + 1)
         if len(self._questions) >= MAX_QUESTIONS:
             problem = f"{MAX_QUESTIONS} questions wait for the data pipeline, try again later"
             raise PipelineError("busy", problem, retry_s=5)
 
-    def _ask(self, question: _Question) -> None:
-        if self._process is None or not self._is_answering():
+    def _send_questions(self) -> None:
+        """Send what is not sent yet; of what a process before ended of, perhaps, one at a time."""
+        if not self._is_answering():
             return
-        question.times += 1
-        self._process.send(question.message)
+        has_suspect = any(each.is_sent and each.sends > 1 for each in self._questions.values())
+        for question in self._questions.values():
+            if question.is_sent or (question.sends and has_suspect):
+                continue
+            has_suspect = has_suspect or question.sends > 0
+            question.sends += 1
+            question.is_sent = True
+            self._send(question.message)
 
-    def _send_cancel(self, number: int) -> None:
+    def _send(self, message: FromNode) -> None:
         if self._process is not None and self._is_answering():
-            self._process.send(Cancel(number))
+            self._process.send(message)
 
     def _is_answering(self) -> bool:
         return self._process is not None and self.health.state not in _NOT_ASKED_IN
 
-    def _too_late(self, question: _Question) -> PipelineError:
-        if question.times:
-            return PipelineError("timeout", "the data pipeline did not answer in time", retry_s=5)
-        return self._unavailable()
+    def _lacking(self) -> PipelineError:
+        retry_s = 60 if self.is_enabled else 0
+        return PipelineError("off", f"there is no data pipeline: {self.lack}", retry_s=retry_s)
 
     def _unavailable(self) -> PipelineError:
         problem = f": {self.health.problem}" if self.health.problem else ""
         words = f"the data pipeline is not ready ({self.health.state}{problem})"
-        return PipelineError("unavailable", words, retry_s=60 if self._remedy else 5)
+        return PipelineError("unavailable", words, retry_s=5)
 
     def _fail_all(self, error: PipelineError) -> None:
         questions, self._questions = self._questions, {}
@@ -266,21 +306,16 @@ class Pipeline:
         self.health = structs.replace(told, restarts=self._restarts, **sums)
         if told.state == "ready" or told.lag_ms:
             self._told_s = time.monotonic()
-        if told.problem:
+        if told.problem and told.state != "failed":  # of that its end tells
             self._tell(told.problem)
         if told.state == "ready" and self._ready_s is None:
             self._ready_s = time.monotonic()
+            self._set_lack("")
             log.info("the data pipeline is ready", spark=told.spark, version=told.spark_version)
         if not was_answering and self._is_answering():
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Say to a process what it must know, and what is not answered yet."""
-        assert self._process is not None
-        if self._watched is not None:
-            self._process.send(Watch(self._watched))
-        for question in self._questions.values():
-            self._ask(question)
+            if self._watched is not None:
+                self._send(Watch(self._watched))
+            self._send_questions()
 
     # The life of the process.
 
@@ -296,8 +331,9 @@ class Pipeline:
             if self._was_calm():
                 pause_s, self._told = patience.first_pause_s, ""
             is_lacking = code == _SETTINGS_CODE
-            self._take_end(problem, is_lacking=is_lacking)
-            await asyncio.sleep(patience.settings_pause_s if is_lacking else pause_s)
+            wait_s = patience.settings_pause_s if is_lacking else pause_s
+            self._take_end(problem, is_lacking=is_lacking, wait_s=wait_s)
+            await asyncio.sleep(wait_s)
             if not is_lacking:
                 pause_s = min(2 * pause_s, patience.longest_pause_s)
             self._restarts += 1
@@ -306,7 +342,7 @@ class Pipeline:
         """One process from its start to its end; why it ended, and with which code."""
         assert self._data is not None
         work = self._data / WORK
-        self._remedy, self._ready_s = "", None
+        self._ready_s = None
         self.health = structs.replace(
             self.health, state="starting", queries_running=0, queries_waiting=0, rows_per_s=0.0
         )
@@ -325,7 +361,8 @@ class Pipeline:
         finally:
             self._process = None
             await process.stop(stop_s, self.options.patience.term_s)
-        return silence or process.problem or _end_of(process, self.health), process.code
+        self._output = process.last_lines()
+        return silence or process.problem or self._end_of(process), process.code
 
     async def _watch_over(self, process: PipelineProcess) -> str:
         """Until it ends, talks nonsense or hangs; what is wrong in the last case."""
@@ -342,7 +379,16 @@ class Pipeline:
             if time.monotonic() - process.heard_s > silence_s:
                 return f"it said nothing for {silence_s:.0f} s"
 
-    def _take_end(self, problem: str, *, is_lacking: bool) -> None:
+    def _take_end(self, problem: str, *, is_lacking: bool, wait_s: float) -> None:
+        output, self._output = self._output, ()
+        self._last_end = (problem, time.time_ns() // 1_000_000, output)
+        log.warning(
+            "the data pipeline ended",
+            problem=problem,
+            restarts=self._restarts,
+            restart_in_s=wait_s,
+            output="\n".join(output),
+        )
         self._before = structs.replace(
             self._before, **{name: getattr(self.health, name) for name in _SUMS}
         )
@@ -350,16 +396,39 @@ class Pipeline:
         self.health = structs.replace(
             self.health, state=state, problem=problem, restarts=self._restarts, rows_per_s=0.0
         )
-        self._tell(problem)
+        self._set_lack(problem if is_lacking else "")
         if is_lacking:
-            self._remedy = problem
-            self._fail_all(self._unavailable())
-            return
+            self._fail_all(self._lacking())
         for number, question in list(self._questions.items()):
-            if question.times >= MAX_TIMES:
+            if question.is_sent and question.sends >= MAX_SENDS:
                 del self._questions[number]
-                words = f"the data pipeline ended {MAX_TIMES} times before it had answered"
-                question.fail(PipelineError("failed", f"{words}: {problem}"))
+                self._refuse(_key(question.message), problem)
+                words = "the data pipeline ended while it worked on this"
+                question.fail(PipelineError("ended", f"{words}: {problem}"))
+            question.is_sent = False
+
+    def _refuse(self, key: _Key, problem: str) -> None:
+        self._refused.pop(key, None)
+        if len(self._refused) >= MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[key] = (time.monotonic() + self.options.patience.refuse_s, problem)
+
+    def _set_lack(self, lack: str) -> None:
+        if lack != self.lack:
+            self.lack = lack
+            self._on_lack(lack)
+
+    def _end_of(self, process: PipelineProcess) -> str:
+        """Why it ended: what it said itself, or else what can be seen."""
+        if self.health.state == "failed" and self.health.problem:
+            return self.health.problem
+        code = process.code
+        if code is not None and code < 0:
+            known = -code in list(signal.Signals)
+            how = f"it was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
+        else:
+            how = f"it ended with code {code}"
+        return f"{how}: {self._output[-1].strip()}" if self._output else how
 
     def _tell(self, problem: str) -> None:
         """Once: it may come again and again."""
@@ -399,15 +468,8 @@ def _stopping() -> PipelineError:
     return PipelineError("unavailable", "the node is stopping", retry_s=5)
 
 
-def _end_of(process: PipelineProcess, health: Health) -> str:
-    """Why it ended: what it said itself, or else what can be seen."""
-    code = process.code
-    if health.state == "failed" and health.problem:
-        return health.problem
-    if code is not None and code < 0:
-        known = -code in list(signal.Signals)
-        how = f"it was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
-    else:
-        how = f"it ended with code {code}"
-    words = process.last_words()
-    return f"{how}: {words}" if words else how
+def _key(message: Query | ReportAsked) -> _Key:
+    """What two questions have in common that are likely to end alike."""
+    if isinstance(message, ReportAsked):
+        return ("report", message.channel)
+    return (message.ask.channel, message.ask.where, message.ask.xpath)

@@ -13,7 +13,7 @@ from accord.core.errors import AccordError
 INSTALL: Final = "pip install 'accord[pipeline]'"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas")
 
-Kind = Literal["off", "unavailable", "busy", "timeout", "question", "failed"]
+Kind = Literal["off", "unavailable", "busy", "timeout", "question", "failed", "ended"]
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -22,6 +22,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     first_pause_s: float = 1.0  # before it is started again; twice as long each time
     longest_pause_s: float = 60.0
     settings_pause_s: float = 300.0  # where only somebody can help: no Java, wrong settings
+    refuse_s: float = 600.0  # a question that the process ended of twice
     calm_s: float = 60.0  # having worked for so long, it counts as sound again
     silence_s: float = 60.0  # longer than that, and it hangs
     start_silence_s: float = 180.0  # the same before it is ready for the first time
@@ -47,9 +48,10 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
 class PipelineError(AccordError):
     """No answer from the pipeline.
 
-    `kind`: it is `off` for good, `unavailable` at the moment, too `busy`, did not answer in time
-    (`timeout`), or `failed`; or else the `question` was wrong, and `place` says where. After
-    `retry_s` it may be worth asking again; 0 where it won't.
+    `kind`: it is `off` until somebody changes something, `unavailable` at the moment, too `busy`,
+    did not answer in time (`timeout`), `failed`, or its process `ended` of the question; or else
+    the `question` was wrong, and `place` says where. After `retry_s` it may be worth asking again;
+    0 where it won't.
     """
 
     def __init__(self, kind: Kind, problem: str, place: str = "", retry_s: int = 0) -> None:

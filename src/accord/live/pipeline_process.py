@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -27,9 +28,13 @@ from accord.edges.pipeline.messages import (
     encode_frame,
 )
 
-OUTPUT: Final = "output.log"
-MAX_OUTPUT: Final = 4_000_000
-_SHOWN: Final = 4_096
+OUTPUT: Final = "pipeline.out"
+OLD_OUTPUT: Final = f"{OUTPUT}.1"
+MAX_OUTPUT: Final = 1_000_000
+MAX_LINES: Final = 10
+_MAX_LINE: Final = 300
+_SHOWN: Final = 8_192
+_NOISE: Final = ("WARNING: Using incubator modules",)  # what Java prints at each start
 _LOOK_S: Final = 0.05
 _END_S: Final = 5.0
 _GROUP_S: Final = 2.0
@@ -49,6 +54,7 @@ class PipelineProcess(asyncio.Protocol):
         self._process: asyncio.subprocess.Process | None = None
         self._exit: asyncio.Task[int] | None = None
         self._start = 0  # of its output in the file
+        self._moved = b""  # the end of what it had printed when the file was rotated
 
     async def start(self, command: Sequence[str]) -> None:
         """Start the process; OSError where that can't be."""
@@ -56,7 +62,10 @@ class PipelineProcess(asyncio.Protocol):
         try:
             ours.setblocking(False)
             self.bound_output()
+            self._moved = b""
             with theirs, self._output.open("ab") as output:
+                output.write(f"--- started at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n".encode())
+                output.flush()
                 self._start = output.tell()
                 await self._spawn([*command, "--fd", str(theirs.fileno())], theirs, output)
             loop = asyncio.get_running_loop()
@@ -94,20 +103,30 @@ class PipelineProcess(asyncio.Protocol):
         await self._end_group(within_s=_GROUP_S if self.code == 0 else 0.0)
         await self._exits_within(_END_S)
 
-    def last_words(self) -> str:
-        """The last line that it, and no process before it, has written."""
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that it, and no process before it, has printed."""
         with suppress(OSError), self._output.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(min(self._start, size), size - _SHOWN))
-            lines = file.read(_SHOWN).decode(errors="replace").splitlines()
-            return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
-        return ""
+            text = (self._moved + file.read(_SHOWN))[-_SHOWN:].decode(errors="replace")
+            lines = (line.rstrip()[:_MAX_LINE] for line in text.splitlines())
+            return tuple(line for line in lines if line and not line.startswith(_NOISE))[
+                -MAX_LINES:
+            ]
+        return ()
 
     def bound_output(self) -> None:
-        """Begin its file anew where it has grown too long; it goes on writing at the end."""
+        """Rotate its file where that has grown too long; the process goes on writing at the end."""
         with suppress(OSError):
-            if self._output.stat().st_size > MAX_OUTPUT:
+            size = self._output.stat().st_size
+            if size > MAX_OUTPUT:
+                with self._output.open("rb") as file:
+                    file.seek(size - MAX_OUTPUT)
+                    end = file.read(MAX_OUTPUT)
+                self._output.with_name(OLD_OUTPUT).write_bytes(end)
                 os.truncate(self._output, 0)
+                own = min(_SHOWN, max(size - self._start, 0))
+                self._moved = end[len(end) - own :]
                 self._start = 0
 
     async def _spawn(self, command: Sequence[str], theirs: socket.socket, output: BinaryIO) -> None:

@@ -7,6 +7,7 @@ help: 0 as asked, 1 probably, 2 only after somebody has changed something.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import logging.handlers
 import os
@@ -34,7 +35,6 @@ from accord.pipeline.service import Service
 from accord.pipeline.tables import TablesError
 
 LOG: Final = "pipeline.log"
-OUT: Final = "pipeline.out"  # what others print: nothing, usually
 RETRY: Final = 1
 HOPELESS: Final = 2
 _STOP_S: Final = 12.0
@@ -130,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m accord.pipeline", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="the socket to the node")
     fd: int = parser.parse_args(arguments).fd
+    faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides
     line = Line(socket.socket(fileno=fd))
     signal.signal(signal.SIGTERM, lambda *_: line.end())
@@ -151,17 +152,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep_quiet(work: Path) -> None:
-    """Nothing on the node's terminal: our log rolls, and what others print begins anew."""
+    """Nothing but a crash is printed, and by others: the node keeps the end of that."""
     work.mkdir(parents=True, exist_ok=True)
     handler = logging.handlers.RotatingFileHandler(work / LOG, maxBytes=_LOG_BYTES, backupCount=2)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     for noisy in ("py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    out = os.open(work / OUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o640)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (out, 1), (out, 2)):
-        os.dup2(source, target)
 
 
 def _end_children() -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from accord.core.node.build import BUILD
 from accord.edges.pipeline.messages import (
     Cancel,
+    Failed,
     FromNode,
     FromPipeline,
     Health,
@@ -35,6 +36,7 @@ from accord.pipeline.archive_batch import BatchDone
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.attributes import TYPES, Declared
 from accord.pipeline.condition import Condition
+from accord.pipeline.failures import summary
 from accord.pipeline.feedback import Feedback
 from accord.pipeline.housekeeping import Housekeeping, now_ms
 from accord.pipeline.lookup import Lookup
@@ -98,6 +100,15 @@ class Service:
         self.tick()
 
     def handle(self, message: FromNode) -> None:
+        """Whatever goes wrong with a question ends that question, not the process."""
+        try:
+            self._handle(message)
+        except Exception as error:
+            _log.exception("message")
+            if isinstance(message, Query | ReportAsked):
+                self._send(Failed(id=message.id, problem=summary(error)))
+
+    def _handle(self, message: FromNode) -> None:
         match message:
             case Query():
                 self._turns.put(

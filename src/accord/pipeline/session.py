@@ -1,8 +1,7 @@
 """The Spark session of a pipeline: in its own process, on a cluster, or through Spark Connect.
 
-What Spark has to say goes to `spark.log` in the work folder, which rolls at a few megabytes;
-what its process prints before and besides, such as Java's own complaints, to `jvm.log`, which
-begins anew with each start. The terminal stays empty.
+What Spark logs goes to `spark.log` in the work folder, which rolls at a few megabytes. What Java
+prints besides, such as why it crashed, goes where this process prints to: the node keeps that.
 
 Archive and queries have scheduler pools of their own (`ARCHIVE_POOL`, `QUERY_POOL`): neither waits
 for all tasks of the other. A thread says which it belongs to by `use_pool`.
@@ -15,9 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from accord.core.errors import AccordError
@@ -28,11 +25,9 @@ from accord.pipeline.java import find_java
 ARCHIVE_POOL: Final = "archive"
 QUERY_POOL: Final = "query"
 SPARK_LOG: Final = "spark.log"
-JVM_LOG: Final = "jvm.log"
 CONNECT: Final = "sc://"
 _POOL: Final = "spark.scheduler.pool"
 _LOOPBACK: Final = "127.0.0.1"
-_LOG_END: Final = 2_000
 
 # What a session may be told at any time, also through Spark Connect.
 _ALWAYS: Final = {
@@ -125,16 +120,14 @@ def open_session(start: Start) -> SparkSession:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     options = settings(start, master)
+    (work / "scratch").mkdir(exist_ok=True)
     try:
-        if SparkContext._gateway is None:
-            _launch(options, work)
         builder = SparkSession.builder.master(master)
         for name, value in options.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except Exception as error:  # Spark's own, Py4J's, and what sockets raise when Java is gone
-        told = _end_of(work / JVM_LOG)
-        raise SessionError(_summary(error) + (f"\n{told}" if told else ""), place=master) from error
+        raise SessionError(_summary(error), place=master) from error
 
 
 def settings(start: Start, master: str) -> dict[str, str]:
@@ -190,29 +183,10 @@ def _connect(start: Start) -> SparkSession:
         raise SessionError(_summary(error), place=_place(start.spark)) from error
 
 
-def _launch(options: dict[str, str], work: Path) -> None:
-    """Start Java ourselves, so that what it prints goes to a file."""
-    (work / "scratch").mkdir(exist_ok=True)
-    with (work / JVM_LOG).open("wb") as log:
-        # Without a context there must be no gateway in the class yet, so this sets it.
-        conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
-        streams = {"stdout": log, "stderr": log}
-        gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway)
-
-
 def _summary(error: BaseException) -> str:
     if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
         return "Java ended before Spark was ready"
     return summary(error)
-
-
-def _end_of(path: Path) -> str:
-    try:
-        lines = path.read_bytes()[-_LOG_END:].decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(line for line in lines if not line.startswith("WARNING: "))
 
 
 def _place(url: str) -> str:

@@ -112,7 +112,10 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
 
 
 class PipelineStatus(Struct, frozen=True, kw_only=True):
-    """How the data pipeline is; `problem` says what went wrong last, and the remedy."""
+    """How the data pipeline is; `problem` says what is wrong, and the remedy.
+
+    `last_end` is why its process ended last, `last_output` the last lines which that had printed.
+    """
 
     state: str = "off"  # off, starting, ready, stopping, failed
     problem: str = ""
@@ -134,6 +137,9 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
     queries_waiting: int = 0  # in the pipeline
     waiting: int = 0  # at the node, for an answer
     restarts: int = 0
+    last_end: str = ""
+    last_end_ms: int = 0
+    last_output: tuple[str, ...] = ()
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
