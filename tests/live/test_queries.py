@@ -32,9 +32,13 @@ Check = Callable[[Node, Session], Awaitable[None]]
 
 @asynccontextmanager
 async def opened(
-    folder: Path, *lives: dict[str, Any], rights: Rights = EVERYTHING
+    folder: Path,
+    *lives: dict[str, Any],
+    rights: Rights = EVERYTHING,
+    pipeline: PipelineOptions | None = None,
 ) -> AsyncIterator[tuple[Node, Session]]:
-    pipeline = PipelineOptions(command=fake_pipeline.command(*lives)) if lives else None
+    if lives:
+        pipeline = PipelineOptions(command=fake_pipeline.command(*lives))
     settings = Settings(
         name="n",
         data=folder,
@@ -49,9 +53,9 @@ async def opened(
         yield node, session
 
 
-def run(check: Check, folder: Path, *lives: dict[str, Any], rights: Rights = EVERYTHING) -> None:
+def run(check: Check, folder: Path, *lives: dict[str, Any], **options: Any) -> None:
     async def scene() -> None:
-        async with opened(folder, *lives, rights=rights) as (node, session):
+        async with opened(folder, *lives, **options) as (node, session):
             await check(node, session)
 
     asyncio.run(scene())
@@ -159,11 +163,57 @@ def test_without_a_pipeline_queries_say_why_there_is_no_answer(tmp_path: Path) -
     async def check(_: Node, session: Session) -> None:
         with pytest.raises(QueryError, match="switched off"):
             [event async for event in session.query("a")]
-        with pytest.raises(RefusedError, match="the data pipeline is off: it is switched off"):
+        with pytest.raises(RefusedError, match="there is no data pipeline: it is switched off"):
             async with session.subscribe("a", since="-1h"):
                 pass
 
     run(check, tmp_path)
+
+
+def test_without_java_a_past_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is the real one, which ends for the lack of Java before Spark would start."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    async def check(node: Node, session: Session) -> None:
+        async with asyncio.timeout(60):
+            while not node.pipeline.lack:
+                await asyncio.sleep(0.01)
+            with pytest.raises(RefusedError, match=r"since: there is no data .*; install one"):
+                async with session.subscribe("a", since="-1h"):
+                    pass
+            with pytest.raises(QueryError, match=r"there is no data pipeline: .*; install one"):
+                [event async for event in session.query("a")]
+
+    run(check, tmp_path, pipeline=PipelineOptions())
+
+
+def test_a_past_that_began_before_java_was_found_lacking_ends_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    async def check(_: Node, session: Session) -> None:
+        async with session.subscribe("a", since="-1h") as events, asyncio.timeout(30):
+            with pytest.raises(RefusedError, match=r"there is no data pipeline: .*; install one"):
+                await anext(events)
+
+    run(check, tmp_path, {"exit": 2, "problem": "Spark needs Java 17; install one"})
+
+
+def test_a_past_that_ends_the_pipeline_is_not_asked_for_for_ever(tmp_path: Path) -> None:
+    """The subscription ends with the reason, and the pipeline goes on with its work."""
+    life = {"exit": 9, "on": "query", "of": "a", "prints": "Killed", "events": 1}
+
+    async def check(node: Node, session: Session) -> None:
+        async with asyncio.timeout(60):
+            for _ in range(2):  # also for who comes again
+                with pytest.raises(RefusedError, match="ended with code 9: Killed"):
+                    async with session.subscribe("a", since="-1h") as events:
+                        await anext(events)
+            assert [event.text async for event in session.query("b")] == ["0"]
+        assert node.pipeline.status().restarts == 2
+
+    run(check, tmp_path, life)
 
 
 def test_history_and_then_live(tmp_path: Path) -> None:
@@ -178,9 +228,9 @@ def test_history_and_then_live(tmp_path: Path) -> None:
 
 def test_a_past_that_can_not_be_read_ends_the_subscription(tmp_path: Path) -> None:
     async def check(node: Node, session: Session) -> None:
-        async with session.subscribe("a", since="-1h"):
-            while node.broker.catch_ups:
-                await asyncio.sleep(0.01)
+        async with session.subscribe("a", since="-1h") as events:
+            with pytest.raises(RefusedError, match=r"of a can't be read: .*no such column"):
+                await anext(events)
             await session.publish("b", "back again")  # its connection was ended
         (found,) = (each for each in node.broker.sessions.values())
         assert "a" not in found.subscriptions

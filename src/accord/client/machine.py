@@ -46,6 +46,7 @@ from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, ProtocolError, Reason
 from accord.edges.mqtt.framing import Framer
 from accord.edges.mqtt.mapping import EVENT_IDS, EVENT_NAMES
+from accord.edges.mqtt.names import ENDED
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
@@ -336,8 +337,15 @@ class Machine:
         return [*outputs, *self._outgoing.pump(now_ms)]
 
     def _disconnected(self, packet: Disconnect) -> list[Output]:
-        error = _refused(packet.reason, packet.properties, "the server ended the connection")
-        return self._give_up(error, packet.reason)
+        properties = packet.properties
+        outputs: list[Output] = []
+        for name, pattern in properties.user:
+            if name == ENDED:
+                what = f"the server ended the subscription to {pattern!r}"
+                error = _refused(packet.reason, properties, what)
+                outputs += self._subscribing.end(pattern, error, properties)
+        error = _refused(packet.reason, properties, "the server ended the connection")
+        return [*outputs, *self._give_up(error, packet.reason)]
 
 
 def _sends(packets: list[Packet]) -> list[Output]:

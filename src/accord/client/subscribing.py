@@ -2,7 +2,7 @@
 
 Those granted stay so as long as the server has the session. When it lost that, all are asked for
 again, under the same identifiers (one that began in the past from where it was: see `past`); one
-that the server then refuses ends with its explanation.
+that the server then refuses, or ends by itself, ends with its explanation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.client.errors import AlreadySubscribedError, refused_subscription
+from accord.client.errors import AlreadySubscribedError, RefusedError, refused_subscription
 from accord.client.incoming import Incoming, Interest
 from accord.client.outgoing import PacketIds
 from accord.client.signals import Arrived, Ended, Output, Send, Settled, SubscribeAsked
@@ -104,16 +104,32 @@ class Subscribing:
             interest.is_granted = True
             answer = [] if token is None else [Settled(token, reason, packet.properties)]
             return [*answer, *self._pump()]
-        self._incoming.give_back(interest.identifier, is_kept=False)
         error = refused_subscription(
             Reason(reason),
             packet.properties.reason_string or "",
             f"the server refused the subscription to {interest.filter.pattern!r}",
             packet.properties.user,
         )
+        return [self._end(interest, token, error, packet.properties), *self._pump()]
+
+    def end(self, pattern: str, error: RefusedError, properties: Properties) -> list[Output]:
+        """The server has ended it, perhaps before its answer came; the connection ends, too."""
+        identifier = self._incoming.find(pattern)
+        if identifier is None:
+            return []
+        interest = self._incoming.interests[identifier]
+        if interest in self._wanted:
+            self._wanted.remove(interest)
+        token, interest.token = interest.token, None
+        return [self._end(interest, token, error, properties)]
+
+    def _end(
+        self, interest: Interest, token: int | None, error: RefusedError, properties: Properties
+    ) -> Output:
+        self._incoming.give_back(interest.identifier, is_kept=False)
         if token is None:
-            return [Ended(interest.identifier, error), *self._pump()]
-        return [Settled(token, reason, packet.properties, error), *self._pump()]
+            return Ended(interest.identifier, error)
+        return Settled(token, error.reason, properties, error)
 
     def left(self, packet: Unsuback) -> list[Output]:
         if self._leaving.pop(packet.packet_id, None) is None:

@@ -183,8 +183,10 @@ class Queries:
         self._due = due
         self._pages: set[asyncio.Task[None]] = set()
         self._asked: dict[asyncio.Task[None], tuple[str, bytes]] = {}
-        off = "" if pipeline.is_enabled else f"the data pipeline is off: {pipeline.health.problem}"
-        broker.hub.no_history = off
+        pipeline.watch_lack(self._set_lack)
+
+    def _set_lack(self, lack: str) -> None:
+        self._broker.hub.no_history = f"there is no data pipeline: {lack}" if lack else ""
 
     def turn(self) -> None:
         """Let subscriptions in the past go on."""
@@ -252,7 +254,7 @@ class Queries:
             )
         except PipelineError as error:
             now_ms = self._clock.now_ms()
-            is_final = error.kind in ("question", "off")
+            is_final = error.kind in ("question", "off", "ended")
             catch_up.failed(str(error), is_final=is_final, now_ms=now_ms)
             self._give_up(catch_up)
         else:
@@ -274,7 +276,7 @@ class Queries:
         log.error("a subscription was ended", client=session.name, problem=problem)
         self._broker.unsubscribe(session, catch_up.pattern)
         if isinstance(session.line, Client):
-            session.line.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            session.line.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
 
     # Queries.
 

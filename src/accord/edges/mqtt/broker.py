@@ -56,7 +56,7 @@ _RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be m
 class Client(Line):
     """A connection that can be told to go."""
 
-    def end(self, reason: Reason, problem: str = "") -> None:
+    def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
         raise NotImplementedError
 
 

@@ -19,6 +19,7 @@ from accord.edges.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reas
 from accord.edges.mqtt.exchange import Exchange
 from accord.edges.mqtt.hub import HeldAnswer
 from accord.edges.mqtt.mapping import EVENT_IDS, EVENT_NAMES
+from accord.edges.mqtt.names import ENDED
 from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import Publishing
@@ -279,8 +280,11 @@ class Handshake(Publishing):
         self.hub.counters.refused(why)
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)
 
-    def end(self, reason: Reason, problem: str = "") -> None:
-        """Close the connection from our side, and tell the client why."""
+    def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
+        """Close the connection from our side, and tell the client why.
+
+        `ended` is the filter of a subscription that ends with it: MQTT has no other way to say so.
+        """
         if self.waits_for == GONE:
             return
         if self.waits_for < NOTHING:
@@ -290,7 +294,8 @@ class Handshake(Publishing):
                 return
         elif self.version == V5:
             said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
-            frame = encode(Disconnect(said, self._explained(problem)), V5)
+            facts = ((ENDED, ended),) if ended else ()
+            frame = encode(Disconnect(said, self._explained(problem, facts)), V5)
             self._control.append(self._fitting(frame, encode(Disconnect(said), V5)))
         why = reason.name.lower().replace("_", " ")
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)

@@ -38,7 +38,8 @@ BYTES: Final = 1 << 20
 _WAITING: Final = 1_000  # events behind the cut
 _WAITING_BYTES: Final = 4 << 20
 UNKNOWN: Final = -1
-_RETRY_MS: Final = 1_000
+_RETRY_MS: Final = 1_000  # after a failure; twice as long after each further one
+_MAX_RETRY_MS: Final = 60_000
 
 # Since when, from which offset, before which, after which page, and whether live already.
 Progress = tuple[int, int, int, str, bool]
@@ -119,6 +120,7 @@ class CatchUp(Receiver):
         self.is_recorded = True
         self.problem = ""  # why the past can't be had at all
         self._retry_ms = 0
+        self._failures = 0  # in a row
         self._is_whole = True  # all events behind the cut are in `_waiting`
         self._waiting: list[Waiting] = []
         self._waiting_bytes = 0
@@ -222,6 +224,7 @@ class CatchUp(Receiver):
     def finish_page(self, cursor: str) -> None:
         """All of the page is handed over."""
         self.is_asking = False
+        self._failures = 0
         self.cursor = cursor
         self.is_read = not cursor
         self._had = self._seen = 0
@@ -261,7 +264,8 @@ class CatchUp(Receiver):
         """No page came: ask again after a while, unless that is in vain."""
         self.is_asking = False
         self._seen = 0
-        self._retry_ms = now_ms + _RETRY_MS
+        self._retry_ms = now_ms + min(_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
+        self._failures += 1
         if is_final:
             self.problem = problem
 

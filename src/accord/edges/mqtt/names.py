@@ -1,4 +1,4 @@
-"""User properties of the node's own, on kept events that it sends again and on answers to events.
+"""User properties of the node's own, on kept events that it sends again, answers and DISCONNECT.
 
 Clients can't set them.
 """
@@ -16,3 +16,4 @@ NODE: Final = "accord-node"  # where the publisher is a client
 ORIGIN: Final = "accord-origin"  # in a journal, an event's name where that is another: NUMBER@NODE
 PAGE: Final = "accord-page"  # the message behind the events of a page: (PAGE, END)
 END: Final = "end"
+ENDED: Final = "accord-ended"  # of a DISCONNECT: the filter of a subscription that the node ended
