@@ -39,6 +39,7 @@ NAMES: Final = (
     "admission_live",
     "trees",
     "recovery",
+    "startup",
 )
 
 
