@@ -17,14 +17,12 @@ from accord.core.channels.persistent.recall import Recall
 from accord.core.channels.persistent.source import Position
 from accord.core.model.channels import filter_selects
 from accord.core.node.message import Message
-from accord.core.node.routes import Receiver, Subscription
+from accord.core.node.routes import Subscription
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.qos.policies import Entity, Grant
-from accord.core.scheduling.outbox import Run
 from accord.sim.machine import Publication, Start, Wish, number_of
-from accord.sim.node import OverlayNode
+from accord.sim.node import OverlayNode, Subscriber
 
 S: Final = 1_000_000
 SAVE_US: Final = 2 * S  # between two times that durable subscriptions are noted
@@ -59,28 +57,21 @@ class Ground(Struct):
     missed: int = 0
 
 
-class Past(Receiver):
+class Past:
     """A client with a past: takes so many events at a time."""
 
     def __init__(self, node: Host, client: Client) -> None:
-        super().__init__(client.wish.subscriber, Entity(client.wish.subscriber))
-        self.is_connected = True
+        self.name = client.wish.subscriber
         self.node = node
         self.client = client
         self.recall: Recall | None = None
-        self.subscription: Subscription | None = None
+        receiver = Subscriber(self.name, self.deliver)
+        self.subscription = Subscription(receiver, client.wish.filter, qos=1)
 
     def room(self) -> tuple[int, int] | None:
         return None if self.node.random.random() < 0.2 else (_ROWS, _BYTES)
 
-    def deliver(
-        self,
-        message: Message,
-        qos: int,  # noqa: ARG002
-        is_retained: bool,  # noqa: ARG002
-        identifiers: tuple[int, ...],  # noqa: ARG002
-        grant: Grant,  # noqa: ARG002
-    ) -> None:
+    def deliver(self, message: Message) -> None:
         assert self.recall is not None
         number = number_of(message.payload)
         is_now = self.recall.is_calm or self.recall.live(
@@ -93,9 +84,6 @@ class Past(Receiver):
         )
         if is_now:
             self.client.got.append(number)
-
-    def forward(self, run: Run) -> None:
-        raise NotImplementedError
 
     def step(self) -> None:
         recall = self.recall
@@ -153,7 +141,6 @@ class Host:
         if known is None or not (is_durable and key in self.ground.saved):
             known = self.ground.clients[key] = Client(wish, self.now_us)
         past = self.pasts[wish] = Past(self, known)
-        past.subscription = Subscription(past, wish.filter, qos=1)
         wanted = Wanted(wish.filter)
         if is_durable and key in self.ground.saved:
             known.has_lost_node = True

@@ -3,7 +3,7 @@ note what they get."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -56,11 +56,13 @@ class _Event(Message):
         return len(self.payload)
 
 
-class _Subscriber(Receiver):
-    def __init__(self, name: str, deliveries: list[Delivery]) -> None:
+class Subscriber(Receiver):
+    """Hands each message to `on_message`: a class that is not compiled can't be a Receiver."""
+
+    def __init__(self, name: str, on_message: Callable[[Message], None]) -> None:
         super().__init__(name, Entity(name))
         self.is_connected = True
-        self._deliveries = deliveries
+        self._on_message = on_message
 
     def deliver(
         self,
@@ -70,7 +72,7 @@ class _Subscriber(Receiver):
         identifiers: tuple[int, ...],  # noqa: ARG002
         grant: Grant,  # noqa: ARG002
     ) -> None:
-        self._deliveries.append(Delivery(self.name, message.payload))
+        self._on_message(message)
 
     def forward(self, run: Run) -> None:
         raise NotImplementedError
@@ -164,7 +166,10 @@ class OverlayNode:
         predicate = parse(wish.where) if wish.where else None
         if wish.xpath:
             predicate = parse_xpath(wish.xpath)
-        receiver = _Subscriber(wish.subscriber, self.deliveries)
+        name, deliveries = wish.subscriber, self.deliveries
+        receiver = Subscriber(
+            name, lambda message: deliveries.append(Delivery(name, message.payload))
+        )
         subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)
