@@ -27,7 +27,7 @@ from accord.core.tiers.messages import Ask, Down, Up
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
-from accord.sim.node import OverlayNode, _Event, _Subscriber
+from accord.sim.node import OverlayNode, _Event, noting_subscriber
 
 CHILD: Final = "x"  # how the names of secondary nodes begin
 ANSWERS: Final = "to/"
@@ -271,7 +271,7 @@ class SecondaryNode:
     def subscribe(self, wish: Wish, now_us: int) -> None:
         self._now_us = now_us
         predicate = parse(wish.where) if wish.where else None
-        receiver = _Subscriber(wish.subscriber, self.deliveries)
+        receiver = noting_subscriber(wish.subscriber, self.deliveries)
         subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)

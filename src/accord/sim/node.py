@@ -78,6 +78,11 @@ class Subscriber(Receiver):
         raise NotImplementedError
 
 
+def noting_subscriber(name: str, deliveries: list[Delivery]) -> Subscriber:
+    """One that appends what it gets to `deliveries`."""
+    return Subscriber(name, lambda message: deliveries.append(Delivery(name, message.payload)))
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OverlayNode:
     """One node of a simulated overlay."""
@@ -166,10 +171,7 @@ class OverlayNode:
         predicate = parse(wish.where) if wish.where else None
         if wish.xpath:
             predicate = parse_xpath(wish.xpath)
-        name, deliveries = wish.subscriber, self.deliveries
-        receiver = Subscriber(
-            name, lambda message: deliveries.append(Delivery(name, message.payload))
-        )
+        receiver = noting_subscriber(wish.subscriber, self.deliveries)
         subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)
