@@ -37,12 +37,12 @@ from accord.edges.mqtt.quality import Quality
 from accord.edges.mqtt.quality_requests import answer as answer_quality
 from accord.edges.mqtt.telling import reply as reply_to
 from accord.live.admission_requests import answer
-from accord.live.channel_requests import answer as answer_channels
 from accord.live.clock import Clock
 
 _BUFFER_BYTES: Final = 65_536
 _TICK_S: Final = 0.05
 _STEPS: Final = 1_000
+_NO_CHANNELS: Final = b'{"ok": false, "error": "a node in memory defines no channels"}'
 
 
 class MemoryNode:
@@ -132,11 +132,8 @@ class MemoryNode:
                     self.broker, request, answer_quality(self.broker, self.quality, request)[0]
                 )
             elif request.message.channel in (ADVERTISEMENTS, CHANNELS) and topic is not None:
-                if request.message.channel == CHANNELS:  # there are no others
-                    payload = request.message.payload
-                    body = answer_channels(None, payload, may_see=True, may_change=True)
-                else:
-                    body = answer(None, request, Mode.OFF)
+                is_advertised = request.message.channel == ADVERTISEMENTS
+                body = answer(None, request, Mode.OFF) if is_advertised else _NO_CHANNELS
                 reply = Properties(correlation_data=properties.correlation_data)
                 self.broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
 

@@ -83,7 +83,9 @@ def test_mistakes(site: Site) -> None:
     assert "--max-delay: expected a duration" in site.failure("create", "a", "--max-delay", "soon")
     assert "--option: expected NAME=VALUE" in site.failure("create", "a", "--option", "x")
     wrong = site.failure("create", "a", "--template", "best")
-    assert "error: template: expected one of local, routed, got 'best'" in wrong
+    assert "error: template: unknown template 'best'; expected one of local, routed" in wrong
+    typo = site.failure("create", "a", "--template", "rooted")
+    assert "unknown template 'rooted', did you mean routed? expected one of local, routed" in typo
     assert "error: paths: expected int <= 8" in site.failure("create", "a", "--paths", "99")
     assert "resiliency" in site.failure("create", "a", "--resiliency", "1.5")
     assert site.net.registry.all() == []

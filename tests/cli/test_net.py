@@ -312,14 +312,6 @@ class TestCommand:
         heard = run(url, "net", "--json")
         assert msgspec.json.decode(heard.stdout, type=NetStatus).flows == five_cities().flows
 
-    def test_a_node_that_has_no_others(self) -> None:
-        with serving(None) as alone:
-            for command in (["net"], ["net", "trace", "a"], ["channel", "ls"]):
-                heard = run(alone, *command)
-                assert heard.exit_code == 2
-                words = " ".join(heard.stderr.split())
-                assert 'error: this node has no others: give it [net] with listen = "HOST' in words
-
     def test_options_in_front_of_a_command(self, url: str) -> None:
         heard = run("", "net", "--url", url, "trace", "uav/imagery")
         assert heard.exit_code == 2

@@ -275,3 +275,29 @@ def test_watching_through_a_pipe(node: RunningNode, form: list[str]) -> None:
         process.stdout.read()
         assert process.wait() == 0
         assert process.stderr.read() == b""
+
+
+class TestWaiting:
+    def test_for_a_node_that_starts_later(self) -> None:
+        port = free_port()
+        command = [*ACCORD, "status", "--wait", "60s", "--every", "10ms"]
+        command += ["--url", f"http://{HOST}:{port}"]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as waiting,
+            start_accord(extra=["--http", f"{HOST}:{port}"]),
+        ):
+            said, _ = waiting.communicate()
+        assert waiting.returncode == 0
+        assert b"ready" in said
+
+    def test_no_longer_than_said(self, accord: Accord, dead_url: str) -> None:
+        dead = dead_url.replace("mqtt", "http")
+        result = accord("status", "--wait", "300ms", "--url", dead)
+        assert result.exit_code == 2
+        words = " ".join(result.stderr.split())
+        assert "error: not ready after 0.3 s: no node answers at" in words
+
+    def test_for_its_pipeline(self, accord: Accord) -> None:
+        result = accord("status", "--wait", "100ms", "--pipeline")
+        assert result.exit_code == 2
+        assert "the pipeline is off" in " ".join(result.stderr.split())

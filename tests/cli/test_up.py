@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from benchmarks.ports import free_port
 
 import accord
 from accord.cli.up import _demo_url, _pipeline_words, node_settings
@@ -123,6 +128,20 @@ def test_what_is_said_of_the_pipeline(tmp_path: Path) -> None:
 
 def test_channels_count_where_there_are_no_other_nodes() -> None:
     net = node_settings(parse("[channels.chat]\ntemplate = 'reliable'")).net
-    assert net is not None
     assert [(each.name, each.template) for each in net.channels] == [("chat", "reliable")]
-    assert node_settings(Config()).net is None
+    assert node_settings(Config()).net.is_alone
+
+
+@pytest.mark.parametrize(("extra", "is_announced"), [((), False), (("--demo",), True)])
+def test_the_configuration_switches_the_demonstration_off(
+    tmp_path: Path, extra: tuple[str, ...], *, is_announced: bool
+) -> None:
+    (tmp_path / "accord.toml").write_text("[demo]\nenabled = false\n")
+    command = [sys.executable, "-m", "accord", "up", "--mqtt", f"{HOST}:{free_port()}"]
+    command += ["--http", "", "--websocket", "", "--no-pipeline", *extra]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = list(itertools.takewhile(lambda line: "pipeline: " not in line, process.stdout))
+        process.send_signal(signal.SIGTERM)
+        said += process.stdout
+    assert any("try: accord sub" in line for line in said) == is_announced

@@ -79,7 +79,6 @@ def test_a_whole_file() -> None:
             group=(Address("239.17.4.1", 7410),), interface="127.0.0.1", hops=1
         ),
     )
-    assert config.net.is_used
     assert config.channels == (
         ChannelSettings(name="uav/#", max_delay_ms=200, paths=2, resiliency=0.999, datagrams=True),
         ChannelSettings(name="log", template="local", resiliency=1.0),
@@ -136,10 +135,10 @@ options = { hops = 3 }
 
 
 def test_a_node_by_itself() -> None:
-    assert not parse("[net]\nping_ms = 100").net.is_used
-    assert not parse("[net]\ndiscover = true").net.is_used, "it can find nobody"
+    assert net_options(parse("[net]\nping_ms = 100")).is_alone
+    assert net_options(parse("[net]\ndiscover = true")).is_alone, "it can find nobody"
     group = "[net.multicast]\ngroup = '239.1.1.1:7'\ninterface = '127.0.0.1'"
-    assert parse(f"[net]\ndiscover = true\n{group}").net.is_used
+    assert not net_options(parse(f"[net]\ndiscover = true\n{group}")).is_alone
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from accord.config.settings import Anonymous
 DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 WITH_FILES = [
     DOCUMENT,
-    *(DOCUMENT.parent / f"{name}.md" for name in ("NETWORK", "CHANNELS", "PERSISTENT")),
+    *(DOCUMENT.parent / f"{name}.md" for name in ("NETWORK", "PERSISTENT")),
 ]
 
 

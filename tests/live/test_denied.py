@@ -28,6 +28,7 @@ from accord.live.node import Listener, Node, Settings
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.users import User, Users, hash_password
 
+ALONE = NetOptions()
 ANYWHERE = Address("127.0.0.1", 0)
 PHRASE = "open sesame"
 HASH = hash_password(PHRASE)
@@ -40,7 +41,7 @@ async def a_node(
     data: Path | None = None,
     pipeline: PipelineOptions | None = None,
     kept: tuple[str, ...] = (),
-    net: NetOptions | None = None,
+    net: NetOptions = ALONE,
 ) -> AsyncIterator[Node]:
     """Ann may not all, and bob may."""
     users = Users([User("ann", HASH, may_not=denied), User("bob", HASH)])

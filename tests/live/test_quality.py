@@ -344,16 +344,16 @@ def test_the_order_of_events_is_what_the_template_makes_of_it(
 
 
 def test_a_node_offers_only_what_it_can_do() -> None:
-    async def test(net: NetOptions | None) -> list[str]:
+    async def test(net: NetOptions) -> list[str]:
         async with a_node(net=net) as node:
             assert node.quality is not None
             negotiation = node.quality.quality.negotiation
             reliability = negotiation.registry.get("reliability")
             return [each.name for each in negotiation.repository.of(reliability, Direction.UP)]
 
-    assert asyncio.run(test(None)) == []
-    alone = NetOptions(listen=(Address("127.0.0.1", 0),))
-    assert asyncio.run(test(alone)) == ["second-path"]
+    assert asyncio.run(test(NetOptions())) == []
+    linked = NetOptions(listen=(Address("127.0.0.1", 0),))
+    assert asyncio.run(test(linked)) == ["second-path"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     )
     _add_probes(app, view, net, admission, quality)
     _add_status(app, view)
-    structs: list[type[msgspec.Struct]] = [Status, Clients, *add_net(app, net)]
+    structs: list[type[msgspec.Struct]] = [Status, Clients]
+    if net is not None:
+        structs += add_net(app, net)
     if admission is not None:
         structs += add_admission(app, admission)
     if quality is not None:

@@ -25,11 +25,10 @@ from accord.core.overlay.channel_answers import (
     channel_of,
 )
 from accord.core.overlay.status import NetStatus
-from accord.live.channel_requests import ALONE, MAX_BYTES, ChannelView, DefinedError, define
+from accord.live.channel_requests import MAX_BYTES, ChannelView, DefinedError, define
 from accord.live.policy_requests import mistake
 
-_ALONE: Final = Problem(ALONE)
-_DEFINED: Final = returns(Channel, _400=Problem, _404=Problem, _412=Problem)
+_DEFINED: Final = returns(Channel, _400=Problem, _412=Problem)
 _TAKING: Final[dict[str, Any]] = {
     "response_class": Response,
     "openapi_extra": {
@@ -50,24 +49,22 @@ class NetView(ChannelView, Protocol):
         """Whether the configuration of this node defines it."""
 
 
-def add_net(app: FastAPI, net: NetView | None) -> list[type[Struct]]:
+def add_net(app: FastAPI, net: NetView) -> list[type[Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
     _add_reading(app, net)
     _add_changes(app, net)
     return [NetStatus, ChannelList, Channel, WantedChannel, Deleted, Problem]
 
 
-def _add_reading(app: FastAPI, net: NetView | None) -> None:
-    @app.get(NET, response_class=Response, responses=returns(NetStatus, _404=Problem))
+def _add_reading(app: FastAPI, net: NetView) -> None:
+    @app.get(NET, response_class=Response, responses=returns(NetStatus))
     async def status() -> Response:
         """All nodes, links, channels and routes, and what came in time, as this node knows it."""
-        return json_answer(_ALONE, 404) if net is None else json_answer(net.status())
+        return json_answer(net.status())
 
-    @app.get(CHANNELS, response_class=Response, responses=returns(ChannelList, _404=Problem))
+    @app.get(CHANNELS, response_class=Response, responses=returns(ChannelList))
     async def channels() -> Response:
         """The channels that are defined at any node, and whether they get what they require."""
-        if net is None:
-            return json_answer(_ALONE, 404)
         return json_answer(ChannelList(channels=tuple(map(channel_of, net.channel_statuses()))))
 
     @app.get(
@@ -77,8 +74,6 @@ def _add_reading(app: FastAPI, net: NetView | None) -> None:
     )
     async def channel(name: str) -> Response:
         """One of them, by the name or filter it is defined for."""
-        if net is None:
-            return json_answer(_ALONE, 404)
         for each in net.channel_statuses():
             if each.name == name:
                 return json_answer(channel_of(each))
@@ -87,15 +82,13 @@ def _add_reading(app: FastAPI, net: NetView | None) -> None:
         )
 
 
-def _add_changes(app: FastAPI, net: NetView | None) -> None:
+def _add_changes(app: FastAPI, net: NetView) -> None:
     @app.put(f"{CHANNELS}/{{name:path}}", responses=_DEFINED, **_TAKING)
     async def put_channel(request: Request, name: str) -> Response:
         """Define a channel, or a filter of channels, for all nodes.
 
         With `If-None-Match: *` only if it is not defined otherwise already.
         """
-        if net is None:
-            return json_answer(_ALONE, 404)
         try:
             definition = (await _read(request)).definition(name)
             is_new_only = request.headers.get("if-none-match", "").strip() == "*"
@@ -113,8 +106,6 @@ def _add_changes(app: FastAPI, net: NetView | None) -> None:
     )
     async def delete_channel(name: str) -> Response:
         """Delete the definition of a channel, whichever node has made it."""
-        if net is None:
-            return json_answer(_ALONE, 404)
         if problem := net.delete_channel(name):
             return json_answer(Problem(problem), 404)
         return json_answer(Deleted(name=name, comes_back=net.is_configured(name)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from accord.api.view import Status
     from accord.cli.node_status import Rates, StatusSource
 
+_WAIT_S: Final = 0.2  # between two looks
+
 
 def status(  # noqa: PLR0913 (a parameter per option)
     *,
@@ -25,6 +27,13 @@ def status(  # noqa: PLR0913 (a parameter per option)
         bool, typer.Option("--json", help="A JSON object per line, as the HTTP API has it.")
     ] = False,
     is_watching: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    wait: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Wait until the node is ready, at most so long."),
+    ] = None,
+    needs_pipeline: Annotated[
+        bool, typer.Option("--pipeline", help="With --wait: until its pipeline is, too.")
+    ] = False,
     every: Annotated[
         str, typer.Option(metavar="TIME", help="Between two looks, from which rates come.")
     ] = "1s",
@@ -40,6 +49,8 @@ def status(  # noqa: PLR0913 (a parameter per option)
     every_s = read_duration_s(every, "--every")
     source = StatusSource(url, user, authority)
     try:
+        if wait is not None:
+            _wait(source, read_duration_s(wait, "--wait"), needs_pipeline=needs_pipeline)
         if not is_watching:
             _print(*next(_looks(source, every_s)), is_json=is_json)
         elif open_console().is_terminal and not is_json:
@@ -49,6 +60,34 @@ def status(  # noqa: PLR0913 (a parameter per option)
                 _print(*look, is_json=is_json)
     except KeyboardInterrupt:
         raise typer.Exit from None
+
+
+def _wait(source: StatusSource, wait_s: float, *, needs_pipeline: bool) -> None:
+    """UnreachableError where it takes longer."""
+    from accord.cli.connection import UnreachableError
+
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            lacking = _lacking(source.fetch(), needs_pipeline=needs_pipeline)
+        except UnreachableError as error:
+            lacking = str(error)
+        if not lacking:
+            return
+        if time.monotonic() >= until:
+            raise UnreachableError(f"not ready after {wait_s:g} s: {lacking}")
+        time.sleep(_WAIT_S)
+
+
+def _lacking(status: Status, *, needs_pipeline: bool) -> str:
+    """Why it is not ready; empty where it is."""
+    if not status.is_ready:
+        return f"node {status.name} starts or stops"
+    pipeline = status.statistics.pipeline
+    if not needs_pipeline or (pipeline is not None and pipeline.state == "ready"):
+        return ""
+    state, problem = ("off", "") if pipeline is None else (pipeline.state, pipeline.problem)
+    return f"the pipeline is {state}" + (f", {problem}" if problem else "")
 
 
 def _looks(source: StatusSource, every_s: float) -> Iterator[tuple[Status, Rates]]:

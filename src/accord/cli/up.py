@@ -15,7 +15,6 @@ from accord.cli.connection import DEFAULT_URL
 
 if TYPE_CHECKING:
     from accord.config import Config
-    from accord.live.net import NetOptions
     from accord.live.node import Listener, Node, Settings
     from accord.live.pipeline_options import PipelineOptions
     from accord.live.quality import QualityOptions
@@ -48,8 +47,9 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
         typer.Option(metavar="FILE", help="Configuration; accord.toml if there is one here."),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo/--no-demo", help="Publish demonstration events to demo/….")
-    ] = True,
+        bool | None,
+        typer.Option("--demo/--no-demo", help="Publish demonstration events to demo/…; on."),
+    ] = None,
     pipeline: Annotated[
         bool | None,
         typer.Option(
@@ -81,7 +81,7 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
         settings = replace(settings, pipeline=changed)
     _check_data(settings.node.folder)
     with start_logs(settings.log):
-        uvloop.run(_run(settings, has_demo=demo))
+        uvloop.run(_run(settings, has_demo=settings.demo.enabled if demo is None else demo))
 
 
 def _check_data(folder: Path | None) -> None:
@@ -136,6 +136,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
 
 def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
     from accord.config.admission import admission_options  # noqa: PLC0415
+    from accord.config.net import net_options  # noqa: PLC0415
     from accord.live.node import Settings  # noqa: PLC0415
 
     keeps_demo = has_demo and _keeps_demo(config)
@@ -150,17 +151,10 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
         journal=config.journal.options(),
         statistics_s=config.node.statistics_s,
         pipeline=_pipeline(config, keeps_demo=keeps_demo),
-        net=_net(config),
+        net=net_options(config),
         quality=_quality(config),
         admission=admission_options(config.admission),
     )
-
-
-def _net(config: Config) -> NetOptions | None:
-    from accord.config.net import net_options  # noqa: PLC0415
-
-    # What is defined for channels counts also where there is nobody else yet.
-    return net_options(config) if config.net.is_used or config.channels else None
 
 
 def _quality(config: Config) -> QualityOptions:

@@ -105,7 +105,10 @@ class Listen(Struct, frozen=True, kw_only=True):
 
 
 class Keep(Struct, frozen=True, kw_only=True):
-    """Channels whose messages go to the journal before they are acknowledged."""
+    """Channels whose messages go to the journal before they are acknowledged.
+
+    Where none is given, those of the demonstration are kept, while it runs: `demo/#`.
+    """
 
     channels: Annotated[
         tuple[str, ...],
@@ -218,6 +221,18 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
         int, Meta(ge=256, le=1 << 20, description="Megabytes that Spark's driver may use.")
     ] = 1_024
     timeout_s: Annotated[int, Meta(ge=1, le=86_400, description="How long a query may take.")] = 60
+
+
+class DemoSettings(Struct, frozen=True, kw_only=True):
+    """Demonstration events on `demo/…`, so that there is something to subscribe to and to query."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether they are published, as long as clients on this machine may "
+            "connect without a user name."
+        ),
+    ] = True
 
 
 class CarrySettings(Struct, frozen=True, kw_only=True):
@@ -349,10 +364,6 @@ class NetSettings(Struct, frozen=True, kw_only=True):
     ] = ()
     carry: tuple[CarrySettings, ...] = ()
     multicast: MulticastSettings = MulticastSettings()
-
-    @property
-    def is_used(self) -> bool:
-        return bool(self.listen or self.neighbours or (self.discover and self.multicast.group))
 
 
 class QualitySettings(Struct, frozen=True, kw_only=True):
@@ -526,6 +537,7 @@ class Config(Struct, frozen=True, kw_only=True):
     keep: tuple[Keep, ...] = ()
     journal: JournalSettings = JournalSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    demo: DemoSettings = DemoSettings()
     policies: PoliciesSettings = PoliciesSettings()
     net: NetSettings = NetSettings()
     admission: AdmissionSettings = AdmissionSettings()

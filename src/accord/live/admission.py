@@ -117,23 +117,22 @@ class AdmissionService:
     def is_on(self) -> bool:
         return self.mode is not Mode.OFF
 
-    def start(self, net: Net | None) -> None:
+    def start(self, net: Net) -> None:
         """Begin to ask; what was subscribed to before is booked."""
         self._net = net
         if not self.is_on:
             return
-        if net is not None:
-            exchange = net.channels.serve(
-                SERVICE,
-                lambda context: AdmissionExchange(
-                    context, net.overlay.store, self.admission, net.tiers
-                ),
-            )
-            self.admitting.door = exchange
-            self.admitting.advertising.board = exchange
-            net.after.append(self._heard)
-            for neighbour, bps in self.settings.links.items():
-                self.admission.set_capacity(link(neighbour), bps)
+        exchange = net.channels.serve(
+            SERVICE,
+            lambda context: AdmissionExchange(
+                context, net.overlay.store, self.admission, net.tiers
+            ),
+        )
+        self.admitting.door = exchange
+        self.admitting.advertising.board = exchange
+        net.after.append(self._heard)
+        for neighbour, bps in self.settings.links.items():
+            self.admission.set_capacity(link(neighbour), bps)
         self._begin()
 
     def start_secondary(self, secondary: Secondary) -> None:

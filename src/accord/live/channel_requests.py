@@ -8,6 +8,7 @@ other people's events.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Final, Protocol
 
 import msgspec
@@ -20,10 +21,6 @@ from accord.core.overlay.status import ChannelStatus
 from accord.live.policy_requests import mistake
 
 MAX_BYTES: Final = 65_536
-ALONE: Final = (
-    'this node has no others: give it [net] with listen = "HOST:PORT", or neighbours = '
-    '"HOST:PORT" of another node, in its accord.toml, and start it again'
-)
 
 
 class ChannelView(Protocol):
@@ -73,7 +70,7 @@ _DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _ACTIONS: Final = ("list", "create", "delete")
 
 
-def answer(net: ChannelView | None, body: bytes, *, may_see: bool, may_change: bool) -> bytes:
+def answer(net: ChannelView, body: bytes, *, may_see: bool, may_change: bool) -> bytes:
     """The answer to a request; never raises for what is asked."""
     try:
         request = _read(body)
@@ -96,8 +93,7 @@ def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -
             "name", "channels that begin with $ stay on their node: nothing to define"
         )
     if definition.template not in net.templates:
-        known = ", ".join(net.templates)
-        raise PolicyError("template", f"expected one of {known}, got {definition.template[:40]!r}")
+        raise PolicyError("template", _unknown_template(definition.template[:40], net.templates))
     if wrong := net.problem_with_options(definition):
         raise PolicyError(f"options.{wrong[0][:40]}", wrong[1])
     was_there = _find(net, definition.name) is not None
@@ -108,9 +104,7 @@ def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -
     return channel_of(found)
 
 
-def _act(net: ChannelView | None, request: Request) -> dict[str, object]:
-    if net is None:
-        raise PolicyError("", ALONE)
+def _act(net: ChannelView, request: Request) -> dict[str, object]:
     match request:
         case Create():
             definition = request.definition(request.name)
@@ -132,6 +126,12 @@ def _read(body: bytes) -> Request:
         raise PolicyError("request", "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise mistake(error, _ACTIONS) from None
+
+
+def _unknown_template(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    hint = f", did you mean {near[0]}?" if near else ";"
+    return f"unknown template {name!r}{hint} expected one of {', '.join(known)}"
 
 
 def _find(net: ChannelView, name: str) -> ChannelStatus | None:

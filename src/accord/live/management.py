@@ -92,7 +92,7 @@ class Manager:
         self._server = server
         self._clock = clock
         self.statistics = statistics
-        self.net: ChannelView | None = None
+        self.net: ChannelView  # set before the node listens
         self._limits: tuple[object, ...] = ()
         self._containment = Containment(log)
         self._quality = quality

@@ -1,4 +1,7 @@
-"""A node among others: the overlay, driven by its links and by the clients of this node."""
+"""A node among others: the overlay, driven by its links and by the clients of this node.
+
+A node that stands alone has one too, without links: its channels are defined there.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,12 @@ class NetOptions(Struct, frozen=True, kw_only=True):
     discover: DiscoveryOptions | None = None
     announce: tuple[Address, ...] = ()
     is_secondary: bool = False  # `neighbours` are its parents, the best first
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node can ever be linked with this one."""
+        finds_others = self.discover is not None and self.multicast is not None
+        return not (self.listen or self.neighbours or finds_others)
 
 
 class Net:
@@ -147,7 +156,7 @@ class Net:
                     installed=", ".join(self.templates),
                 )
         self._broker.abroad = self.abroad
-        self.abroad.join(self.channels)
+        self.abroad.join(self.channels, is_alone=self.options.is_alone)
         self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock, self.tiers)
         for address in self.options.neighbours:
             self._neighbours.dial(address)

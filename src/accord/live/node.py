@@ -76,7 +76,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal: JournalOptions = JournalOptions()
     statistics_s: int = 10
     pipeline: PipelineOptions | None = None
-    net: NetOptions | None = None
+    net: NetOptions = NetOptions()
     quality: QualityOptions = QualityOptions()
     admission: NodeAdmission = NodeAdmission()
 
@@ -100,10 +100,10 @@ class Node:
             data=settings.data,
             on_measured=self._take_measured,
         )
-        self.net: Net | Secondary | None = None  # where it is one of many
+        self.net: Net | Secondary | None = None  # from the start on
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
-        self.past: ClientsPast | None = None  # of persistent channels, as above
+        self.past: ClientsPast | None = None  # of persistent channels
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
         self._containment = Containment(log)
@@ -114,7 +114,7 @@ class Node:
     async def __aenter__(self) -> Node:
         keep_freed_memory()
         settings = self.settings
-        is_secondary = settings.net is not None and settings.net.is_secondary
+        is_secondary = settings.net.is_secondary
         self.incarnation = begin(settings.data, self._clock.now_ms())
         self.broker = Broker(
             settings.limits,
@@ -173,7 +173,7 @@ class Node:
                 quality=self.quality,
                 admission=self.admission,
             )
-            if settings.net is not None and settings.net.is_secondary:
+            if is_secondary:
                 self.net = Secondary(
                     settings.net,
                     self.broker,
@@ -188,7 +188,7 @@ class Node:
                 self.past = self._past_of_child(self.net)
                 self.past.start()
                 await self.net.start(self._stack)
-            elif settings.net is not None:
+            else:
                 self.net = Net(
                     settings.net,
                     self.broker,
@@ -212,8 +212,6 @@ class Node:
                 )
                 self.past.start()
                 await self.net.start(self._stack)
-            else:
-                self.admission.start(None)
             self.quality.start()
             for listener in settings.listeners:
                 await self._listen(listener)

@@ -124,10 +124,11 @@ class QualityService:
         self.quality.on_act = self._add_path
         self.quality.on_withdraw = self._withdraw_path
         self.quality.watching.order_of = self._order_of
-        self.quality.watching.best_reliability = 100.0
-        for mechanism in SHIPPED:
-            if mechanism.name in _OVER_PATHS:
-                negotiation.repository.define(mechanism)
+        if not net.options.is_alone:
+            self.quality.watching.best_reliability = 100.0
+            for mechanism in SHIPPED:
+                if mechanism.name in _OVER_PATHS:
+                    negotiation.repository.define(mechanism)
         net.overlay.store.watch(FACT, self._told_property)
         for property_ in self._defined.values():
             self._tell_property(property_)

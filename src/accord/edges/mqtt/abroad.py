@@ -56,34 +56,45 @@ class Abroad:
         self.is_arriving = False
         self.source, self.incarnation = "", 0  # of the event that is
         self.event: Carried | None = None  # that one, as it came
+        self._is_alone = False
         self.children: ChildNodes | None = None  # secondary nodes, where it may have some
         self.origin, self.original = "", 0  # of an event that one of them published
         # Who may not go on publishing before there is room for it, by channel.
         self.held_back: dict[str, dict[HeldBack, bool]] = {}
         self._foreign: dict[str, bool] = {}  # channels whose retained message is another node's
 
-    def join(self, channels: Channels) -> None:
+    def join(self, channels: Channels, *, is_alone: bool = False) -> None:
+        """`is_alone`: there is nobody who would have to know what clients of this node want."""
         self.channels = channels
+        self._is_alone = is_alone
         self.answering = Answering(channels)
         router = self.broker.router
         router.bound = channels.bound
         router.invalidate("#")
         for kind in (CHANNEL, TEMPLATE):  # what is known of a channel's template may change, too
             channels.overlay.store.watch(kind, lambda *_: router.invalidate("#"))
+        if is_alone:
+            channels.overlay.need("#", ("", ""), None)  # which makes it a member of each channel
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
 
     def subscribed(self, subscription: Subscription) -> None:
         """A client of this node wants something."""
-        if self.channels is not None and not subscription.pattern.startswith("$"):
+        if self._tells(subscription):
+            assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
             self.channels.overlay.need(subscription.pattern, condition, subscription.predicate)
 
     def unsubscribed(self, subscription: Subscription) -> None:
-        if self.channels is not None and not subscription.pattern.startswith("$"):
+        if self._tells(subscription):
+            assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
             self.channels.overlay.unneed(subscription.pattern, condition)
+
+    def _tells(self, subscription: Subscription) -> bool:
+        is_joined = self.channels is not None and not self._is_alone
+        return is_joined and not subscription.pattern.startswith("$")
 
     def need(self, node: str, key: str, need: Need | None) -> None:
         """Another node wants something, or does not any more: it gets what is retained, too."""
