@@ -15,7 +15,7 @@ from typing import Final
 
 from accord.cli.admitting.node import AdmissionNode
 from accord.cli.overlay.node import NetNode
-from accord.client.errors import AdmissionRefused, ConnectionFailedError
+from accord.client.errors import AdmissionRefusedError, ConnectionFailedError
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.core.errors import AccordError
@@ -189,7 +189,7 @@ async def _subscribe(
         channel = channels[turn // 2 + _CHANNELS * (turn % 2)]
         try:
             events = await stack.enter_async_context(reader.subscribe(channel, qos=0))
-        except AdmissionRefused:
+        except AdmissionRefusedError:
             continue
         reading = Reading(channel)
         readings.append(reading)

@@ -357,7 +357,7 @@ async def _follow(
             return advice.target
 
         for number_ in range(2, tries + 2):
-            await _expect(subscribing, Expectation(rate_hz=(number_, None)))
+            await _expect(subscribing, Expectation(rate=(number_, None)))
             target, at = await asyncio.wait_for(came.get(), _WAIT_S)
             while True:
                 line, when = await asyncio.wait_for(heard.get(), _WAIT_S)

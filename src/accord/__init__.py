@@ -1,80 +1,191 @@
 """Accord: quality-of-service publish, subscribe and query.
 
+What `__all__` lists is the public surface of the client; `accord.predicates`, `accord.sim`,
+`accord.testing`, `accord.templates` and `accord.pipeline` are imported by name.
+
 The package itself imports nothing: Spark workers, command-line completion and clients all pay
-for what stands here. Import from the module that has what you need, such as `accord.predicates`.
-`connect`, `connect_sync`, `Event` and what the client raises can be had from here too; they are
-loaded when first used.
+for what stands here. Each name is loaded when it is first used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from accord.client.advertising import Advertisement
     from accord.client.errors import (
-        AdmissionRefused,
+        AdmissionRefusedError,
+        AdvertisementError,
+        AlreadySubscribedError,
         ChannelRefusedError,
         ClientError,
         ConnectionFailedError,
         ExpiredError,
+        NotTakenError,
         QualityRefusedError,
         QueryError,
         RefusedError,
         SessionClosedError,
     )
-    from accord.client.quality import Advice, Capability, Coupling, Expectation, Line
-    from accord.client.session import connect
-    from accord.client.sync import connect_sync
+    from accord.client.feedback import Answer, Answers
+    from accord.client.messages import Outcome, ReceivedEvent
+    from accord.client.negotiating import Expected, Publisher
+    from accord.client.quality import (
+        Advice,
+        Capability,
+        Coupling,
+        Expectation,
+        ExpectationState,
+        Line,
+        Usage,
+    )
+    from accord.client.query import Query
+    from accord.client.questions import QueryStats
+    from accord.client.session import Session, connect
+    from accord.client.subscription import Subscription
+    from accord.client.sync import (
+        SyncAdvertisement,
+        SyncAnswers,
+        SyncExpected,
+        SyncPublisher,
+        SyncQuery,
+        SyncSession,
+        SyncSubscription,
+        connect_sync,
+    )
+    from accord.core.errors import AccordError, EventError
     from accord.core.model.event import Event
+    from accord.core.overlay.channel_answers import Channel
+    from accord.edges.mqtt.codes import Reason
+    from accord.edges.mqtt.packets import Will
+    from accord.edges.mqtt.properties import Properties
 
 __all__ = [
-    "AdmissionRefused",
+    "AccordError",
+    "AdmissionRefusedError",
+    "Advertisement",
+    "AdvertisementError",
     "Advice",
+    "AlreadySubscribedError",
+    "Answer",
+    "Answers",
     "Capability",
+    "Channel",
     "ChannelRefusedError",
     "ClientError",
     "ConnectionFailedError",
     "Coupling",
     "Event",
+    "EventError",
     "Expectation",
+    "ExpectationState",
+    "Expected",
     "ExpiredError",
     "Line",
+    "NotTakenError",
+    "Outcome",
+    "Properties",
+    "Publisher",
     "QualityRefusedError",
+    "Query",
     "QueryError",
+    "QueryStats",
+    "Reason",
+    "ReceivedEvent",
     "RefusedError",
+    "Session",
     "SessionClosedError",
+    "Subscription",
+    "SyncAdvertisement",
+    "SyncAnswers",
+    "SyncExpected",
+    "SyncPublisher",
+    "SyncQuery",
+    "SyncSession",
+    "SyncSubscription",
+    "Usage",
+    "Will",
     "connect",
     "connect_sync",
 ]
 
-_PLACES = {
-    "AdmissionRefused": "accord.client.errors",
-    "Advice": "accord.client.quality",
-    "Capability": "accord.client.quality",
-    "Coupling": "accord.client.quality",
-    "Expectation": "accord.client.quality",
-    "Line": "accord.client.quality",
-    "QualityRefusedError": "accord.client.errors",
-    "ChannelRefusedError": "accord.client.errors",
-    "ClientError": "accord.client.errors",
-    "ConnectionFailedError": "accord.client.errors",
-    "ExpiredError": "accord.client.errors",
-    "QueryError": "accord.client.errors",
-    "RefusedError": "accord.client.errors",
-    "SessionClosedError": "accord.client.errors",
-    "connect": "accord.client.session",
-    "connect_sync": "accord.client.sync",
-    "Event": "accord.core.model.event",
+_MODULES: Final = {
+    "accord.client.advertising": ("Advertisement",),
+    "accord.client.errors": (
+        "AdmissionRefusedError",
+        "AdvertisementError",
+        "AlreadySubscribedError",
+        "ChannelRefusedError",
+        "ClientError",
+        "ConnectionFailedError",
+        "ExpiredError",
+        "NotTakenError",
+        "QualityRefusedError",
+        "QueryError",
+        "RefusedError",
+        "SessionClosedError",
+    ),
+    "accord.client.feedback": (
+        "Answer",
+        "Answers",
+    ),
+    "accord.client.messages": (
+        "Outcome",
+        "ReceivedEvent",
+    ),
+    "accord.client.negotiating": (
+        "Expected",
+        "Publisher",
+    ),
+    "accord.client.quality": (
+        "Advice",
+        "Capability",
+        "Coupling",
+        "Expectation",
+        "ExpectationState",
+        "Line",
+        "Usage",
+    ),
+    "accord.client.query": ("Query",),
+    "accord.client.questions": ("QueryStats",),
+    "accord.client.session": (
+        "Session",
+        "connect",
+    ),
+    "accord.client.subscription": ("Subscription",),
+    "accord.client.sync": (
+        "SyncAdvertisement",
+        "SyncAnswers",
+        "SyncExpected",
+        "SyncPublisher",
+        "SyncQuery",
+        "SyncSession",
+        "SyncSubscription",
+        "connect_sync",
+    ),
+    "accord.core.errors": (
+        "AccordError",
+        "EventError",
+    ),
+    "accord.core.model.event": ("Event",),
+    "accord.core.overlay.channel_answers": ("Channel",),
+    "accord.edges.mqtt.codes": ("Reason",),
+    "accord.edges.mqtt.packets": ("Will",),
+    "accord.edges.mqtt.properties": ("Properties",),
 }
 
 
 if not TYPE_CHECKING:  # a type checker knows all names, and must miss the others
 
     def __getattr__(name: str) -> object:
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415
+        for module, names in _MODULES.items():
+            if name in names:
+                from importlib import import_module  # noqa: PLC0415
 
-        found: object = getattr(import_module(_PLACES[name]), name)
-        globals()[name] = found
-        return found
+                found: object = getattr(import_module(module), name)
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

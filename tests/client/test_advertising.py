@@ -35,7 +35,7 @@ def test_without_asyncio(url: str) -> None:
             with session.subscribe("a") as events:
                 assert events.admitted == 1
             advertised.update(100)
-            with pytest.raises(accord.AdmissionRefused) as caught:
+            with pytest.raises(accord.AdmissionRefusedError) as caught:
                 session.subscribe("a")
             assert (caught.value.resource, caught.value.asked) == ("memory", 104_096)
         with session.subscribe("a"):
@@ -47,7 +47,7 @@ def test_without_asyncio(url: str) -> None:
 def test_only_what_has_the_facts_is_about_admission() -> None:
     facts = (("node", "x"), ("resource", "cpu"), ("asked", "12.5"), ("free", "?"))
     refused = refused_subscription(Reason.QUOTA_EXCEEDED, "why", "what", facts)
-    assert isinstance(refused, accord.AdmissionRefused)
+    assert isinstance(refused, accord.AdmissionRefusedError)
     assert (refused.node, refused.asked, refused.free, refused.of) == ("x", 12.5, 0, "")
     assert str(refused) == "what: quota exceeded: why"
     for reason, others in ((Reason.QUOTA_EXCEEDED, ()), (Reason.NOT_AUTHORIZED, facts)):

@@ -185,7 +185,7 @@ def test_what_belongs_to_one_server_can_not_be_mirrored() -> None:
                 {"no_local": True},
                 {"since": "-1h"},
                 {"user": {"since": "-1h"}},
-                {"expect": [accord.Expectation(rate_hz=1)]},
+                {"expect": [accord.Expectation(rate=1)]},
             ):
                 with pytest.raises(ValueError, match="mirrored"):
                     session.subscribe("a/#", **options)

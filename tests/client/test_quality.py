@@ -28,7 +28,7 @@ from accord.live.addresses import Address
 from accord.live.node import Listener, Node, Settings
 from accord.live.users import Users
 
-OFTEN = Expectation(rate_hz=(5, 10), utility=3)
+OFTEN = Expectation(rate=(5, 10), utility=3)
 
 
 def rate(current: float) -> Capability:
@@ -104,7 +104,7 @@ def test_a_life() -> None:
             assert heard == ["suspended"], "once"
             await often.resume()
             await often.wait_for("satisfied")
-            await often.update(Expectation(rate_hz=(100, 200)))
+            await often.update(Expectation(rate=(100, 200)))
             state = await often.wait_for("unsatisfied")
             assert state.reasons == {"rate": 7}
             await often.revoke()
@@ -221,7 +221,7 @@ def test_without_asyncio() -> None:
                 assert advised.is_set()
                 often.suspend()
                 often.resume()
-                often.update(Expectation(rate_hz=(5, 6)))
+                often.update(Expectation(rate=(5, 6)))
                 publisher.update(rate=6.0)
                 assert publisher.ask_usage().expectations == 1
                 publisher.publish(b"x")
@@ -240,7 +240,7 @@ def test_expectations_and_profiles_are_kept_in_files(tmp_path: Path, suffix: str
     kept = Kept(
         {
             "lab/+": [
-                Expectation(rate_hz=(5, 10), utility=3, id="often"),
+                Expectation(rate=(5, 10), utility=3, id="often"),
                 Expectation(trust=("low", None)),
             ]
         },
@@ -264,7 +264,7 @@ def test_expectations_and_profiles_are_kept_in_files(tmp_path: Path, suffix: str
 
 def test_single_values_are_kept_as_the_worst_that_will_do(tmp_path: Path) -> None:
     file = tmp_path / "desk.xml"
-    store(file, Kept({"a": [Expectation(rate_hz=5, latency_ms=20, trust="low")]}))
+    store(file, Kept({"a": [Expectation(rate=5, latency=20, trust="low")]}))
     assert load(file).expectations["a"][0].bounds == {
         "rate": (5, None),
         "latency": (None, 20),

@@ -202,7 +202,7 @@ def test_expectations_of_many_clients_that_come_and_go() -> None:
             assert node.quality is not None
             quality = node.quality.quality
             url = f"mqtt://{node.addresses[0]}"
-            expect = [accord.Expectation(rate_hz=5, utility=each) for each in (1, 2)]
+            expect = [accord.Expectation(rate=5, utility=each) for each in (1, 2)]
             for _ in range(2):
                 async with accord.connect(url) as session, contextlib.AsyncExitStack() as stack:
                     for number in range(100):

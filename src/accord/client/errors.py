@@ -28,7 +28,7 @@ class RefusedError(ClientError):
         super().__init__(f"{what}: {words}" + (f": {explanation}" if explanation else ""))
 
 
-class AdmissionRefused(RefusedError):  # noqa: N818 - it says what happened, as people say it
+class AdmissionRefusedError(RefusedError):
     """The subscription can't be carried: `node` has too little of `resource`.
 
     Asked and free are bytes of memory, events per second of CPU, bits per second of bandwidth;
@@ -113,7 +113,7 @@ def refused_subscription(
 ) -> RefusedError:
     """With the facts where resources are short."""
     is_admission = reason is Reason.QUOTA_EXCEEDED and any(name == "resource" for name, _ in facts)
-    kind = AdmissionRefused if is_admission else RefusedError
+    kind = AdmissionRefusedError if is_admission else RefusedError
     return kind(reason, explanation, what=what, facts=facts)
 
 

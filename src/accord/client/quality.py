@@ -1,6 +1,6 @@
 """Quality as a program says and hears it: expectations, capabilities, advice, usage.
 
-    Expectation(rate_hz=(5, 10), confidence=(75, 95), utility=3)
+    Expectation(rate=(5, 10), confidence=(75, 95), utility=3)
     Capability("rate", 1, 50, current=10, cost=Line(base=0, slope=0.1))
 
 Of an expectation's bounds either may be None, and a single value is the worst that will do.
@@ -24,15 +24,16 @@ class Expectation:
     """What a subscription needs of each property, and how much it is worth (`utility`).
 
     Several of one subscription are alternatives. One for `publishers` is met when so many of them
-    each meet it. Properties that were defined besides the usual ones are given by their names.
+    each meet it. Properties have their own names, as in JSON: rate is in Hz, latency and freshness
+    are in ms; those that were defined besides the usual ones likewise.
     """
 
     def __init__(  # noqa: PLR0913 - one for each property
         self,
         *,
-        rate_hz: Bounds | None = None,
-        latency_ms: Bounds | None = None,
-        freshness_ms: Bounds | None = None,
+        rate: Bounds | None = None,
+        latency: Bounds | None = None,
+        freshness: Bounds | None = None,
         confidence: Bounds | None = None,
         precision: Bounds | None = None,
         reliability: Bounds | None = None,
@@ -44,9 +45,9 @@ class Expectation:
         **more: Bounds,
     ) -> None:
         said: dict[str, Bounds | None] = {
-            "rate": rate_hz,
-            "latency": latency_ms,
-            "freshness": freshness_ms,
+            "rate": rate,
+            "latency": latency,
+            "freshness": freshness,
             "confidence": confidence,
             "precision": precision,
             "reliability": reliability,
@@ -61,7 +62,7 @@ class Expectation:
             name: each for name, each in said.items() if each is not None
         }
         if not self.bounds:
-            raise ValueError("expected at least one property, such as rate_hz=(5, 10)")
+            raise ValueError("expected at least one property, such as rate=(5, 10)")
 
     @classmethod
     def of(
@@ -73,7 +74,7 @@ class Expectation:
         id: str = "",  # noqa: A002
     ) -> Self:
         """Of properties by their own names."""
-        made = cls(rate_hz=0, utility=utility, publishers=publishers, id=id)
+        made = cls(rate=0, utility=utility, publishers=publishers, id=id)
         made.bounds = dict(bounds)
         if not made.bounds:
             raise ValueError("expected at least one property")
