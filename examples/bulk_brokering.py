@@ -5,8 +5,8 @@
     python examples/bulk_brokering.py --node mqtt://localhost     # publishes matches to a node
 
 The events are made up here. Those of a node's journal are read with
-`spark.readStream.format("accord").load("data/journal")`, and matched in the same way. On a cluster
-the work folder has to be one that all machines see.
+`spark.readStream.format("accord").load("accord-data/journal")`, and matched in the same way. On a
+cluster the work folder has to be one that all machines see.
 """
 
 from __future__ import annotations

@@ -10,17 +10,17 @@ import typer
 
 def config(
     check: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Say whether FILE is valid instead.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Say whether a node could start with FILE instead."),
     ] = None,
 ) -> None:
     """Print an accord.toml with every setting, its meaning and its default."""
-    # Only now, because other commands should not wait for them.
-    if check is not None:
-        from accord.config import load  # noqa: PLC0415
-
-        load(check)
-        typer.echo(f"{check} is valid")
-        return
+    # Only now, because other commands should not wait for these.
+    from accord.config import load  # noqa: PLC0415
     from accord.config.reference import example_toml  # noqa: PLC0415
 
-    typer.echo(example_toml(), nl=False)
+    if check is None:
+        typer.echo(example_toml(), nl=False)
+    else:
+        load(check)
+        typer.echo(f"{check}: good")
