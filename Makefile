@@ -101,7 +101,7 @@ $(WHEEL): pyproject.toml setup.py $(SOURCES) | $(MADE)
 $(ACCEPTANCE): $(WHEEL)
 	rm -rf build/acceptance
 	$(PYTHON) -m venv build/acceptance
-	$(PIP) --python build/acceptance/bin/python install "$$(ls build/wheel/*.whl)[pipeline]" duckdb
+	$(PIP) --python build/acceptance/bin/python install "$$(ls build/wheel/*.whl)[pipeline]" duckdb paho-mqtt
 	@touch $@
 
 $(READY): $(RUNTIME) $(WHEEL)

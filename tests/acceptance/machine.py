@@ -113,7 +113,9 @@ class Machine:
             if not name.startswith(("PYTHON", "ACCORD_", "VIRTUAL_ENV", "SPARK_", "COLUMNS"))
         }
         path = f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}:/usr/sbin"
-        return {**kept, "PATH": path, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
+        # The name of this host is known to nobody else, not even to a resolver.
+        spark = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        return {**kept, **spark, "PATH": path, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
 
     # --------------------------------------------------------------------------------- commands
 

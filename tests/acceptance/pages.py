@@ -127,8 +127,10 @@ def _words(line: str) -> list[str]:
 def _pattern(word: str) -> str:
     if word == _ANY:
         return r".*"
-    parts = (re.escape(part) for part in word.split(_ANY))
-    return ".*?".join(_NUMBER.sub(r"[\\d][\\d.,:_]*", part) for part in parts)
+    parts = []
+    for part in word.split(_ANY):
+        parts.append(_NUMBER.pattern.join(re.escape(text) for text in _NUMBER.split(part)))
+    return ".*?".join(parts)
 
 
 class Runner:

@@ -56,9 +56,11 @@ def test_query_report_and_history_answer(default: Machine) -> None:
 
 
 def test_persistent_channels_give_the_past_and_go_on_live(default: Machine) -> None:
-    default.run("accord channel create 'chat/#' --template total_order --persistent")
-    default.run("accord pub chat/room first --qos 1")
-    listener = default.start("accord sub 'chat/#'")
+    default.run("accord channel create 'log/#' --template total_order --persistent")
+    default.run("accord pub log/one first --qos 1")
+    listener = default.start("accord sub 'log/#'")
     listener.wait_for(lambda text: "first" in text, "past event", 60)
-    default.run("accord pub chat/room second --qos 1")
+    default.run("accord pub log/one second --qos 1")
     listener.wait_for(lambda text: "second" in text, "live event", 60)
+    assert "accord-" not in listener.text()
+    default.run("accord channel rm 'log/#'")

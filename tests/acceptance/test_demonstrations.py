@@ -12,7 +12,7 @@ from tests.acceptance.machine import Machine
     [
         ("targeting", ("uav/imagery", "patrol", "shaped")),
         ("grid", ("grid/", "alarm", "shaped")),
-        ("five-cities", ("Seattle", "Denver", "lost")),
+        ("five-cities", ("Seattle", "Denver", "delivered", "late")),
     ],
 )
 def test_it_plays_to_its_end(default: Machine, name: str, shown: tuple[str, ...]) -> None:

@@ -75,7 +75,7 @@ MISTAKES: Final = [
     ("an unknown event", "why 1HT7YZD2HWGN2", "event 1HT7YZD2HWGN2 is unknown"),
     ("an unknown outcome", "why --outcome lost", "outcome: expected delivered, late, shaped"),
     ("an unknown channel", "channel show none", "'none' is not defined; `accord channel ls`"),
-    ("an unknown template", "channel create a --template x", "template: expected one of local, rel"),
+    ("an unknown template", "channel create a --template x", "unknown template 'x'; expected one of local, rel"),
     ("an unknown policy", "policy remove none", "there is no policy 'none'; `accord policy list`"),
     ("an unknown strategy", "policy strategy best", 'strategy: expected one of "strict"'),
     ("a bad bandwidth", "policy limit --node fast", "expected a bandwidth such as 300000, "),

@@ -126,7 +126,7 @@ class TestMistakes:
     def test_a_node_without_a_past(self, accord: Accord) -> None:
         heard = accord("sub", "a", "--since", "-24h")
         assert heard.exit_code == 2
-        assert "since: the data pipeline is off" in heard.stderr
+        assert "since: there is no data pipeline: it is switched off" in heard.stderr
 
     def test_no_node(self, accord: Accord, dead_url: str) -> None:
         heard = accord("sub", "a", "--url", dead_url)

@@ -163,13 +163,11 @@ def to_received(
     message: Publish,
     received_ms: int,
     *,
-    may_be_kept: bool = False,
     respond: Callable[..., Awaitable[Outcome]] | None = None,
 ) -> ReceivedEvent:
-    """The event that a message says; with `may_be_kept` what the node says of its origin counts."""
-    topic, properties, own = message.topic, message.properties, {}
-    if may_be_kept:
-        own = {name: text for name, text in properties.user if name.startswith(OWN)}
+    """The event in a message. Names that begin with `accord-` are the node's, not attributes."""
+    topic, properties = message.topic, message.properties
+    own = {name: text for name, text in properties.user if name.startswith(OWN)}
     if own:
         user = tuple(pair for pair in properties.user if pair[0] not in own)
         properties = msgspec.structs.replace(properties, user=user)

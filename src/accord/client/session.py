@@ -192,7 +192,6 @@ class Session:
             tuple(pairs),
             queue=queue,
             keep=keep,
-            may_be_kept=bool(mirrors) or has_past,
             clock=self._clock,
             before=self._listening(EXPECTATIONS) if named else None,
             respond=self.respond,
@@ -228,7 +227,6 @@ class Session:
             (),
             queue=queue,
             keep=keep,
-            may_be_kept=True,
             clock=self._clock,
             respond=self.respond,
         )
@@ -435,7 +433,6 @@ class Session:
             (),
             queue=QUEUE,
             keep=False,
-            may_be_kept=True,
             clock=self._clock,
         )
 

@@ -38,7 +38,6 @@ class Subscription:
         *,
         queue: int,
         keep: bool,
-        may_be_kept: bool,
         clock: Callable[[], int],
         before: Callable[[], Awaitable[None]] | None = None,
         respond: Callable[..., Awaitable[Outcome]] | None = None,
@@ -46,7 +45,6 @@ class Subscription:
         self._filter = chosen
         self._user = user
         self._keep = keep
-        self._may_be_kept = may_be_kept
         self._clock = clock
         self._before = before  # what has to be done before it is asked for
         self._respond = respond
@@ -155,7 +153,6 @@ class Subscription:
         return to_received(
             delivery.message,
             self._clock() - feed.age_ms(delivery),
-            may_be_kept=self._may_be_kept,
             respond=self._respond,
         )
 
