@@ -22,7 +22,7 @@ from benchmarks.processes import cpu_s, started, with_children
 from benchmarks.report import Table, number, significant
 
 ABOUT: Final = (
-    "`accord up` with its defaults, the demonstration running, and an archive of some minutes from "
+    "`accord up` with its defaults, the demonstration running, and an archive of a minute from "
     "an earlier start. Ready: from the start of the command until the status says that the "
     "pipeline is. Then the same query is asked over HTTP again and again: `demo/feeder/+` where "
     "load_mw > 4, the newest 20 of the last hour; next: the median of ten. CPU: what "
@@ -30,7 +30,7 @@ ABOUT: Final = (
     "the machine does (load: its load average after the try). Bars, on a machine that has nothing "
     "else to do: ready within 15 s, the first query within 3 s, the next within 300 ms."
 )
-_FILL_S: Final = 180.0
+_FILL_S: Final = 60.0
 _NEXT: Final = 10
 _LOOK_S: Final = 0.1
 _PATIENCE_S: Final = 300.0

@@ -67,19 +67,27 @@ class Lookup:
         self._archive = archive
         self._frames: OrderedDict[tuple[str, ...], DataFrame] = OrderedDict()
         self._columns: OrderedDict[tuple[object, ...], Column] = OrderedDict()
+        self._plentiful: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, question: Question, part: Part, stretch: Stretch, most: int) -> pa.Table:
         """The first `most` rows of the stretch that the question asks for, in its order.
 
         Few rows are put in order here, which spares Spark a step. Only where there are many does
-        Spark have to find the first of them.
+        Spark have to find the first of them: what had many once goes there at once.
         """
         frame = self._question(question, part, stretch, _CONTENT_BYTES // most)
-        if question.has_predicate or question.ask.number is not None:
+        ask = question.ask
+        wanted = (ask.channel, ask.where, ask.xpath)  # at any time
+        is_selective = question.has_predicate or ask.number is not None
+        if is_selective and wanted not in self._plentiful:
             rows = _collect(frame.limit(most + 1))
             if len(rows) <= most:
                 return rows.sort_by(_order(question))
+            with self._lock:
+                self._plentiful[wanted] = None
+                if len(self._plentiful) > _FRAMES:
+                    self._plentiful.popitem(last=False)
         ascending = not question.is_newest_first
         return _collect(frame.orderBy(*_PLACE, ascending=ascending).limit(most))
 
@@ -100,7 +108,7 @@ class Lookup:
         return reduce(DataFrame.union, frames)
 
     def _content(self, question: Question, declared: dict[str, str]) -> Column:
-        key = (question.digest, *sorted(declared.items()))
+        key = (question.ask.where, question.ask.xpath, *sorted(declared.items()))
         with self._lock:
             column = self._columns.get(key)
         if column is None:
