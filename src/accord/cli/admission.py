@@ -15,7 +15,7 @@ IsJson = Annotated[bool, typer.Option("--json", help="JSON, as the HTTP API has 
 
 app = typer.Typer(
     invoke_without_command=True,
-    help="Show what publishers advertise, what is promised and free, and what was refused.",
+    help="Show what publishers advertise, what is reserved and free, and what was refused.",
 )
 
 
@@ -28,7 +28,7 @@ def admission(
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show advertised filters with rate and count, resources of all nodes, refusals lately."""
+    """Show advertised filters with rate and count, resources of all nodes, recent refusals."""
     if context.invoked_subcommand is not None:
         _check_place(context)
         return
@@ -52,9 +52,14 @@ def ask(  # noqa: PLR0913 (a parameter per option)
         typer.Argument(metavar="FILTER", help="A channel, or a filter.", show_default=False),
     ],
     *,
-    where: Annotated[str, typer.Option(metavar="PREDICATE", help="Of its events, which.")] = "",
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="PREDICATE", help="Predicate of the subscription; default: all events."
+        ),
+    ] = "",
     client: Annotated[
-        str, typer.Option(metavar="ID", help="Whose link and policies count; nobody's if not said.")
+        str, typer.Option(metavar="ID", help="Client whose link and policies apply; default: none.")
     ] = "",
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
@@ -63,7 +68,7 @@ def ask(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Say what a subscription would need, and whether it would be admitted now.
 
-    Exit code 1 where it would not be.
+    Exit code 1 if it would be refused.
     """
     import msgspec
 

@@ -21,7 +21,7 @@ def agent(  # noqa: PLR0913 (a parameter per option)
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="-- COMMAND …", help="The program, and what it is given.", show_default=False
+            metavar="-- COMMAND …", help="The program and its arguments.", show_default=False
         ),
     ],
     *,
@@ -30,11 +30,11 @@ def agent(  # noqa: PLR0913 (a parameter per option)
         typer.Option(
             "--config",
             metavar="FILE",
-            help="What the program can give, and how its configuration says it (TOML).",
+            help="Capabilities of the program, and how to configure it (TOML).",
             show_default=False,
         ),
     ],
-    is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+    is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
     client: Client = None,
     url: Url = DEFAULT_URL,
     user: User = None,
@@ -42,7 +42,7 @@ def agent(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Run a program, and rewrite its configuration when the node advises other values.
 
-    It is started anew then, or told by a signal.
+    The program is restarted, or signalled, after each change.
     """
     from accord.apps.agent.settings import read_settings
     from accord.cli.connection import read_target, run_client

@@ -35,7 +35,7 @@ def bench(  # noqa: PLR0913 (a parameter per option)
     publishers: Annotated[int, typer.Option(min=1, max=1_000, metavar="N")] = 1,
     subscribers: Annotated[int, typer.Option(min=0, max=1_000, metavar="N")] = 1,
     size: Annotated[
-        int, typer.Option(min=8, max=16_000_000, metavar="BYTES", help="Of each payload.")
+        int, typer.Option(min=8, max=16_000_000, metavar="BYTES", help="Size of each payload.")
     ] = 100,
     qos: Annotated[int, typer.Option("--qos", "-q", min=0, max=2, metavar="QOS")] = 0,
     seconds: Annotated[
@@ -44,7 +44,10 @@ def bench(  # noqa: PLR0913 (a parameter per option)
     rate: Annotated[
         float | None,
         typer.Option(
-            min=1, max=10_000_000, metavar="N", help="Events per second; as many as go if not said."
+            min=1,
+            max=10_000_000,
+            metavar="N",
+            help="Events per second; as fast as possible by default.",
         ),
     ] = None,
     is_spawning: Annotated[

@@ -26,7 +26,7 @@ IsJson = Annotated[bool, typer.Option("--json", help="JSON, as the HTTP API has 
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Define what channels require on their way from node to node, and see what they get.",
+    help="Define and list channels: their delivery guarantees between nodes.",
 )
 
 
@@ -44,20 +44,23 @@ def create(  # noqa: PLR0913 (a parameter per option)
     ] = "routed",
     max_delay: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Until its events must have arrived, such as 200ms."),
+        typer.Option(metavar="TIME", help="Maximum delay of its events, such as 200ms."),
     ] = None,
     paths: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many paths they take at once.")
+        int, typer.Option(metavar="N", min=1, help="Number of paths that events take at once.")
     ] = 1,
     resiliency: Annotated[
         float,
         typer.Option(
-            metavar="P", min=0, max=1, help="How likely one of them must be up; 0 for all paths."
+            metavar="P",
+            min=0,
+            max=1,
+            help="Minimum probability that one path is up; 0: use all paths.",
         ),
     ] = 0.0,
     has_datagrams: Annotated[
         bool,
-        typer.Option("--datagrams", help="QoS 0 events may go by UDP, and be lost on the way."),
+        typer.Option("--datagrams", help="Allow UDP for QoS 0 events, which may lose them."),
     ] = False,
     keeps_all: Annotated[
         bool,
@@ -69,10 +72,10 @@ def create(  # noqa: PLR0913 (a parameter per option)
     ] = False,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="For the template; may be repeated."),
+        typer.Option(metavar="NAME=VALUE", help="Option of the template; may be repeated."),
     ] = None,
     replaces: Annotated[
-        bool, typer.Option("--replace", help="Also if it is defined otherwise already.")
+        bool, typer.Option("--replace", help="Replace a different definition.")
     ] = False,
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
@@ -135,7 +138,7 @@ def show(
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show one of them: what it requires, where it is defined, and what it gets."""
+    """Show one channel: what it requires, where it is defined, and what it gets."""
     from accord.cli.errors import InputError
     from accord.cli.overlay.node import NetNode
     from accord.cli.screen import safe
@@ -161,7 +164,7 @@ def rm(
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Delete what is defined for a channel, whichever node it was defined at."""
+    """Delete the definition of a channel, at whichever node it was made."""
     from accord.cli.overlay.node import NetNode
     from accord.cli.screen import safe
 

@@ -41,7 +41,7 @@ Url = Annotated[
         "--url",
         metavar="URL",
         envvar="ACCORD_URL",
-        help="Where the node is: mqtt://HOST:PORT; or mqtts, ws, wss.",
+        help="Address of the node: mqtt://HOST:PORT; or mqtts, ws, wss.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -51,7 +51,7 @@ HttpUrl = Annotated[
         "--url",
         metavar="URL",
         envvar="ACCORD_HTTP_URL",
-        help="Where the node speaks HTTP.",
+        help="HTTP address of the node.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -62,7 +62,7 @@ User = Annotated[
         metavar="NAME",
         envvar="ACCORD_USER",
         show_envvar=False,
-        help=f"Who asks; the password comes from {PASSWORD} or a prompt.",
+        help=f"User name; the password comes from {PASSWORD} or a prompt.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -71,7 +71,7 @@ Authority = Annotated[
     typer.Option(
         "--ca",
         metavar="FILE",
-        help="Trust what these certificates (PEM) vouch for.",
+        help="Certificates (PEM) of authorities to trust.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -81,7 +81,9 @@ T = TypeVar("T")
 
 Client = Annotated[
     str | None,
-    typer.Option("--client", metavar="NAME", help="What to be called; the node chooses if not."),
+    typer.Option(
+        "--client", metavar="NAME", help="Client identifier; default: chosen by the node."
+    ),
 ]
 
 

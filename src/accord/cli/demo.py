@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 _PHASE_S: Final = 8.0
 _QUICK_S: Final = 1.2
 
-app = typer.Typer(no_args_is_help=True, help="Watch a scenario that runs by itself.")
+app = typer.Typer(no_args_is_help=True, help="Run a demonstration with nodes of its own.")
 
 
 @app.callback()
 def demo() -> None:
-    """Watch a scenario that runs by itself."""
+    """Run a demonstration with nodes of its own."""
 
 
 PhaseSeconds = Annotated[
     str, typer.Option("--seconds-per-phase", "-s", metavar="TIME", help="Length of each phase.")
 ]
 Plain = Annotated[
-    bool, typer.Option("--plain", help="Print a table at the end of each phase; nothing moves.")
+    bool,
+    typer.Option("--plain", help="Print a table at the end of each phase, without live tables."),
 ]
 
 
@@ -65,9 +66,9 @@ def targeting(*, seconds: PhaseSeconds = "20s", is_plain: Plain = False) -> None
 def five_cities(
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Short phases.")] = False,
-    seed: Annotated[int, typer.Option(help="Of what varies between the cities.")] = 5,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 5,
     paths: Annotated[
-        int, typer.Option(min=1, max=2, help="That each channel takes at once; 1 to compare.")
+        int, typer.Option(min=1, max=2, help="Paths that each channel uses at once; 1 to compare.")
     ] = 2,
     ping: Annotated[
         int,

@@ -35,8 +35,12 @@ def net(  # noqa: PLR0913 (a parameter per option)
     context: typer.Context,
     *,
     is_json: IsJson = False,
-    is_watching: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option(metavar="TIME", help="Between two looks.")] = "1s",
+    is_watching: Annotated[
+        bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="Interval between two samples.")
+    ] = "1s",
     url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,
     authority: Authority = None,
@@ -72,7 +76,7 @@ def net(  # noqa: PLR0913 (a parameter per option)
 def trace(
     channel: Annotated[
         str,
-        typer.Argument(metavar="CHANNEL", help="Its name, or a filter.", show_default=False),
+        typer.Argument(metavar="CHANNEL", help="A channel, or a filter.", show_default=False),
     ],
     *,
     is_json: IsJson = False,

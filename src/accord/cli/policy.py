@@ -8,7 +8,7 @@ from accord.cli.policies import changing, seeing
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="See, change and understand what matters more than the rest: policies of a node.",
+    help="Show, change and explain the policies of a node.",
 )
 app.command("list")(seeing.list_)
 app.command("show")(seeing.show)

@@ -58,7 +58,7 @@ def match(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Show the events that match.
 
-    Exit code 0 if any does, 1 if none, 2 for a mistake.
+    Exit code 0 if any does, 1 if none, 2 for a usage error.
     """
     from accord.cli.events import read_events
     from accord.cli.match import Selection, print_count, print_json, print_table
@@ -88,7 +88,7 @@ def match(  # noqa: PLR0913 (a parameter per option)
 def covers(a: A, b: B, *, is_xpath: IsXPath = False, namespace: Namespaces = None) -> None:
     """Say whether every event that matches B matches A.
 
-    Exit code 0 for yes, 1 for no, 3 for unknown, 2 for a mistake.
+    Exit code 0 for yes, 1 for no, 3 for unknown, 2 for a usage error.
     """
     from accord.cli.relate import EXIT_CODES, show_covers
     from accord.cli.screen import open_console
@@ -103,7 +103,7 @@ def covers(a: A, b: B, *, is_xpath: IsXPath = False, namespace: Namespaces = Non
 def intersects(a: A, b: B, *, is_xpath: IsXPath = False, namespace: Namespaces = None) -> None:
     """Say whether an event can match both A and B.
 
-    Exit code 0 for yes, 1 for no, 3 for unknown, 2 for a mistake.
+    Exit code 0 for yes, 1 for no, 3 for unknown, 2 for a usage error.
     """
     from accord.cli.relate import EXIT_CODES, show_intersects
     from accord.cli.screen import open_console

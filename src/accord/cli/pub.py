@@ -29,14 +29,20 @@ def pub(  # noqa: PLR0913 (a parameter per option)
     ] = None,
     *,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Take the payload from it.")
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Read the payload from FILE."),
     ] = None,
     is_lines: Annotated[
         bool, typer.Option("--lines", help="Each line of standard input is an event.")
     ] = False,
     attribute: Annotated[
         list[str] | None,
-        typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="May be repeated."),
+        typer.Option(
+            "--attribute",
+            "-a",
+            metavar="NAME=VALUE",
+            help="Attribute of the event; may be repeated.",
+        ),
     ] = None,
     metadata: Annotated[
         Path | None, typer.Option(metavar="FILE", help="An XML document of attributes.")
@@ -48,18 +54,26 @@ def pub(  # noqa: PLR0913 (a parameter per option)
         ),
     ] = 1,
     retain: Annotated[
-        bool, typer.Option("--retain", "-r", help="Later subscribers get it too.")
+        bool, typer.Option("--retain", "-r", help="Retain the event for later subscribers.")
     ] = False,
     deadline_ms: Annotated[
-        int | None, typer.Option(min=1, metavar="MS", help="Of no use to anybody after that.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MS",
+            help="Drop the event if it cannot be delivered within MS milliseconds.",
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="What the event is about.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Replacement key: a newer event replaces one that waits."),
+    ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Publish it N times.")
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Wait that long in between, such as 500ms or 2s."),
+        typer.Option(metavar="TIME", help="Interval between events, such as 500ms or 2s."),
     ] = None,
     client: Client = None,
     url: Url = DEFAULT_URL,
@@ -70,7 +84,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
 
     Attributes that look like numbers, booleans or times are those, others are text.
 
-    Exit code 0 if all were taken, 1 if any was refused, 2 for a mistake.
+    Exit code 0 if all were accepted, 1 if any was refused, 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
     from accord.cli.publishing import Publishing

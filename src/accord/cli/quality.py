@@ -15,9 +15,7 @@ from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 IsJson = Annotated[bool, typer.Option("--json", help="JSON, as the HTTP API has it.")]
 Definitions = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--properties", metavar="FILE", help="Properties that are defined besides the usual ones."
-    ),
+    typer.Option("--properties", metavar="FILE", help="Definitions of further properties."),
 ]
 
 app = typer.Typer(
@@ -30,13 +28,13 @@ app = typer.Typer(
 def quality(  # noqa: PLR0913 (a parameter per option)
     context: typer.Context,
     *,
-    channel: Annotated[str, typer.Option(metavar="FILTER", help="Of these channels only.")] = "#",
+    channel: Annotated[str, typer.Option(metavar="FILTER", help="Only these channels.")] = "#",
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show profiles, the best of them, expectations, and how and why they stand so."""
+    """Show profiles, the best of them, and expectations with their states and reasons."""
     if context.invoked_subcommand is not None:
         _check_place(context)
         return

@@ -36,50 +36,60 @@ def query(  # noqa: PLR0913 (a parameter per option)
     *,
     where: Annotated[
         str | None,
-        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: load_mw > 4"),
+        typer.Option(
+            "--where",
+            "-w",
+            metavar="PREDICATE",
+            help="Only events that match, such as: load_mw > 4",
+        ),
     ] = None,
     xpath: Annotated[
         str | None,
-        typer.Option(metavar="CONDITION", help="XPath 1.0 over XML metadata, in its place."),
+        typer.Option(
+            metavar="CONDITION", help="The same as an XPath 1.0 condition on XML metadata."
+        ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Received from then on: -24h, 2026-11-16, …",
+            help="Only events received since: -24h, 2026-11-16, …",
             show_default=f"{SINCE}, or any time with --event",
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Received before then.", show_default="now"),
+        typer.Option(metavar="TIME", help="Only events received before.", show_default="now"),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.")
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of events.")
     ] = LIMIT,
     is_newest_first: Annotated[
-        bool, typer.Option("--newest/--oldest", help="Which come first, and are within the limit.")
+        bool,
+        typer.Option("--newest/--oldest", help="Order of the events; the limit applies to it."),
     ] = True,
     event: Annotated[
-        str | None, typer.Option(metavar="ID", help="Just the event of this id.")
+        str | None, typer.Option(metavar="ID", help="Only the event with this ID.")
     ] = None,
     form: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="How to show them.", show_default="table"),
+        typer.Option("--format", "-f", help="Format of the output.", show_default="table"),
     ] = None,
     is_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write them there (.parquet, .json)."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the events to FILE (.parquet, .json)."
+        ),
     ] = None,
     client: Client = None,
     url: Url = DEFAULT_URL,
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Find kept events by channel, content and time, also those of a moment ago.
+    """Find kept events by channel, content and time, including the latest.
 
-    Exit code 0, or 1 if there are none; 2 for a mistake.
+    Exit code 0, or 1 if there are none; 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
     from accord.cli.querying import Querying, Wanted

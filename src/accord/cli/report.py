@@ -19,17 +19,19 @@ def report(  # noqa: PLR0913 (a parameter per option)
     *,
     last: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of this long: 30min, 24h, 7d.", show_default=LAST),
+        typer.Option(
+            metavar="TIME", help="Length of the period: 30min, 24h, 7d.", show_default=LAST
+        ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From then on: -24h, 2026-11-16, …")
+        str | None, typer.Option(metavar="TIME", help="Start of the period: -24h, 2026-11-16, …")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Up to then.", show_default="now")
+        str | None, typer.Option(metavar="TIME", help="End of the period.", show_default="now")
     ] = None,
-    channel: Annotated[str, typer.Option(metavar="FILTER", help="Only of these channels.")] = "#",
+    channel: Annotated[str, typer.Option(metavar="FILTER", help="Only these channels.")] = "#",
     page: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots there.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with plots.")
     ] = None,
     is_json: Annotated[bool, typer.Option("--json", help="JSON as the HTTP API has it.")] = False,
     url: HttpUrl = DEFAULT_HTTP_URL,

@@ -23,22 +23,25 @@ def sim() -> None:
 def run(  # noqa: PLR0913, PLR0917 (a parameter per option)
     scenario: Annotated[Path, typer.Argument(metavar="FILE", help="The scenario, as TOML.")],
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of all chance; as the scenario says if not given.")
+        int | None, typer.Option(min=0, help="Random seed; defaults to the seed in the scenario.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, max=100_000, help="With one seed after another.")] = 1,
+    runs: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Number of runs, with consecutive seeds.")
+    ] = 1,
     ping_ms: Annotated[
         int, typer.Option(min=10, max=60_000, help="Milliseconds between pings of neighbours.")
     ] = 1_000,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write all results there, too.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write the tables of results to this directory."),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="Of the results: csv, json or parquet.")
+        str, typer.Option("--format", help="Format of the results: csv, json or parquet.")
     ] = "csv",
 ) -> None:
     """Run a scenario: the same seed gives the same run.
 
-    Ends with exit code 1 where a check failed, and says how to see that run again.
+    Ends with exit code 1 where a check failed, and prints the command that replays the run.
     """
     # Only now, because other commands should not wait for these.
     from accord.cli.screen import open_console, say  # noqa: PLC0415

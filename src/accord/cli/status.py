@@ -26,16 +26,18 @@ def status(  # noqa: PLR0913 (a parameter per option)
     is_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line, as the HTTP API has it.")
     ] = False,
-    is_watching: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    is_watching: Annotated[
+        bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")
+    ] = False,
     wait: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Wait until the node is ready, at most so long."),
+        typer.Option(metavar="TIME", help="Wait up to TIME until the node is ready."),
     ] = None,
     needs_pipeline: Annotated[
-        bool, typer.Option("--pipeline", help="With --wait: until its pipeline is, too.")
+        bool, typer.Option("--pipeline", help="With --wait: wait for the pipeline, too.")
     ] = False,
     every: Annotated[
-        str, typer.Option(metavar="TIME", help="Between two looks, from which rates come.")
+        str, typer.Option(metavar="TIME", help="Interval between two samples, for rates.")
     ] = "1s",
     url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,

@@ -23,11 +23,18 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     *,
     where: Annotated[
         str | None,
-        typer.Option("--where", "-w", metavar="PREDICATE", help="Such as: load_mw > 4"),
+        typer.Option(
+            "--where",
+            "-w",
+            metavar="PREDICATE",
+            help="Only events that match, such as: load_mw > 4",
+        ),
     ] = None,
     xpath: Annotated[
         str | None,
-        typer.Option(metavar="CONDITION", help="XPath 1.0 over XML metadata, in its place."),
+        typer.Option(
+            metavar="CONDITION", help="The same as an XPath 1.0 condition on XML metadata."
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -37,13 +44,18 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         list[str] | None,
         typer.Option(
             metavar="JSON",
-            help='What quality is needed: {"rate": [5, 10]}; several are alternatives.',
+            help='Expected quality: {"rate": [5, 10]}; several are alternatives.',
         ),
     ] = None,
     qos: Annotated[
         int,
         typer.Option(
-            "--qos", "-q", min=0, max=2, metavar="QOS", help="At most this; 0 may be dropped."
+            "--qos",
+            "-q",
+            min=0,
+            max=2,
+            metavar="QOS",
+            help="Maximum QoS of deliveries; QoS 0 may be dropped.",
         ),
     ] = 1,
     count: Annotated[
@@ -54,7 +66,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     ] = None,
     has_retained: Annotated[
         bool,
-        typer.Option("--retained/--no-retained", help="Start with events that were retained."),
+        typer.Option("--retained/--no-retained", help="Start with retained events."),
     ] = True,
     is_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line, as `accord predicate` reads.")
@@ -68,9 +80,9 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show events as they come, until Ctrl-C; with --since those of the past before them.
+    """Show events as they arrive, until Ctrl-C; with --since, kept events first.
 
-    Exit code 0, or 1 if --count was not reached in time; 2 for a mistake.
+    Exit code 0, or 1 if --count was not reached in time; 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
     from accord.cli.following import Following, Wish, read_expectation

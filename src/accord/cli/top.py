@@ -23,9 +23,9 @@ _LINES_IN_A_PIPE: Final = 60  # of a whole frame
 def top(  # noqa: PLR0913 (a parameter per option)
     *,
     interval: Annotated[
-        str, typer.Option("--interval", "-i", metavar="TIME", help="Between two looks.")
+        str, typer.Option("--interval", "-i", metavar="TIME", help="Interval between two samples.")
     ] = "1s",
-    is_once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+    is_once: Annotated[bool, typer.Option("--once", help="Print one sample and exit.")] = False,
     is_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per line, as the HTTP API has it.")
     ] = False,

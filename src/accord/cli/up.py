@@ -28,39 +28,43 @@ DEMO_RETAIN_S: Final = 604_800
 def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
     mqtt: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="MQTT; 127.0.0.1:1883 if not said."),
+        typer.Option(metavar="HOST:PORT", help="MQTT listener; default 127.0.0.1:1883."),
     ] = None,
     websocket: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="MQTT over WebSocket; 127.0.0.1:8083."),
+        typer.Option(metavar="HOST:PORT", help="MQTT over WebSocket; default 127.0.0.1:8083."),
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Status and metrics; 127.0.0.1:8080."),
+        typer.Option(metavar="HOST:PORT", help="HTTP API and metrics; default 127.0.0.1:8080."),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Where the journal is; nothing is kept if empty."),
+        typer.Option(
+            metavar="DIR", help="Data directory; default accord-data, nothing is kept if empty."
+        ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Configuration; accord.toml if there is one here."),
+        typer.Option(metavar="FILE", help="Configuration; default: ./accord.toml if it exists."),
     ] = None,
     demo: Annotated[
         bool | None,
-        typer.Option("--demo/--no-demo", help="Publish demonstration events to demo/…; on."),
+        typer.Option(
+            "--demo/--no-demo", help="Publish demonstration events to demo/…; default on."
+        ),
     ] = None,
     pipeline: Annotated[
         bool | None,
         typer.Option(
-            "--pipeline/--no-pipeline", help="Archive what is kept, and answer queries; on."
+            "--pipeline/--no-pipeline", help="Archive kept events and answer queries; default on."
         ),
     ] = None,
     spark: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where Spark runs: spark://…, sc://…; in a process beside the node if not said.",
+            help="Where Spark runs: spark://…, sc://…; default: in a process beside the node.",
         ),
     ] = None,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Prepare the users of a node.")
+app = typer.Typer(no_args_is_help=True, help="Prepare entries for users in accord.toml.")
 
 MAX_LENGTH: Final = 1_024
 

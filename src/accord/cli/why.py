@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 def why(  # noqa: PLR0913 (a parameter per option)
     event: Annotated[
-        str | None, typer.Argument(metavar="EVENT_ID", help="Left out: the latest outcomes.")
+        str | None,
+        typer.Argument(metavar="EVENT_ID", help="ID of an event; default: the latest outcomes."),
     ] = None,
     *,
     channel: Annotated[
-        str | None, typer.Option(metavar="FILTER", help="Only of these channels.")
+        str | None, typer.Option(metavar="FILTER", help="Only these channels.")
     ] = None,
     client: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only to or from this client.")
@@ -36,7 +37,7 @@ def why(  # noqa: PLR0913 (a parameter per option)
         ),
     ] = None,
     last: Annotated[
-        int, typer.Option("--last", "-n", metavar="N", min=1, max=1_000, help="How many.")
+        int, typer.Option("--last", "-n", metavar="N", min=1, max=1_000, help="Number of outcomes.")
     ] = 20,
     is_json: Annotated[
         bool, typer.Option("--json", help="JSON as the HTTP API has it, an object per line.")
@@ -45,9 +46,9 @@ def why(  # noqa: PLR0913 (a parameter per option)
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Tell what became of an event for each destination, when and why, or where it waits.
+    """Show the outcome of an event for each destination and why, or where it still waits.
 
-    Without an event, list the latest outcomes: that is where ids come from.
+    Without an ID, list the latest outcomes with the IDs of their events.
     """
     from accord.cli.errors import InputError
     from accord.cli.ledger_source import LedgerSource

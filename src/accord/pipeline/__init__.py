@@ -2,7 +2,7 @@
 
     import accord.pipeline
     accord.pipeline.register(spark)
-    events = spark.read.format("accord").load("data/journal")
+    events = spark.read.format("accord").load("accord-data/journal")
 
 Nothing of Spark is imported before it is used: workers import this package too.
 """

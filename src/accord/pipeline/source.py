@@ -1,6 +1,6 @@
 """Format `accord`: journals as tables and streams, and rows published as events.
 
-    spark.read.format("accord").load("data/journal")                       a folder
+    spark.read.format("accord").load("accord-data/journal")                a folder
     spark.read.format("accord").load("https://user:password@host:8080")    a node, over HTTP
     spark.readStream.format("accord").option("journals", '{"a": "…", "b": "…"}').load()
     rows.writeStream.format("accord").option("url", "mqtt://localhost").start()

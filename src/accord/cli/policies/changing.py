@@ -16,16 +16,14 @@ from accord.cli.policies.options import File, IfVersion, IsJson, Name, Names, ec
 def apply(  # noqa: PLR0913 (a parameter per option)
     file: File,
     *,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Only show whom it would affect.")
-    ] = False,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     if_version: IfVersion = None,
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Replace everything by what FILE says."""
+    """Replace all policies, limits and the strategy by those in FILE."""
     from accord.cli.policies.files import read_policies, read_text
     from accord.cli.policies.screen import show_dry_run
     from accord.cli.screen import open_console
@@ -69,39 +67,51 @@ def set_(  # noqa: PLR0913 (a parameter per option)
     name: Name,
     *,
     importance: Annotated[
-        str | None, typer.Option(metavar="0-7", help="How much it matters; 3 is usual.")
+        str | None, typer.Option(metavar="0-7", help="Importance; 3 is the default of all traffic.")
     ] = None,
     preferences: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A preset: `accord policy presets` lists them."),
     ] = None,
-    deadline: Annotated[str | None, typer.Option(metavar="TIME", help='"5 s", or none.')] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help='Deadline, such as "5 s", or none.')
+    ] = None,
     shaping: Annotated[str | None, typer.Option(metavar="NAME", help="A shaper, or none.")] = None,
     guarantee: Annotated[
         str | None,
-        typer.Option(metavar="G", help="Of subscriptions: full, none, or a share such as 0.75."),
+        typer.Option(
+            metavar="G", help="Guarantee of subscriptions: full, none, or a share such as 0.75."
+        ),
     ] = None,
     precedence: Annotated[
-        str | None, typer.Option(metavar="N", help="The higher counts; 0 is usual.")
+        str | None, typer.Option(metavar="N", help="Precedence; the highest wins, 0 by default.")
     ] = None,
     operation: Annotated[
-        Names, typer.Option(help="publish, subscribe or query; may be repeated.")
+        Names, typer.Option(help="Operation: publish, subscribe or query; may be repeated.")
     ] = None,
     channel: Annotated[
-        Names, typer.Option(metavar="FILTER", help="Such as grid/#; may be repeated.")
+        Names, typer.Option(metavar="FILTER", help="Channels, such as grid/#; may be repeated.")
     ] = None,
     client: Annotated[Names, typer.Option(help="A client's name, or a * pattern.")] = None,
     by_user: Annotated[Names, typer.Option("--by-user", help="A user's name.")] = None,
     group: Annotated[Names, typer.Option(help="A group of users.")] = None,
-    who: Annotated[str | None, typer.Option(metavar="SELECTOR", help="Over names.")] = None,
-    where: Annotated[str | None, typer.Option(metavar="SELECTOR", help="Over events.")] = None,
-    when: Annotated[str | None, typer.Option(metavar="SELECTOR", help="Over resources.")] = None,
+    who: Annotated[
+        str | None,
+        typer.Option(metavar="SELECTOR", help="Apply only to entities matching SELECTOR."),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SELECTOR", help="Apply only to events matching SELECTOR.")
+    ] = None,
+    when: Annotated[
+        str | None,
+        typer.Option(metavar="SELECTOR", help="Apply only while resources match SELECTOR."),
+    ] = None,
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Change what is given of the policy NAME, or add it. An empty value takes a part away."""
+    """Change what is given of the policy NAME, or add it. An empty value removes a part."""
     from accord.cli.policies.edits import edited
     from accord.core.qos.writing import policy_document
 
@@ -145,7 +155,7 @@ def strategy(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help='strict, "weighted fair", laxity or "first come"; left out: show.'
+            metavar="NAME", help='strict, "weighted fair", laxity or "first come"; default: show.'
         ),
     ] = None,
     *,
@@ -163,7 +173,7 @@ def strategy(
 
 
 def shaping(
-    is_on: Annotated[str | None, typer.Argument(metavar="on|off", help="Left out: show.")] = None,
+    is_on: Annotated[str | None, typer.Argument(metavar="on|off", help="Default: show.")] = None,
     *,
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
@@ -186,12 +196,16 @@ def limit(  # noqa: PLR0913 (a parameter per option)
     *,
     node_rate: Annotated[
         str | None,
-        typer.Option("--node", metavar="RATE", help="All together; such as 800kbit/s, or none."),
+        typer.Option(
+            "--node", metavar="RATE", help="Limit of the node, such as 800kbit/s, or none."
+        ),
     ] = None,
-    each: Annotated[str | None, typer.Option(metavar="RATE", help="Each client.")] = None,
+    each: Annotated[
+        str | None, typer.Option(metavar="RATE", help="Limit of each client without its own.")
+    ] = None,
     client: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="NAME RATE", help="One client, once."),
+        typer.Option(metavar="NAME RATE", help="Limit of one client."),
     ] = None,
     is_none: Annotated[bool, typer.Option("--none", help="Remove all limits.")] = False,
     is_json: IsJson = False,
@@ -199,7 +213,7 @@ def limit(  # noqa: PLR0913 (a parameter per option)
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show or set how much bandwidth the node and its clients get at most."""
+    """Show or set bandwidth limits of the node and its clients."""
     from accord.cli.policies.edits import limit_settings
     from accord.cli.policies.words import limit_words
 
@@ -221,5 +235,5 @@ def rollback(  # noqa: PLR0913 (a parameter per option)
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Let VERSION count again, as a new version."""
+    """Restore VERSION, as a new version."""
     tell(find_node(url, user, authority).rollback(version, if_version), is_json=is_json)

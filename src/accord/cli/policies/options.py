@@ -19,7 +19,7 @@ IsJson = Annotated[bool, typer.Option("--json", help="JSON, as the HTTP API has 
 IfVersion = Annotated[
     int | None,
     typer.Option(
-        "--if-version", metavar="N", min=0, help="Only if N still is the current version."
+        "--if-version", metavar="N", min=0, help="Change only if N is still the current version."
     ),
 ]
 Names = list[str] | None

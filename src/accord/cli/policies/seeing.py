@@ -40,7 +40,7 @@ def show(
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Print everything, or the policy NAME, as it would stand in a file."""
+    """Print everything, or the policy NAME, in the format of a file."""
     from accord.cli.errors import InputError
     from accord.cli.policies.files import policy_json, policy_toml
     from accord.core.qos.book import write_json
@@ -64,28 +64,33 @@ def explain(  # noqa: PLR0913 (a parameter per option)
     client: Annotated[str, typer.Option(metavar="NAME", help="The client's name.")] = "",
     by_user: Annotated[
         str | None,
-        typer.Option("--by-user", metavar="NAME", help="Its user; known where it is connected."),
+        typer.Option(
+            "--by-user", metavar="NAME", help="User of the client; default: as it is connected."
+        ),
     ] = None,
     group: Annotated[Names, typer.Option(help="A group of that user; may be repeated.")] = None,
     publisher: Annotated[
-        str, typer.Option(metavar="NAME", help="Deliveries of what this client publishes.")
+        str, typer.Option(metavar="NAME", help="Client that publishes, for deliveries.")
     ] = "",
     attribute: Annotated[
-        Names, typer.Option(metavar="NAME=VALUE", help="Of an event; may be repeated.")
+        Names, typer.Option(metavar="NAME=VALUE", help="Attribute of the event; may be repeated.")
     ] = None,
-    payload_bytes: Annotated[int | None, typer.Option(min=0, help="Of an event.")] = None,
+    payload_bytes: Annotated[
+        int | None, typer.Option(min=0, help="Payload size of the event.")
+    ] = None,
     resource: Annotated[
-        Names, typer.Option(metavar="NAME=NUMBER", help="As if; with --file only.")
+        Names,
+        typer.Option(metavar="NAME=NUMBER", help="Assumed value of a resource; with --file only."),
     ] = None,
     file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Ask this file instead of a node.")
+        str | None, typer.Option(metavar="FILE", help="Explain by this file instead of a node.")
     ] = None,
     is_json: IsJson = False,
     url: HttpUrl = DEFAULT_HTTP_URL,
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Say which policies decide, and why not others."""
+    """Show which policies decide, and why others do not."""
     from accord.cli.policies.edits import read_pairs, read_resources
     from accord.cli.policies.explanation import explain_offline, show_explanation
     from accord.cli.screen import open_console
@@ -121,7 +126,7 @@ def history(
     user: User = None,
     authority: Authority = None,
 ) -> None:
-    """Show who changed what, and which versions can be had back."""
+    """Show who changed what, and which versions can be restored."""
     from accord.cli.policies.screen import show_history
     from accord.cli.screen import open_console
 
