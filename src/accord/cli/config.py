@@ -14,7 +14,7 @@ def config(
         typer.Option(metavar="FILE", help="Say whether a node could start with FILE instead."),
     ] = None,
 ) -> None:
-    """Print an accord.toml with every setting, its meaning and its default."""
+    """Print an accord.toml with every setting and its default, or check one (--check)."""
     # Only now, because other commands should not wait for these.
     from accord.config import load  # noqa: PLC0415
     from accord.config.reference import example_toml  # noqa: PLC0415

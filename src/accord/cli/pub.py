@@ -82,7 +82,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Publish an event, or many.
 
-    Attributes that look like numbers, booleans or times are those, others are text.
+    Attributes that look like numbers, booleans or times become such values, others are text.
 
     Exit code 0 if all were accepted, 1 if any was refused, 2 for a usage error.
     """
