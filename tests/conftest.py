@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ settings.load_profile(os.environ.get("ACCORD_EXAMPLES", "accord"))
 
 def pytest_sessionstart() -> None:
     """Tests run what users run: the installed wheel, compiled where there is a compiler."""
+    # Shells start background jobs with Ctrl-C ignored, which commands under test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("ACCORD_TEST_SOURCE"):
         return
     source = Path(__file__).parents[1] / "src"
