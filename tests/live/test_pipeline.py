@@ -173,6 +173,17 @@ def test_a_question_that_ends_each_process_is_sent_twice_and_then_refused(tmp_pa
     assert [each["ask"]["channel"] for each in told(tmp_path, "query")] == ["a", "a", "b"]
 
 
+def test_a_question_that_waits_for_the_start_is_not_what_starts_fail_of(tmp_path: Path) -> None:
+    life = {"exit": 1, "problem": "Java ended before Spark was ready"}
+
+    async def scenario() -> int:
+        async with a_pipeline(tmp_path, life, life, life, {"events": 1}) as pipeline:
+            return len((await pipeline.page(A)).events)
+
+    assert asyncio.run(scenario()) == 1
+    assert len(told(tmp_path, "query")) == 1
+
+
 def test_a_refused_question_is_tried_again_later(tmp_path: Path) -> None:
     patience = Patience(first_pause_s=0.01, refuse_s=0.01)
     dying = {"exit": 9, "on": "query"}

@@ -51,7 +51,6 @@ MAX_SENDS: Final = 2  # a question may be what the process ends of
 MAX_REFUSED: Final = 100
 OFF: Final = "off"
 _SETTINGS_CODE: Final = 2
-_NOT_ASKED_IN: Final = ("starting", "stopping")
 _SUMS: Final = ("events", "ledger_rows", "compactions", "queries")
 _LOOK_S: Final = 1.0
 
@@ -263,7 +262,7 @@ class Pipeline:
             self._process.send(message)
 
     def _is_answering(self) -> bool:
-        return self._process is not None and self.health.state not in _NOT_ASKED_IN
+        return self._process is not None and self.health.state == "ready"
 
     def _lacking(self) -> PipelineError:
         retry_s = 60 if self.is_enabled else 0
