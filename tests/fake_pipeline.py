@@ -9,6 +9,7 @@ ones:
     problem    told as its health before that
     hang_on    does nothing any more when such a message has come: neither reads nor says anything
     mute_on    does not answer such messages, but lives
+    later_s    answers questions so much later
     garbage_on says what makes no sense when such a message has come
     stays      does not end when the node closes the socket, nor by SIGTERM
     child      has started another process, whose id is in the file `child`
@@ -110,7 +111,10 @@ class FakePipeline:
             rows = does.get("measured", ())
             self._say(Measured(tuple(msgspec.convert(row, Measure) for row in rows)))
         if isinstance(message, Query | ReportAsked) and does.get("mute_on") != kind:
-            self._say(self._answer(message))
+            if later_s := does.get("later_s"):
+                threading.Timer(later_s, self._say, [self._answer(message)]).start()
+            else:
+                self._say(self._answer(message))
 
     def _begin(self, start: Start) -> None:
         self._work = Path(start.work)

@@ -212,6 +212,23 @@ def test_only_the_question_that_ends_it_fails_of_those_it_worked_on(tmp_path: Pa
     assert [isinstance(each, PipelineError) for each in answers] == [False, False, True, False]
 
 
+def test_whatever_comes_while_a_question_is_tried_again_is_not_blamed_on_it(tmp_path: Path) -> None:
+    dying = {"exit": 9, "on": "query", "of": "a", "events": 1}
+    lives = (dying | {"mute_on": "query"}, dying | {"later_s": 0.2})
+
+    async def scenario() -> list[object]:
+        async with a_pipeline(tmp_path, *lives) as pipeline:
+            asked = [asyncio.create_task(pipeline.page(Ask(channel=name))) for name in "ba"]
+            await until(lambda: len(told(tmp_path, "query")) > 2)
+            asked.append(asyncio.create_task(pipeline.page(A)))
+            answers: list[object] = [*await asyncio.gather(*asked, return_exceptions=True)]
+            assert pipeline.status().restarts <= 2, "of what is alike, one is enough"
+            return answers
+
+    answers = asyncio.run(scenario())
+    assert [isinstance(each, PipelineError) for each in answers] == [False, True, True]
+
+
 def test_what_it_printed_before_it_ended_is_told_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

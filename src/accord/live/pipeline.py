@@ -220,7 +220,7 @@ class Pipeline:
             async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
                 return await question.answer
         except TimeoutError:
-            if not question.is_sent:
+            if not self._is_answering():
                 raise self._unavailable() from None
             problem = "the data pipeline did not answer in time"
             raise PipelineError("timeout", problem, retry_s=5) from None
@@ -245,17 +245,16 @@ class Pipeline:
             raise PipelineError("busy", problem, retry_s=5)
 
     def _send_questions(self) -> None:
-        """Send what is not sent yet; of what a process before ended of, perhaps, one at a time."""
-        if not self._is_answering():
+        """Send what is not sent yet; what a process may have ended of goes first, and alone."""
+        questions = self._questions.values()
+        if not self._is_answering() or any(each.is_sent and each.sends > 1 for each in questions):
             return
-        has_suspect = any(each.is_sent and each.sends > 1 for each in self._questions.values())
-        for question in self._questions.values():
-            if question.is_sent or (question.sends and has_suspect):
-                continue
-            has_suspect = has_suspect or question.sends > 0
-            question.sends += 1
-            question.is_sent = True
-            self._send(question.message)
+        suspects = [each for each in questions if each.sends and not each.is_sent]
+        for question in suspects[:1] or questions:
+            if not question.is_sent:
+                question.sends += 1
+                question.is_sent = True
+                self._send(question.message)
 
     def _send(self, message: FromNode) -> None:
         if self._process is not None and self._is_answering():
@@ -398,13 +397,19 @@ class Pipeline:
         self._set_lack(problem if is_lacking else "")
         if is_lacking:
             self._fail_all(self._lacking())
+        ended_of = {
+            _key(each.message)
+            for each in self._questions.values()
+            if each.is_sent and each.sends >= MAX_SENDS
+        }
+        for key in ended_of:
+            self._refuse(key, problem)
         for number, question in list(self._questions.items()):
-            if question.is_sent and question.sends >= MAX_SENDS:
+            question.is_sent = False
+            if _key(question.message) in ended_of:
                 del self._questions[number]
-                self._refuse(_key(question.message), problem)
                 words = "the data pipeline ended while it worked on this"
                 question.fail(PipelineError("ended", f"{words}: {problem}"))
-            question.is_sent = False
 
     def _refuse(self, key: _Key, problem: str) -> None:
         self._refused.pop(key, None)
