@@ -10,7 +10,7 @@ import msgspec
 from tests.pipeline.journals import START_MS, ledger_record
 
 from accord.core.errors import AccordError
-from accord.core.model.channels import filter_selects, selects_any
+from accord.core.model.channels import filter_shows, selects_any
 from accord.core.predicates.predicate import parse, parse_xpath
 from accord.edges.mqtt.properties import Properties, encode_properties
 from accord.edges.mqtt.wire import read_varint
@@ -121,7 +121,7 @@ class World:
             and (ask.since_ms is None or event.received_ms >= ask.since_ms)
             and (ask.until_ms is None or event.received_ms < ask.until_ms)
             and (ask.number is None or event.number == ask.number)
-            and filter_selects(ask.channel, event.channel)
+            and filter_shows(ask.channel, event.channel)
             and not selects_any(ask.without, event.channel)
             and _matches(event, ask)
         ]

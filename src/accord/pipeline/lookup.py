@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from accord.pipeline.attributes import TYPES
 from accord.pipeline.columns import to_column
 from accord.pipeline.cursors import Part
-from accord.pipeline.datasets.selection import selects
+from accord.pipeline.datasets.selection import selects, shows
 from accord.pipeline.planning import Stretch
 from accord.pipeline.questions import Question
 from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
@@ -99,7 +99,7 @@ class Lookup:
             named = _named_channels(question, files)
             condition = F.expr(f"{place} AND {named}" if named else place)
             if named is None:
-                condition &= selects(question.ask.channel)
+                condition &= shows(question.ask.channel)
                 for pattern in question.ask.without:
                     condition &= ~selects(pattern)
             if question.has_predicate:

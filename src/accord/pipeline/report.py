@@ -31,7 +31,7 @@ from accord.edges.pipeline.report import (
 from accord.pipeline.attributes import Declared
 from accord.pipeline.datasets.losses import losses
 from accord.pipeline.datasets.quality import HISTOGRAM, aggregates, sums, with_delays, with_rates
-from accord.pipeline.datasets.selection import between, of_channels, selects
+from accord.pipeline.datasets.selection import between, of_channels, shows
 from accord.pipeline.datasets.selectivity import most_used, selectivity
 from accord.pipeline.datasets.usage import source_use
 
@@ -63,7 +63,7 @@ def make_report(  # noqa: PLR0913 (whose time, place and channels are all asked 
         raise ValueError(f"since_ms: expected less than until_ms={until_ms}, got {since_ms}")
     began = time.monotonic()
     seconds = (until_ms - since_ms) / 1_000
-    events = between(events, "received", since_ms, until_ms).where(selects(channel))
+    events = between(events, "received", since_ms, until_ms).where(shows(channel))
     ledger = of_channels(between(ledger, "done", since_ms, until_ms), channel)
     bucket_ms = max(-(-(until_ms - since_ms) // BUCKETS), _MIN_BUCKET_MS)
     found = _qualities(ledger, since_ms, bucket_ms, seconds)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.pipeline.frames import START_MS, entry, event, event_frame, ledger_frame
 
-from accord.core.model.channels import filter_shows
-from accord.pipeline.datasets.selection import between, of_channels, selects
+from accord.core.model.channels import filter_selects, filter_shows
+from accord.pipeline.datasets.selection import between, of_channels, selects, shows
 
 CHANNELS = (
     *("uav", "uav/imagery", "uav/imagery/raw", "uav/", "/uav", "uavs", "uav.imagery", "a+b"),
@@ -20,12 +22,15 @@ FILTERS = (
 )
 
 
-def test_filters_select_what_they_select_in_the_live_system(spark: SparkSession) -> None:
+@pytest.mark.parametrize(("column", "function"), [(selects, filter_selects), (shows, filter_shows)])
+def test_filters_select_what_they_select_in_the_live_system(
+    spark: SparkSession, column: Callable[[str], Column], function: Callable[[str, str], bool]
+) -> None:
     frame = event_frame(spark, *(event(channel=channel) for channel in CHANNELS))
-    answers = [selects(pattern).alias(f"f{index}") for index, pattern in enumerate(FILTERS)]
+    answers = [column(pattern).alias(f"f{index}") for index, pattern in enumerate(FILTERS)]
     for row in frame.select("channel", *answers).collect():
         for index, pattern in enumerate(FILTERS):
-            expected = filter_shows(pattern, row["channel"])
+            expected = function(pattern, row["channel"])
             assert row[f"f{index}"] == expected, (pattern, row["channel"])
 
 

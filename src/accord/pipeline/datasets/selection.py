@@ -15,10 +15,7 @@ _LEVEL: Final = "[^/]*"
 
 
 def selects(pattern: str, column: str = CHANNEL) -> Column:
-    """Whether a view of `pattern` shows the channel in `column`, as `filter_shows` has it.
-
-    ValueError where it is no filter.
-    """
+    """Whether the channel filter `pattern` selects `column`; ValueError where it is none."""
     if problem := problem_with_filter(pattern):
         raise ValueError(f"channel: {problem}")
     channel = F.col(column)
@@ -34,9 +31,15 @@ def selects(pattern: str, column: str = CHANNEL) -> Column:
         return channel.startswith(above + "/") | (channel == above)
     else:
         selected = F.lit(True)
-    if levels[0] not in ("+", "#"):
-        return selected
-    return selected & ~channel.startswith("$") & ~channel.startswith(RESPONSES)
+    # The system's channels are only selected by their first level's name.
+    return selected & ~channel.startswith("$") if levels[0] in ("+", "#") else selected
+
+
+def shows(pattern: str, column: str = CHANNEL) -> Column:
+    """Whether a view of `pattern` shows `column`: internal channels only by name."""
+    shown = selects(pattern, column)
+    is_named = not pattern.startswith(("+", "#"))
+    return shown if is_named else shown & ~F.col(column).startswith(RESPONSES)
 
 
 def _regex(levels: list[str], is_open: bool) -> str:
@@ -51,5 +54,5 @@ def between(frame: DataFrame, column: str, since_ms: int, until_ms: int) -> Data
 
 
 def of_channels(ledger: DataFrame, pattern: str) -> DataFrame:
-    """Entries for channels that `pattern` selects; a run of several channels may be for any."""
-    return ledger.where(selects(pattern) | (F.col(CHANNEL) == ""))
+    """Entries for channels that `pattern` shows; a run of several channels may be for any."""
+    return ledger.where(shows(pattern) | (F.col(CHANNEL) == ""))
