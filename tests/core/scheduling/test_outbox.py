@@ -251,6 +251,15 @@ def test_behind_a_limit_what_is_large_goes_apart_from_what_is_small_in_a_run() -
     assert sizes == [3 * len(small), len(large), len(small)]
 
 
+def test_behind_a_limit_what_is_small_is_not_made_large_by_what_goes_with_it() -> None:
+    frames = [encode(Publish("a", bytes(size)), V311) for size in (1_000, 3_700, 1_000)]
+    run = MessageRun(
+        b"".join(frames), 3, Grant(3, 0, "", 0, 0, False, ""), 0, 1, "a", "", ChannelCounts("a")
+    )
+    pacer = Pacer(300_000)
+    assert run.part(pacer.portion, pacer.large) == len(frames[0])
+
+
 def test_a_run_that_can_not_be_split_goes_whole() -> None:
     box = outbox()
     run = Run(b"aabbcc", 3, 3, 0)

@@ -293,7 +293,7 @@ class MessageRun(Run):
         while at < wanted and at < self.size:
             length, body = read_varint(frames, at + 1, len(frames))
             end = body + length
-            if at > 0 and end - at > largest:
+            if at > 0 and end > largest:
                 break
             at = end
         return at
