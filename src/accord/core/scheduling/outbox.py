@@ -157,16 +157,6 @@ class Outbox(Queues):
         lane = found.open_lane(window, self._by_due)
         return None if lane is None else lane.first()
 
-    def head_bin(self, window: int) -> int:
-        """The bin of what `take` would begin with, -1 if nothing may go."""
-        parcel = self.peek(window)
-        return -1 if parcel is None else parcel.bin
-
-    def peek_size(self, window: int) -> int:
-        """The size of what `take` would begin with, 0 if nothing may go."""
-        parcel = self.peek(window)
-        return 0 if parcel is None else parcel.size
-
     def void(self, parcel: Parcel, is_tracked: bool) -> None:
         """Take a queued parcel out, in constant time."""
         found = self._bin(parcel)
