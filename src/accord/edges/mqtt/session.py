@@ -182,8 +182,6 @@ class Session(Receiver):
             if each.stage != RELEASED and selects_any(self.denied, each.message.channel)
         ]
         for delivery in denied:
-            if delivery.stage == WAITING:
-                delivery.stage = GONE
             self._drop(delivery, DENIED, REFUSED_OUTCOME, DENIED)
         if denied:
             self.requeue()
