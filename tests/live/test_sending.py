@@ -13,7 +13,7 @@ from accord.core.scheduling.link import Link
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.parcels import Parcel
-from accord.core.scheduling.strategies import FAIR, STRICT, Discipline
+from accord.core.scheduling.strategies import FAIR, FIRST_COME, STRICT, Discipline
 from accord.edges.mqtt.connection import Connection
 from accord.live import sending
 from accord.live.links import Limits
@@ -368,6 +368,65 @@ def test_what_one_client_got_does_not_delay_what_is_important_for_another(
         window = [size for us, size in written[: number + 1] if us > at_us - 30 * S]
         assert sum(window) <= 300_000 * 30 / 8
     assert timeline.pending == 0
+
+
+@pytest.mark.parametrize("strategy", [STRICT, FAIR])
+@pytest.mark.parametrize("limits", [Limits(node_bps=300_000), Limits(client_bps=300_000)])
+def test_a_burst_of_what_is_important_passes_what_waits_for_room(
+    timeline: Timeline, strategy: int, limits: Limits
+) -> None:
+    weights = [1, 1, 1, 1_000_000, 1, 1, 1, 1]  # under weighted fair the turn is the image's
+    bandwidth = make_bandwidth(Discipline(strategy, weights))
+    bandwidth.set_limits(limits)
+    client = Client(timeline, bandwidth, "a")
+    client.put(2, 900_000)
+    client.go_on()
+    timeline.run(S)
+    for _ in range(4):
+        sent = len(client.importances)
+        client.put(8, 300, importance=6)  # 64 ms at the limit
+        client.go_on()
+        timeline.run(S // 4)
+        assert client.importances[sent:] == [6] * 8
+    timeline.run(40 * S)
+    assert client.importances.count(3) == 2
+
+
+@pytest.mark.parametrize("strategy", [STRICT, FAIR])
+def test_what_is_important_for_one_does_not_wait_for_what_is_large_for_another(
+    timeline: Timeline, strategy: int
+) -> None:
+    weights = [1, 1, 1, 1_000_000, 1, 1, 1, 1]  # under weighted fair the turn is the others'
+    bandwidth = make_bandwidth(Discipline(strategy, weights))
+    bandwidth.set_limits(Limits(node_bps=300_000))
+    one, other = (Client(timeline, bandwidth, name) for name in "ab")
+    for client in (other, one):
+        client.put(1, 900_000)
+        client.go_on()
+    timeline.run(26 * S)  # the first is made up for, the second waits for room
+    other.put(20, 1_200)
+    other.put(8, 300, importance=6)
+    other.go_on()
+    timeline.run(S // 4)
+    assert (one.importances, other.importances[:9]) == ([], [3] + [6] * 8)
+    timeline.run(60 * S)
+    assert (one.importances.count(3), other.importances.count(3)) == (1, 21)
+
+
+def test_first_come_what_is_important_waits_like_all_others(timeline: Timeline) -> None:
+    bandwidth = make_bandwidth(Discipline(FIRST_COME))
+    bandwidth.set_limits(Limits(node_bps=300_000))
+    one, other = (Client(timeline, bandwidth, name) for name in "ab")
+    one.put(2, 900_000)
+    one.go_on()
+    timeline.run(26 * S)
+    for queued_ms, importance in ((26_000, 3), (26_001, 6)):
+        other.outbox.put(Parcel(300, 1, importance, queued_ms))
+    other.go_on()
+    timeline.run(S)
+    assert other.importances == []
+    timeline.run(60 * S)
+    assert other.importances == [3, 6]
 
 
 def test_weighted_fair_by_bytes_over_all_destinations(timeline: Timeline) -> None:

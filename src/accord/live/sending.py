@@ -9,7 +9,7 @@ from typing import Final
 
 from accord.core.scheduling.egress import Egress, Turn
 from accord.core.scheduling.pacing import Gate, Pacer
-from accord.core.scheduling.strategies import Discipline
+from accord.core.scheduling.strategies import FIRST_COME, Discipline
 from accord.edges.mqtt.connection import Connection
 from accord.live.links import Gauge, Limits
 
@@ -18,6 +18,8 @@ WRITE_BYTES: Final = 262_144
 # Sooner than this after a look nothing new can be learned.
 _AGAIN_US: Final = 200
 _FEW_PACERS: Final = 100
+# Who waits longer than this for the node's limit lets what is better go before it.
+_LONG_US: Final = 50_000
 _NO_LIMITS: Final = Limits()
 
 
@@ -34,10 +36,6 @@ class Alarm:
         self._call = call
         self._due_us = 0
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_set(self) -> bool:
-        return self._timer is not None
 
     def set(self, wait_us: int) -> None:
         due_us = clock_us() + wait_us
@@ -113,6 +111,8 @@ class Bandwidth:
             gate.advance(clock_us())
             turn = egress.take(gate)
             if turn is None:
+                if gate.wait_us > _LONG_US and self._has_better():
+                    continue
                 self._alarm.set(gate.wait_us)
                 return
             sender = turn.owner
@@ -128,6 +128,15 @@ class Bandwidth:
             if size:
                 sender.offer()
 
+    def _has_better(self) -> bool:
+        """Whether one of those who wait has something that need not."""
+        has_better = False
+        if self.egress.discipline.strategy != FIRST_COME:
+            for turn in self.egress.turns():
+                assert isinstance(turn.owner, Sender)
+                has_better = turn.owner.rise() or has_better
+        return has_better
+
 
 class Sender:
     """One connection's: writes what there is, as far as that is allowed, and else sees to it later.
@@ -142,6 +151,7 @@ class Sender:
         "_connection",
         "_gauge",
         "_go_on",
+        "_has_risen",
         "_is_full",
         "_limits",
         "_own",
@@ -174,6 +184,7 @@ class Sender:
         self._alarm = Alarm(self._waited)
         self._is_full = False  # the link: until the alarm
         self._turn = Turn(self)
+        self._has_risen = False  # since it offered something
         self._gauge = Gauge(transport)
         self._gauge.route(self.link)
 
@@ -223,6 +234,8 @@ class Sender:
         if gate is None or room == 0:
             egress.remove(self._turn)
             return
+        gate.lowest_bin = 0
+        self._has_risen = False
         # What waits for the node's limit only has its place among those of others.
         head = connection.peek(gate) or connection.peek(self._own)
         if head is not None:
@@ -231,6 +244,22 @@ class Sender:
             egress.remove(self._turn)
             if self._own is not None:
                 self._wait_for(self._own)
+
+    def rise(self) -> bool:
+        """Wait with something better than now that may go at once, if there is any."""
+        gate = self.link.gate
+        if gate is None or self._has_risen:
+            return False
+        self._has_risen = True  # what comes later, or may go later, is offered then
+        gate.advance(clock_us())
+        gate.lowest_bin = self._turn.bin + 1
+        head = self._connection.peek(gate)
+        if head is None:
+            gate.lowest_bin = 0
+            self._wait_for(gate)
+            return False
+        self._bandwidth.egress.put(self._turn, head, gate.portion(), gate.large())
+        return True
 
     def take_turn(self) -> int:
         """Write the next events, about a portion; gives how many bytes."""

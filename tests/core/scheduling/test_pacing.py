@@ -241,6 +241,15 @@ def test_weighted_fair_a_large_event_has_its_turn_though_others_never_end() -> N
     assert not any(each.size == IMAGE for each in strict)
 
 
+def test_a_large_event_that_has_its_turn_does_not_use_up_what_may_pass_another() -> None:
+    pacer = Pacer(LIMIT_BPS)
+    pacer.advance(0)
+    pacer.keep_room(3, 300_000)
+    pacer.begin(7, 800_000)
+    pacer.sent(800_000, 0)
+    assert pacer.lets_pass(13, 41)
+
+
 def test_many_events_of_a_tenth_of_a_second_and_more_leave_little_of_a_limit_unused() -> None:
     sent = send_all([Arrival(0, 12_000, 3) for _ in range(1_000)], LIMIT_BPS, until_us=300 * S)
     used = sum(each.size for each in sent) * 8 / (300 * LIMIT_BPS)

@@ -8,6 +8,7 @@ order of its own: under laxity what is due first goes first, and under first com
 
 An outbox keeps to the strategy by itself. So under weighted fair a destination may be waiting here
 with something unimportant although it has important events too; it has sent its share of those.
+Where that would take long, because something large waits or was sent, it tries with what is better.
 
 Without a limit of the node none of this is used.
 """
@@ -153,6 +154,12 @@ class Egress:
             turn.bin = -1
             turn.number = 0
             found.tidy()
+
+    def turns(self) -> list[Turn]:
+        """All that wait."""
+        return [
+            turn for each in self._bins for _, number, turn in each.turns if turn.number == number
+        ]
 
     def check_invariants(self) -> None:
         for each in self._bins:

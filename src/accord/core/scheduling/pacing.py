@@ -128,10 +128,10 @@ class Pacer:
         self._is_large_next = size > self.large
         if self._now_us >= self.free_us:
             self._debtor = max(self._debtor, bin_)
-        if bin_ > self._kept_bin:
+        if bin_ > self._kept_bin and size <= max(self._may_pass, self.large):
             self._may_pass -= size
         else:
-            self._kept_bin = -1
+            self._kept_bin = -1  # it had its turn: room is kept anew
 
     def sent(self, size: int, now_us: int) -> None:
         """`size` bytes go now, allowed or not: what had to go at once is made up for later."""
@@ -207,6 +207,7 @@ class Gate:
     def __init__(self, pacers: list[Pacer]) -> None:
         self.pacers = pacers
         self.wait_us = 0  # until more may go, when `choose` has found nothing
+        self.lowest_bin = 0  # that may go: those below leave it to the node's limit
 
     def advance(self, now_us: int) -> None:
         for pacer in self.pacers:
@@ -221,6 +222,8 @@ class Gate:
     def choose(self, active: list[Bin], discipline: Discipline, ahead: int) -> Bin | None:
         """Whose turn it is, or while that has to wait a better one; None if all have to."""
         self.wait_us = 0
+        if self.lowest_bin > 0:
+            active = [each for each in active if each.bin >= self.lowest_bin]
         is_plain = discipline.strategy == FIRST_COME
         is_bounded = False
         while active:
