@@ -148,6 +148,24 @@ def test_a_member_who_is_away_since_the_node_was_started_is_passed_over_too(tmp_
     asyncio.run(main())
 
 
+def test_the_node_replies_to_who_asked_and_publishes_nothing_for_it() -> None:
+    async def main() -> None:
+        async with (
+            a_node() as node,
+            client(node, "ann") as ann,
+            client(node, "bob") as bob,
+            bob.subscribe("#", qos=1) as others,
+            ann.subscribe("alarm/#", qos=1) as own,
+        ):
+            for channel in ("$accord/channels", "$accord/policies", "$accord/advertisements"):
+                await ann.publish(channel, b"{}", qos=1, response_topic="alarm/fire")
+                assert (await anext(own)).channel == "alarm/fire"
+            await publish(ann, "z")
+            assert await got(others, "z") == []
+
+    asyncio.run(main())
+
+
 def test_what_is_retained_is_not_delivered() -> None:
     async def main() -> None:
         async with a_node() as node, client(node, "ann") as ann, client(node, "bob") as bob:

@@ -31,11 +31,11 @@ from accord.core.node.rights import (
 from accord.core.qos.book import Book
 from accord.core.qos.dry_run import Open
 from accord.core.qos.policies import Entity, Policies
-from accord.edges.mqtt.broker import Broker, make_message
+from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.hub import Request
-from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.telling import reply
 from accord.journal.disk import OsDisk
 from accord.live.administration import Administration, Around
 from accord.live.admission import AdmissionService
@@ -334,15 +334,8 @@ class Manager:
         self._reply(request, body)
 
     def _reply(self, request: Request, body: bytes) -> None:
-        properties = request.message.properties
-        topic = properties.response_topic
-        assert topic is not None  # those without are not taken
-        hub = self._broker.hub
-        hub.now_ms = self._clock.now_ms()
-        reply = Properties(
-            content_type="application/json", correlation_data=properties.correlation_data
-        )
-        self._broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
+        self._broker.hub.now_ms = self._clock.now_ms()
+        reply(self._broker, request, body)
         self._server.due()
 
 

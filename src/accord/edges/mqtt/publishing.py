@@ -453,13 +453,11 @@ class Publishing(Answering):
         if len(hub.requests) >= _REQUESTS_WAITING:
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
             return
-        request = Request(message, self.client_id, session.owner, self._rights)
-        is_managing = message.channel in (POLICIES, CHANNELS) and request.may_change_policies()
-        if topic and not is_managing and session.subscription_to(topic) is None:
+        if topic and session.subscription_to(topic) is None:
             problem = f"expected a response topic that you are subscribed to, got {topic}"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
-        hub.requests.append(request)
+        hub.requests.append(Request(message, self.client_id, session.owner, self._rights))
         self._answer(qos, packet_id, Reason.SUCCESS, "")
 
     def _stamp(self, message: MqttMessage, session: Session) -> None:

@@ -38,7 +38,7 @@ def tell_session(
     broker: Broker,
     session: Session,
     topic: str,
-    form: dict[str, Any],
+    form: dict[str, Any] | bytes,
     properties: Properties = _FORM,
     block: bytes = _BLOCK,
 ) -> bool:
@@ -49,7 +49,7 @@ def tell_session(
     message = MqttMessage(
         topic,
         string_bytes(topic),
-        msgspec.json.encode(form),
+        form if isinstance(form, bytes) else msgspec.json.encode(form),
         1,
         False,
         "",
@@ -64,7 +64,7 @@ def tell_session(
     return True
 
 
-def reply(broker: Broker, request: Request, form: dict[str, Any]) -> None:
+def reply(broker: Broker, request: Request, form: dict[str, Any] | bytes) -> None:
     """Answer a request, on its response topic or on the channel that it came by.
 
     Nobody but its client hears it: anybody may ask, but not let the node speak to others.
