@@ -11,13 +11,13 @@ import pytest
 
 from accord.core.scheduling.link import Link
 from accord.core.scheduling.outbox import Outbox
-from accord.core.scheduling.pacing import Gate
+from accord.core.scheduling.pacing import Gate, Pacer
 from accord.core.scheduling.parcels import Parcel
 from accord.core.scheduling.strategies import FAIR, FIRST_COME, STRICT, Discipline
 from accord.edges.mqtt.connection import Connection
 from accord.live import sending
 from accord.live.links import Limits
-from accord.live.sending import Bandwidth, Sender
+from accord.live.sending import MOST_PACERS, Bandwidth, Sender
 
 S = 1_000_000
 
@@ -271,6 +271,21 @@ def test_who_connects_again_has_the_same_limit_still(timeline: Timeline) -> None
     assert again.sent() == 0
     timeline.run(4 * S)
     assert again.sent() == 200_000
+
+
+def test_only_so_many_clients_are_remembered_that_exceeded_their_limit() -> None:
+    bandwidth = make_bandwidth()
+
+    def exceed(client: str) -> Pacer:
+        pacer = bandwidth.pacer_of(client, 1_000)
+        pacer.sent(10_000_000, sending.clock_us())
+        return pacer
+
+    first = exceed("a")
+    for number in range(2 * MOST_PACERS):
+        last = exceed(f"b{number}")
+    assert bandwidth.pacer_of(f"b{number}", 1_000) is last
+    assert bandwidth.pacer_of("a", 1_000) is not first
 
 
 def test_new_limits_count_at_once(timeline: Timeline) -> None:

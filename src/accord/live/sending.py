@@ -20,6 +20,7 @@ _AGAIN_US: Final = 200
 _FEW_PACERS: Final = 100
 # Who waits longer than this for the node's limit lets what is better go before it.
 _LONG_US: Final = 50_000
+MOST_PACERS: Final = 10_000  # of clients that may be gone
 _NO_LIMITS: Final = Limits()
 
 
@@ -87,7 +88,9 @@ class Bandwidth:
             self._pacers = {
                 name: each for name, each in self._pacers.items() if not each.is_idle(now_us)
             }
-            self._many = max(2 * len(self._pacers), _FEW_PACERS)
+            for name in list(self._pacers)[:-MOST_PACERS]:
+                del self._pacers[name]
+            self._many = min(max(2 * len(self._pacers), _FEW_PACERS), 2 * MOST_PACERS)
 
     def set_limits(self, limits: Limits) -> None:
         """Senders notice when they are next asked to send."""
