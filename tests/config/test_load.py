@@ -333,6 +333,7 @@ def test_what_a_user_may_not_is_written_as_what_it_may() -> None:
     wrong = {
         "may_not = { subscribe = 'a/#/b' }": "may_not.subscribe: expected '#' as the last level",
         "may_not = { subscibe = 'a' }": "may_not.subscibe: unknown key, did you mean subscribe?",
+        "may_not = { subscribe = '$share/g/a' }": "expected a filter without $share/GROUP/, got",
         "may_not = { policies = 1 }": "may_not.policies: expected true or false, got 1",
         "may_not = ['a']": "may_not: expected a table, got a list",
     }

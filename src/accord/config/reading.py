@@ -215,6 +215,9 @@ class Reader:
                 self._note(place, f"expected a filter of channels, got {shown(text)}")
             elif problem := problem_with_filter(text):
                 self._note(place, problem)
+            elif text.startswith("$share/"):
+                # It would select nothing, and where it is denied allow what it seems to deny.
+                self._note(place, f"expected a filter without $share/GROUP/, got {shown(text)}")
             else:
                 found.append(text)
         return tuple(found)
