@@ -56,3 +56,15 @@ def test_ctrl_c_while_modules_are_imported() -> None:
         process.send_signal(signal.SIGINT)
         assert b"Traceback" not in process.stderr.read()
         assert process.wait() == -signal.SIGINT
+
+
+def test_ctrl_c_while_commands_are_built() -> None:
+    program = (
+        "import signal, typer.main\n"
+        "from accord.__main__ import main\n"
+        "typer.main.get_group = lambda _: signal.raise_signal(signal.SIGINT)\n"
+        "main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert ended.stderr == b""
+    assert ended.returncode == -signal.SIGINT
