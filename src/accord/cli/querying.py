@@ -167,7 +167,9 @@ class Querying:
         """What was found and how, to a person; that nothing was, to anybody."""
         if not self.found:
             say(self._console, f"nothing found: {safe(str(self._wanted))}")
-            advice = "is the channel kept? `accord status` tells; or look further back with --since"
+            advice = (
+                "is the channel kept ([[keep]] in accord.toml)? or look further back with --since"
+            )
             say(self._console, Text(advice, "dim"))
             return
         if not self._console.is_terminal:
