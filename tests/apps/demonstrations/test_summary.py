@@ -52,3 +52,12 @@ def test_shapes_and_rivals_are_told() -> None:
     assert (
         "On uav/imagery: UAV-2 (importance 7) p95 300 ms, UAV-1 (importance 2) p95 1.0 s." in words
     )
+
+
+def test_what_is_still_queued_is_not_compared() -> None:
+    before = phase("1", line("UAV-1", lost=0, latency_s=0.004))
+    now = line("UAV-1", lost=9, latency_s=4.5)
+    now.dropped["expired"] = 1
+    words = summarise_phase(phase("2", now), before)
+    assert "1 event dropped so far, 8 still queued" in words[0]
+    assert not any("through" in each for each in words)

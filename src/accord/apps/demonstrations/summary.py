@@ -34,6 +34,8 @@ def _totals(phase: PhaseStats, groups: list[SourceStats]) -> Iterator[str]:
     rates = f"{phase.offered_kbps:,.0f} kbit/s offered, {phase.received_kbps:,.0f} received"
     events = "event" if lost == 1 else "events"
     outcome = f"{lost:,} {events} dropped" if lost else "nothing dropped"
+    if waiting := sum(group.waiting for group in groups):
+        outcome += f" so far, {waiting:,} still queued"
     known = [group for group in groups if group.p95_s is not None]
     if not known:
         yield f"{rates}, {outcome}."
@@ -71,6 +73,8 @@ def _turns(groups: list[SourceStats], before: Mapping[str, SourceStats]) -> Iter
         old = before.get(group.channel)
         if old is None or old.share is None or group.share is None:
             continue
+        if 4 * group.waiting > group.offered:
+            continue  # too little is known yet: the summary of all phases has it
         if abs(group.share - old.share) >= 0.1:
             yield f"{group.channel} gets {group.share:.0%} through, after {old.share:.0%}."
         if _has_turned(old.p95_s, group.p95_s):

@@ -354,7 +354,9 @@ class Connection(Handshake):
             if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
                 problem = f"no right to subscribe to {wish.pattern}"
-                problems.append(f"{problem}; ask for it (may.subscribe in accord.toml)")
+                problems.append(
+                    f"{problem}; ask for it (may.subscribe, may_not.subscribe in accord.toml)"
+                )
                 continue
             if session.is_durable and self.hub.overloaded:
                 reasons.append(Reason.QUOTA_EXCEEDED)

@@ -207,7 +207,8 @@ class Publishing(Answering):
             channel = self._channel(topic, properties)
             if not self._may_publish(channel):
                 problem = (
-                    f"no right to publish to {channel}; ask for it (may.publish in accord.toml)"
+                    f"no right to publish to {channel}; ask for it "
+                    "(may.publish, may_not.publish in accord.toml)"
                 )
                 self._answer(qos, packet_id, Reason.NOT_AUTHORIZED, problem)
                 counters.shed("not authorized", self.client_id)
