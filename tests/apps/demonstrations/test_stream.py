@@ -76,7 +76,7 @@ def test_predicates_match_some_events_and_not_all(condition: str, channel: str) 
 
 
 def test_so_does_xpath() -> None:
-    predicate = parse_xpath("/outage/tree > 600")
+    predicate = parse_xpath("/outage/customers[@cause = 'tree'] > 600")
     found = [s for s in samples(SAMPLES) if predicate.matches(to_received(message(s), 0))]
     assert found
     assert {sample.attributes["cause"] for sample in found} == {"tree"}

@@ -70,6 +70,7 @@ class DemoStream:
         cause, text = self._random.choice(CAUSES)
         customers = self._random.randint(1, 900)
         priority = "urgent" if customers > 600 else "normal"
+        affected = f'<customers cause="{cause}">{customers}</customers>'
         return StreamEvent(
             channel="demo/outage",
             attributes={
@@ -80,7 +81,7 @@ class DemoStream:
                 "substation": feeder.substation,
             },
             payload=f"{feeder.name}: {text}, {customers} customers without supply",
-            metadata=f'<outage number="{number}"><{cause}>{customers}</{cause}></outage>',
+            metadata=f'<outage number="{number}">{affected}</outage>',
             qos=1,
         )
 
