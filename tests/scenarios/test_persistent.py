@@ -107,7 +107,8 @@ async def _choose(a: RunningNode, b: RunningNode) -> None:
             assert await is_silent(events)
         async with subscriber.subscribe("#", qos=1) as events:
             first = await anext(events)
-            assert first.attributes["accord-node"] == "a"
+            assert dict(first.properties.user)["accord-node"] == "a"
+            assert first.attributes == {"level": 0}
             assert of([first.payload.decode(), *await hear(events, 19)], "a") == list(range(20))
 
 
