@@ -10,6 +10,7 @@ DEVELOPMENT := $(VENV)/.development
 WHEEL := build/wheel/.ready
 READY := $(VENV)/.ready
 ACCEPTANCE := build/acceptance/.ready
+ACCEPTANCE_NEEDS := build/acceptance/.needs
 SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
 .PHONY: help up build acceptance test hunt peers check format bench clean
@@ -26,10 +27,10 @@ build: $(MADE)
 	@$(MAKE) --no-print-directory -j2 $(READY)
 
 test: $(MADE) ## run all tests, on the wheel that users get
-	@$(MAKE) --no-print-directory -j3 $(DEVELOPMENT) $(WHEEL) peers
+	@$(MAKE) --no-print-directory -j3 $(DEVELOPMENT) $(WHEEL) $(ACCEPTANCE_NEEDS) peers
 	@$(MAKE) --no-print-directory $(READY)
 	@echo "five parts, four at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-pipeline test-live test-acceptance test-simulator test-rest
+	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator
 
 # An environment as users have it: the wheel, what it needs, and what documents tell them to install.
 acceptance: $(ACCEPTANCE)
@@ -38,7 +39,7 @@ SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/live
 ACCEPTANCE_TESTS := tests/acceptance
 SIMULATOR_TESTS := tests/sim tests/core/overlay tests/edges/link
-# The first three start processes and wait for them, and take longest: the others get what they leave.
+# Acceptance, pipeline and live tests start processes and wait for them: the others get what they leave.
 LEFT_OVER := nice -n 5 $(BIN)/python -m pytest --timeout=600
 
 .PHONY: test-pipeline test-live test-acceptance test-simulator test-rest
@@ -100,10 +101,15 @@ $(WHEEL): pyproject.toml setup.py $(SOURCES) | $(MADE)
 	$(PIP) wheel --no-deps --wheel-dir build/wheel .
 	@touch $@
 
-$(ACCEPTANCE): $(WHEEL)
+$(ACCEPTANCE_NEEDS): pyproject.toml | $(MADE)
 	rm -rf build/acceptance
 	$(PYTHON) -m venv build/acceptance
-	$(PIP) --python build/acceptance/bin/python install "$$(ls build/wheel/*.whl)[pipeline]" duckdb paho-mqtt
+	$(PIP) --python build/acceptance/bin/python install $$($(BIN)/python scripts/requirements.py dependencies pipeline) duckdb paho-mqtt
+	@touch $@
+
+$(ACCEPTANCE): $(ACCEPTANCE_NEEDS) $(WHEEL)
+	$(PIP) --python build/acceptance/bin/python install --force-reinstall --no-deps build/wheel/*.whl
+	$(PIP) --python build/acceptance/bin/python check
 	@touch $@
 
 $(READY): $(RUNTIME) $(WHEEL)
