@@ -48,8 +48,8 @@ async def play_five_cities(console: Console, net: FiveCities, seconds: float) ->
         teller.wait("until all know each other …")
         async with net:
             teller.stop()
-            where = ", ".join(f"{city} {net.nodes[city].http_url}" for city in CITIES)
-            say(console, f"Nodes: {where}.\n")
+            where = (f"  {city:12} {net.nodes[city].http_url}\n" for city in CITIES)
+            say(console, f"Nodes:\n{''.join(where)}")
             play = Play(
                 net.urls,
                 net,
