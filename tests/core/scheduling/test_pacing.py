@@ -304,3 +304,18 @@ def test_higher_importance_waits_a_moment_whatever_lower_importance_used(
     sent = send_all(usual + alarms, *limits_bps, strategy=strategy)
     assert len(sent) == len(usual) + len(alarms)
     assert max(each.waited_us for each in sent if each.importance == 6) <= S // 4
+
+
+@given(begun_us=st.integers(0, 1_000_000))
+def test_what_fills_a_window_is_apart_also_where_it_arrives_some_milliseconds_later(
+    begun_us: int,
+) -> None:
+    pacer, now_us, size = Pacer(300_000), begun_us, 911_000
+    pacer.advance(now_us)
+    assert pacer.wait_us(6, size, 0) == 0
+    pacer.begin(6, size)
+    pacer.sent(size, now_us)
+    while wait_us := pacer.wait_us(6, size, 0):
+        now_us += wait_us
+        pacer.advance(now_us)
+    assert WINDOW_S * 1_000_000 + 100_000 < now_us - begun_us < (WINDOW_S + 1) * 1_000_000
