@@ -230,10 +230,10 @@ def test_history_and_then_live(tmp_path: Path) -> None:
 
 def test_a_past_that_can_not_be_read_ends_the_subscription(tmp_path: Path) -> None:
     async def check(node: Node, session: Session) -> None:
-        async with session.subscribe("a", since="-1h") as events:
-            with pytest.raises(RefusedError, match=r"of a can't be read: .*no such column"):
+        with pytest.raises(RefusedError, match=r"of a can't be read: .*no such column"):
+            async with session.subscribe("a", since="-1h") as events:
                 await anext(events)
-            await session.publish("b", "back again")  # its connection was ended
+        await session.publish("b", "back again")  # its connection was ended
         (found,) = (each for each in node.broker.sessions.values())
         assert "a" not in found.subscriptions
 
