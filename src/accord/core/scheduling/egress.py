@@ -95,7 +95,7 @@ class Egress:
         self._enter(turn, self._bins[number])
 
     def take(self, gate: Gate | None = None) -> Turn | None:
-        """Who is next; to be followed by `sent`, and by `put` if it has more.
+        """The next destination; follow with `sent`, and with `put` if it has more.
 
         With a `gate` None also stands for its `wait_us`.
         """

@@ -16,10 +16,9 @@ So whatever is sent is either small and at the clock's time, or checked against 
 any 30 s there is at most what the limit allows in 30.2 s. Of events larger than 7/8 of what 30 s
 carry, one goes at a time, beside at most an eighth of others, and is made up for afterwards.
 
-While a large event waits for room, what is not better waits with it, or it would never go. Who is
-better passes, but where the strategy says that it is the large one's turn (weighted fair) only so
-much in all that the large one has its room after 30 s at the latest. Under first come nobody
-passes and nobody borrows.
+While a large event waits for room, lower and equal bins wait with it, or it would starve. Higher
+bins pass; under weighted fair, when it is the large event's turn, they pass only as many bytes as
+leave it its room after 30 s at the latest. Under first come nothing passes and nothing borrows.
 
 A portion is one segment, so that small events share one, and more only where the limit is so high
 that more than one goes out per timer. Below 233 kbit/s it is less, so that nobody waits for long.
@@ -125,14 +124,14 @@ class Pacer:
         return self._kept_bin < 0 or size <= self._may_pass - left_to_others
 
     def begin(self, bin_: int, size: int) -> None:
-        """An event that may go goes; `sent` says so of all that went together."""
+        """Account for the start of one event; `sent` then takes the bytes of all sent together."""
         self._is_large_next = size > self.large
         if self._now_us >= self.free_us:
             self._debtor = max(self._debtor, bin_)
         if bin_ > self._kept_bin and size <= max(self._may_pass, self.large):
             self._may_pass -= size
         else:
-            self._kept_bin = -1  # it had its turn: room is kept anew
+            self._kept_bin = -1  # the large event was served: the next one reserves room again
 
     def sent(self, size: int, now_us: int) -> None:
         """`size` bytes go now, allowed or not: what had to go at once is made up for later."""
