@@ -9,7 +9,7 @@ from importlib import import_module
 from time import perf_counter
 from typing import Final
 
-from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders import ACCORD_OLD, CONTENDERS
 from benchmarks.options import QUICK, Options, progress
 from benchmarks.report import keep, show
 from benchmarks.workloads import BLOCK, WORKLOADS
@@ -42,6 +42,21 @@ NAMES: Final = (
     "startup",
 )
 
+CASES: Final = (
+    "plain",
+    "properties",
+    "policies",
+    "predicates",
+    "shared",
+    "qos1",
+    "kept",
+    "ledger",
+    "trips",
+    "paced",
+    "idle",
+    "subscriptions",
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(arguments)
@@ -51,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sizes=asked.sizes or options.sizes,
         workloads=tuple(asked.workloads),
         contenders=asked.contenders,
+        cases=asked.cases,
+        connections=asked.connections,
     )
     for name in asked.names or NAMES:
         started = perf_counter()
@@ -58,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tables = benchmark.run(options)
         for table in tables:
             show(table)
-        path = keep(name, benchmark.ABOUT, tables, is_full=options == Options())
+        is_full = options == Options() and not ACCORD_OLD
+        path = keep(name, benchmark.ABOUT, tables, is_full=is_full)
         progress(f"{name}: {perf_counter() - started:.0f} s, written to {path.name}")
 
 
@@ -79,6 +97,15 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         help="brokers to compare: " + ", ".join(contender.name for contender in CONTENDERS),
     )
+    parser.add_argument(
+        "--connections", type=int, default=0, help="to hold idle, 100000 if not given"
+    )
+    parser.add_argument(
+        "--cases",
+        type=_cases,
+        default=(),
+        help="of brokers, latency and connections, only these: " + ", ".join(CASES),
+    )
     return parser
 
 
@@ -90,6 +117,15 @@ def _contenders(text: str) -> tuple[str, ...]:
             f"expected some of {', '.join(known)}, got {', '.join(unknown)}"
         )
     return names
+
+
+def _cases(text: str) -> tuple[str, ...]:
+    cases = tuple(text.split(","))
+    if unknown := [case for case in cases if case not in CASES]:
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(CASES)}, got {', '.join(unknown)}"
+        )
+    return cases
 
 
 def _sizes(text: str) -> tuple[int, ...]:

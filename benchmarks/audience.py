@@ -13,9 +13,8 @@ from __future__ import annotations
 import select
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import product
 from time import perf_counter, sleep
 from typing import Final
 
@@ -24,12 +23,12 @@ from accord.predicates import Index
 from benchmarks.connections import calmly
 from benchmarks.contenders import Broker
 from benchmarks.ends import read_into
+from benchmarks.filters import CHANNEL, filters
 from benchmarks.mqtt import Mqtt, read_frame
 from benchmarks.wire import UnexpectedAnswerError
 from benchmarks.workloads import Keyed
 
 SESSIONS: Final = 5_000
-CHANNEL: Final = "bench/a/b/c/d/e"
 PAYLOAD_BYTES: Final = 100
 _MARK: Final = "mark"
 _MARKS_ON_THE_WAY: Final = 4
@@ -44,19 +43,6 @@ MQTT: Final = Mqtt(level=5)
 # Which session gets which event, and how often.
 Deliveries = Counter[tuple[int, int]]
 _MARK_FRAME: Final = MQTT.message(_MARK, b"", 0)
-
-
-def filters(channel: str) -> Iterator[str]:
-    """All filters that select the channel, the plainest first."""
-    levels = channel.split("/")
-    for choice in product((False, True), repeat=len(levels)):
-        yield "/".join(
-            "+" if is_any else level for level, is_any in zip(levels, choice, strict=True)
-        )
-    for depth in range(len(levels), -1, -1):
-        for choice in product((False, True), repeat=depth):
-            some = zip(levels, choice, strict=False)
-            yield "/".join([*("+" if is_any else level for level, is_any in some), "#"])
 
 
 def frames(events: Sequence[Event]) -> list[bytes]:

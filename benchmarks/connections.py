@@ -1,4 +1,4 @@
-"""What an idle connection costs each broker: thousands of clients that have subscribed and wait."""
+"""What an idle connection costs each broker, and what a subscription does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import Final
 
-from benchmarks.contenders import Broker, running
+from benchmarks import subscriptions
+from benchmarks.aims import Aim, aims_table, at_most
+from benchmarks.contenders import Broker, Setup, running
 from benchmarks.latency import receive_delivery
 from benchmarks.load import Shape
 from benchmarks.options import Options, progress
@@ -22,9 +24,22 @@ ABOUT: Final = (
     "Clients of MQTT 3.1.1 (or NATS) connect over loopback, subscribe to a topic of their own and "
     "wait. Memory is what the broker's processes have more than with the first few, by connection: "
     "without the kernel's socket buffers. CPU is that of connecting and subscribing. At the end a "
-    "message reaches some of them."
+    "message reaches some of them. Then a hundred clients of MQTT 5 have more and more "
+    "subscriptions, each with a wildcard, and 100 B messages go to channels never used before, one "
+    "subscriber each: CPU and memory of the broker's process."
 )
-_COUNT: Final = 10_000
+IDLE: Final = "idle"
+SUBSCRIPTIONS: Final = "subscriptions"
+_COUNT: Final = 100_000
+_MOST_KB: Final = 5.0
+# Fewer connections don't show what each takes.
+_ENOUGH: Final = 10_000
+# Flat: a thousand times as many subscriptions, but for the caches of the processor.
+_MOST_GROWTH: Final = 1.5
+_SETUP: Final = Setup(
+    "many",
+    accord="[limits]\nconnections = 200000\nsessions = 200000\nsubscriptions_per_client = 20000\n",
+)
 _QUICK_COUNT: Final = 1_000
 # The first connections make a broker allocate what it needs once.
 _FIRST: Final = 200
@@ -49,21 +64,92 @@ class Held:
 
 
 def run(options: Options) -> list[Table]:
+    tables: list[Table] = []
+    aims: list[Aim] = []
+    for group, measure in ((IDLE, _idle), (SUBSCRIPTIONS, _subscriptions)):
+        if options.has_case(group):
+            table, found = measure(options)
+            tables.append(table)
+            aims += found
+    return [*tables, aims_table(aims, "Bars")]
+
+
+def _idle(options: Options) -> tuple[Table, list[Aim]]:
     table = Table(
         "Idle connections", ["broker", "connections", "KB each", "CPU µs to connect", "reached"]
     )
-    asked = _QUICK_COUNT if options.is_quick else _COUNT
+    aims: list[Aim] = []
+    asked = options.connections or (_QUICK_COUNT if options.is_quick else _COUNT)
     # Before the brokers start: they inherit what is allowed.
     count = allow(asked)
-    with running(options, suits=lambda _: True) as contenders:
+    with running(options, suits=lambda _: True, setup=_SETUP) as contenders:
         for broker in contenders.brokers:
             progress(f"connections: {count:,} to {broker.name}")
-            troubles = attempt({broker.name: broker}, lambda each: _add(table, hold(each, count)))
+
+            def measure(each: Broker) -> None:
+                held = hold(each, count)
+                _add(table, held)
+                if each.contender.has_predicates:
+                    aims.append(_idle_aim(held))
+
+            troubles = attempt({broker.name: broker}, measure)
             table.notes += [f"{name}: {trouble}." for name, trouble in troubles.items()]
         table.notes += contenders.absent
     if count < asked:
         table.notes.append(f"Fewer than {asked:,}: the system allows no more open files.")
-    return [table]
+    return table, aims
+
+
+def _idle_aim(held: Held) -> Aim:
+    """Fewer may show that each takes too much, but not that so many can be held."""
+    count, size_kb = held.count + _FIRST, held.memory_bytes / 1024
+    is_met = size_kb <= _MOST_KB
+    return Aim(
+        f"{held.name}: idle connections",
+        f"{_COUNT:,}, ≤ {_MOST_KB:g} KB each",
+        f"{count:,}, {significant(size_kb)} KB each",
+        is_met if count >= (_COUNT if is_met else _ENOUGH) else None,
+    )
+
+
+def _subscriptions(options: Options) -> tuple[Table, list[Aim]]:
+    sizes = subscriptions.QUICK_SIZES if options.is_quick else subscriptions.SIZES
+    table = Table(
+        "Subscriptions",
+        ["broker", "subscriptions", "bytes each", "CPU µs to subscribe", "CPU µs per message"],
+    )
+    aims: list[Aim] = []
+    with running(options, suits=lambda each: each.is_mqtt, setup=_SETUP) as contenders:
+        for broker in contenders.brokers:
+
+            def measure(each: Broker) -> None:
+                found = []
+                with ExitStack() as stack:
+                    fleet = subscriptions.Fleet(each, stack)
+                    for size in sizes:
+                        progress(f"connections: {size:,} subscriptions at {each.name}")
+                        held = fleet.hold(size, options.rounds)
+                        found.append(held)
+                        costs = (held.memory_bytes, held.subscribe_us, held.message_us)
+                        table.add(each.name, number(size), *map(significant, costs))
+                if each.contender.has_predicates:
+                    aims.append(_flat_aim(each.name, found))
+
+            troubles = attempt({broker.name: broker}, measure)
+            table.notes += [f"{name}: {trouble}." for name, trouble in troubles.items()]
+        table.notes += contenders.absent
+    return table, aims
+
+
+def _flat_aim(name: str, found: Sequence[subscriptions.Held]) -> Aim:
+    fewest, most = found[0], found[-1]
+    return at_most(
+        f"{name}: message among {most.size:,} subscriptions",
+        (_MOST_GROWTH, f"among {fewest.size:,}"),
+        most.message_us,
+        fewest.message_us,
+        "CPU µs",
+    )
 
 
 def _add(table: Table, held: Held) -> None:
@@ -131,7 +217,7 @@ def calmly(broker: Broker, clients: Sequence[int]) -> Iterator[socket.socket]:
 
 
 def _topic(client: int) -> str:
-    return f"idle/{client:05}"
+    return f"idle/{client:06}"
 
 
 def allow(count: int) -> int:

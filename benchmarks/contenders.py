@@ -23,19 +23,22 @@ from benchmarks.ports import free_ports
 from benchmarks.processes import cpu_s, memory_bytes, started, with_children
 
 ACCORD: Final = str(Path(sys.executable).with_name("accord"))
+# Another build of Accord, to race beside this one: the path of its `accord`.
+ACCORD_OLD: Final = os.environ.get("ACCORD_OLD", "")
+_SWITCH: Final = Path(__file__).with_name("ledger_switch.py")
 _START_S: Final = 60
 _PATIENCE_S: Final = 30
 
 _MOSQUITTO: Final = """\
 listener {port} 127.0.0.1
 allow_anonymous true
-persistence false
 max_inflight_messages 0
 max_queued_messages 0
 set_tcp_nodelay true
 sys_interval 0
 log_dest none
 """
+_FORGETFUL: Final = "persistence false\n"
 _NATS: Final = """\
 host: 127.0.0.1
 port: {port}
@@ -45,12 +48,26 @@ max_connections: 100000
 
 
 @dataclass(frozen=True)
+class Setup:
+    """What is configured besides where to listen."""
+
+    name: str = "plain"
+    accord: str = ""
+    policies: str = ""
+    mosquitto: str = _FORGETFUL
+    has_ledger_switch: bool = False
+
+
+PLAIN: Final = Setup()
+
+
+@dataclass(frozen=True)
 class Contender:
     """How to start a broker, and what it can do."""
 
     name: str
     missing: Callable[[], str | None]
-    command: Callable[[Path, int], list[str]]
+    command: Callable[[Path, int, Setup], list[str]]
     is_mqtt: bool = True
     has_predicates: bool = False
 
@@ -61,6 +78,7 @@ class Broker:
     def __init__(self, contender: Contender, process_id: int, port: int) -> None:
         self.contender = contender
         self.name = contender.name
+        self.process_id = process_id
         self._process_ids = with_children(process_id)
         self._address = ("127.0.0.1", port)
 
@@ -87,7 +105,9 @@ class Field:
 
 
 @contextmanager
-def running(options: Options, *, suits: Callable[[Contender], bool]) -> Iterator[Field]:
+def running(
+    options: Options, *, suits: Callable[[Contender], bool], setup: Setup = PLAIN
+) -> Iterator[Field]:
     """All contenders that were asked for and that suit the benchmark."""
     with ExitStack() as stack:
         brokers, absent = [], []
@@ -97,7 +117,7 @@ def running(options: Options, *, suits: Callable[[Contender], bool]) -> Iterator
             reason = contender.missing()
             try:
                 if reason is None:
-                    brokers.append(stack.enter_context(_running(contender)))
+                    brokers.append(stack.enter_context(_running(contender, setup)))
             except StartError as error:
                 reason = str(error)
             if reason is not None:
@@ -111,12 +131,12 @@ class StartError(Exception):
 
 
 @contextmanager
-def _running(contender: Contender) -> Iterator[Broker]:
+def _running(contender: Contender, setup: Setup) -> Iterator[Broker]:
     with TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder, (port,) = Path(name), free_ports(1)
         environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
         log = folder / "output"
-        with started(contender.command(folder, port), environment, log) as process:
+        with started(contender.command(folder, port, setup), environment, log) as process:
             wait_for(process, port, log)
             yield Broker(contender, process.pid, port)
 
@@ -150,30 +170,59 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
-def _configured(program: str, text: str) -> Callable[[Path, int], list[str]]:
-    def command(folder: Path, port: int) -> list[str]:
-        settings = folder / "settings"
-        settings.write_text(text.format(port=port))
-        return [_program(program) or program, "-c", str(settings)]
+def _mosquitto(folder: Path, port: int, setup: Setup) -> list[str]:
+    text = _MOSQUITTO.format(port=port) + setup.mosquitto.format(folder=folder)
+    return _configured("mosquitto", folder, text)
+
+
+def _nats(folder: Path, port: int, setup: Setup) -> list[str]:
+    del setup  # there is nothing else to configure
+    return _configured("nats-server", folder, _NATS.format(port=port))
+
+
+def _configured(program: str, folder: Path, text: str) -> list[str]:
+    settings = folder / "settings"
+    settings.write_text(text)
+    # Who starts as root is another user afterwards, and writes here.
+    folder.chmod(0o777)
+    return [_program(program) or program, "-c", str(settings)]
+
+
+def _accord(program: str) -> Callable[[Path, int, Setup], list[str]]:
+    def command(folder: Path, port: int, setup: Setup) -> list[str]:
+        book, settings = folder / "policies.toml", folder / "accord.toml"
+        book.write_text(setup.policies)
+        policies = f'[policies]\nfile = "{book}"\n' if setup.policies else ""
+        settings.write_text(f"{setup.accord}\n{policies}")
+        python = str(Path(program).with_name("python"))
+        start = [python, "-P", str(_SWITCH)] if setup.has_ledger_switch else [program]
+        listen = ["--mqtt", f"127.0.0.1:{port}", "--websocket", "", "--http", ""]
+        where = ["--config", str(settings), "--data", str(folder / "data")]
+        return [*start, "up", *listen, *where, "--no-demo", "--no-pipeline"]
 
     return command
 
 
-def _accord(folder: Path, port: int) -> list[str]:
-    options = ["--mqtt", f"127.0.0.1:{port}", "--websocket", "", "--http", ""]
-    return [ACCORD, "up", *options, "--data", str(folder / "data"), "--no-demo", "--no-pipeline"]
+def _accord_missing(program: str) -> Callable[[], str | None]:
+    def missing() -> str | None:
+        try:
+            subprocess.run([program, "up", "--help"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return f"there is no `{program} up`"
+        return None
+
+    return missing
 
 
-def _accord_missing() -> str | None:
-    try:
-        subprocess.run([ACCORD, "up", "--help"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "there is no `accord up` beside this Python"
-    return None
+def _accords() -> Iterator[Contender]:
+    yield Contender("accord", _accord_missing(ACCORD), _accord(ACCORD), has_predicates=True)
+    if ACCORD_OLD:
+        missing, command = _accord_missing(ACCORD_OLD), _accord(ACCORD_OLD)
+        yield Contender("accord-before", missing, command, has_predicates=True)
 
 
 CONTENDERS: Final[Sequence[Contender]] = (
-    Contender("mosquitto", _installed("mosquitto"), _configured("mosquitto", _MOSQUITTO)),
-    Contender("nats", _installed("nats-server"), _configured("nats-server", _NATS), is_mqtt=False),
-    Contender("accord", _accord_missing, _accord, has_predicates=True),
+    Contender("mosquitto", _installed("mosquitto"), _mosquitto),
+    Contender("nats", _installed("nats-server"), _nats, is_mqtt=False),
+    *_accords(),
 )

@@ -70,13 +70,15 @@ class Publisher:
 class Subscriber:
     """Counts what arrives, and acknowledges all of one read at once."""
 
-    def __init__(self, connection: socket.socket, delivery: Delivery) -> None:
+    def __init__(
+        self, connection: socket.socket, delivery: Delivery, read_bytes: int = _READ_BYTES
+    ) -> None:
         # As much as may be on the way, so that a broker never waits for its subscriber.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _READ_BYTES)
         self.connection = connection
         self.delivered = 0
         self._delivery = delivery
-        self._buffer = bytearray(_READ_BYTES)
+        self._buffer = bytearray(read_bytes)
         self._behind = 0
         self._acks = bytearray()
 

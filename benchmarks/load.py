@@ -16,12 +16,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, cycle
+from functools import lru_cache
+from itertools import chain, cycle, islice
 from time import perf_counter, sleep
 from typing import Final
 
+from benchmarks.contents import DIFFERENT, Content
 from benchmarks.ends import Publisher, Subscriber
-from benchmarks.wire import Dialect
+from benchmarks.mqtt import Mqtt
+from benchmarks.wire import Delivery, Dialect
 
 # On the way per lane, and sent at once: enough to fill every read of a broker.
 _WINDOW_BYTES: Final = 512 * 1024
@@ -37,7 +40,8 @@ Connect = Callable[[], socket.socket]
 class Shape:
     """How many publish to how many, and how many such lanes there are.
 
-    The publishers of a lane go through its topics, of which each subscriber has one.
+    The publishers of a lane go through its topics, of which each subscriber has one. Where they
+    share a subscription, each message reaches one of them.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Shape:
     subscribers: int = 1
     topics: int = 1
     lanes: int = 1
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,19 @@ class Lane:
             and all(subscriber.is_idle for subscriber in self.subscribers)
         )
 
+    @property
+    def fenced(self) -> Sequence[Subscriber]:
+        """Those that are asked after each burst whether there is more than was published."""
+        return self.subscribers
+
+    def check(self) -> None:
+        """UnexpectedAnswerError where some got less and others more than they have to."""
+
+    @property
+    def through(self) -> int:
+        """How many messages are certainly on their way no more."""
+        return min(subscriber.delivered for subscriber in self.subscribers) * self.plan.topics
+
     def begin(self, count: int) -> int:
         """`count` messages more, rounded up to chunks: how many are to be delivered."""
         chunks = -(-count // self.plan.chunk)
@@ -114,9 +132,7 @@ class Lane:
     def feed(self) -> None:
         """Sends what the window allows, publishers in turns."""
         chunk, published = self.plan.chunk, self.published
-        fewest = min(subscriber.delivered for subscriber in self.subscribers)
-        slowest = fewest * self.plan.topics
-        limit = min(self._target, slowest + self.plan.window)
+        limit = min(self._target, self.through + self.plan.window)
         refused = 0
         while refused < len(self.publishers) and published + chunk <= limit:
             publisher = self.publishers[0]
@@ -129,18 +145,29 @@ class Lane:
                 refused += 1
 
 
-class Load:
-    """All lanes of a shape, connected to one broker."""
+class SharingLane(Lane):
+    """Whose subscribers share a subscription: each message reaches one of them."""
 
-    def __init__(self, connect: Connect, dialect: Dialect, shape: Shape, payload_size: int) -> None:
-        self._fence = dialect.fence
+    @property
+    def through(self) -> int:
+        return self.delivered
+
+    def begin(self, count: int) -> int:
+        self._receivers = 1
+        return super().begin(count)
+
+
+class Traffic:
+    """Lanes, driven by one loop; `make` connects them to a broker."""
+
+    def __init__(
+        self, fence: tuple[bytes, bytes], make: Callable[[ExitStack], Sequence[Lane]]
+    ) -> None:
+        self._fence = fence
         self._ends: dict[int, Publisher | Subscriber] = {}
         with ExitStack() as stack:
             self._poll = stack.enter_context(select.epoll())
-            self._lanes = [
-                _lane(lambda: stack.enter_context(connect()), dialect, shape, number, payload_size)
-                for number in range(shape.lanes)
-            ]
+            self._lanes = make(stack)
             for lane in self._lanes:
                 self._watch([*lane.publishers, *lane.subscribers])
             self._stack = stack.pop_all()
@@ -150,17 +177,27 @@ class Load:
         """How many messages are on their way at most."""
         return sum(lane.plan.window for lane in self._lanes)
 
-    def run(self, count: int) -> Burst:
-        """Publishes about `count` messages; returns when they have arrived, or no more come."""
+    def run(self, count: int, *, is_fenced: bool = True) -> Burst:
+        """Publishes about `count` messages; returns when they have arrived, or no more come.
+
+        Where it is not fenced, nobody is asked whether there is more than was published.
+        """
         lanes = self._lanes
         published, delivered = self._published, self._delivered
         started = perf_counter()
         expected = sum(lane.begin(-(-count // len(lanes))) for lane in lanes)
-        if self._drive():
-            for subscriber in chain.from_iterable(lane.subscribers for lane in lanes):
+        if self._drive() and is_fenced:
+            for subscriber in chain.from_iterable(lane.fenced for lane in lanes):
                 subscriber.wait(*self._fence)
         wall_s = perf_counter() - started
         return Burst(self._published - published, expected, self._delivered - delivered, wall_s)
+
+    def settle(self) -> None:
+        """Asks every subscriber whether there is more than was published."""
+        for lane in self._lanes:
+            for subscriber in lane.subscribers:
+                subscriber.wait(*self._fence)
+            lane.check()
 
     def close(self) -> None:
         self._stack.close()
@@ -197,15 +234,55 @@ class Load:
         return True
 
 
-def _lane(connect: Connect, dialect: Dialect, shape: Shape, lane: int, payload_size: int) -> Lane:
+@dataclass(frozen=True)
+class Messages:
+    """What is published, without content all the same; and a predicate that all of them meet."""
+
+    payload_size: int
+    content: Content | None = None
+    where: str = ""
+
+    def delivery(self, dialect: Dialect, topic: str) -> Delivery:
+        if self.content is None:
+            return dialect.delivery(topic, self.payload_size)
+        assert isinstance(dialect, Mqtt)
+        return dialect.delivery_of(self.content.frame(dialect, topic, self.payload_size), topic)
+
+
+class Load(Traffic):
+    """All lanes of a shape, connected to one broker; subscribers may have a predicate."""
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        connect: Connect,
+        dialect: Dialect,
+        shape: Shape,
+        payload_size: int,
+        content: Content | None = None,
+        where: str = "",
+    ) -> None:
+        messages = Messages(payload_size, content, where)
+
+        def make(stack: ExitStack) -> list[Lane]:
+            return [
+                _lane(lambda: stack.enter_context(connect()), dialect, shape, number, messages)
+                for number in range(shape.lanes)
+            ]
+
+        super().__init__(dialect.fence, make)
+
+
+def _lane(connect: Connect, dialect: Dialect, shape: Shape, lane: int, messages: Messages) -> Lane:
     # All of the same length, so that all deliveries are.
-    topics = [f"bench/{lane}/{number}" for number in range(shape.topics)]
-    delivery = dialect.delivery(topics[0], payload_size)
+    topics = tuple(f"bench/{lane}/{number}" for number in range(shape.topics))
+    delivery = messages.delivery(dialect, topics[0])
     subscribers = []
     for number in range(shape.subscribers):
         connection = connect()
         dialect.enter(connection, f"subscriber/{lane}/{number}")
-        dialect.subscribe(connection, topics[number % len(topics)])
+        topic = topics[number % len(topics)]
+        asked = f"$share/group/{topic}" if shape.is_shared else topic
+        dialect.subscribe(connection, asked, messages.where)
         subscribers.append(Subscriber(connection, delivery))
     connections = [connect() for _ in range(shape.publishers)]
     most = min(
@@ -213,20 +290,39 @@ def _lane(connect: Connect, dialect: Dialect, shape: Shape, lane: int, payload_s
         for number, connection in enumerate(connections)
     )
     plan = Plan.of(delivery.size, most, len(topics))
-    chunks = _chunks(dialect, topics, bytes(payload_size), plan)
+    chunks = _chunks(dialect, topics, messages, plan)
     publishers = [
         Publisher(connection, chunks, plan.chunk, has_acks=dialect.has_acks)
         for connection in connections
     ]
-    return Lane(publishers, subscribers, plan)
+    kind = SharingLane if shape.is_shared else Lane
+    return kind(publishers, subscribers, plan)
 
 
-def _chunks(dialect: Dialect, topics: Sequence[str], payload: bytes, plan: Plan) -> list[bytes]:
-    """One more than the window holds: no packet identifier is used again before its time."""
+def _chunks(
+    dialect: Dialect, topics: tuple[str, ...], messages: Messages, plan: Plan
+) -> list[bytes]:
+    """Of packet identifiers, one chunk more than the window holds: none is used before its time."""
+    ids = range(1, plan.window + plan.chunk + 1)
+    if messages.content is None:
+        payload = bytes(messages.payload_size)
+        frames = [
+            dialect.message(topic, payload, number)
+            for number, topic in zip(ids, cycle(topics), strict=False)
+        ]
+    else:
+        assert isinstance(dialect, Mqtt)
+        frames = different_frames(dialect, topics, messages.content, messages.payload_size, ids)
     return [
-        b"".join(
-            dialect.message(topic, payload, start + number)
-            for number, topic in zip(range(plan.chunk), cycle(topics), strict=False)
-        )
-        for start in range(1, plan.window + plan.chunk + 1, plan.chunk)
+        b"".join(frames[start : start + plan.chunk]) for start in range(0, len(frames), plan.chunk)
     ]
+
+
+@lru_cache(maxsize=4)
+def different_frames(
+    dialect: Mqtt, topics: tuple[str, ...], content: Content, payload_size: int, ids: range
+) -> list[bytes]:
+    """Whole rounds through the packet identifiers; prepared once for all contenders."""
+    rounds = -(-DIFFERENT // len(ids))
+    packet_ids = list(islice(cycle(ids), rounds * len(ids)))
+    return content.frames(dialect, topics, payload_size, packet_ids)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from benchmarks.wire import MOST_UNACKNOWLEDGED, Delivery, UnexpectedAnswerError, receive
 
 _USER_PROPERTY: Final = b"\x26"
+_EXPIRY: Final = b"\x02"
+_SESSION_EXPIRY: Final = b"\x11"
 _CLEAN_START: Final = 0x02
 _CONNACK: Final = 0x20
 _SUBACK: Final = 0x90
@@ -36,6 +38,8 @@ class Mqtt:
 
     level: int = 4
     qos: int = 0
+    # How long sessions outlive their connections, at level 5.
+    session_s: int = field(default=0, kw_only=True)
 
     fence: ClassVar = (b"\xc0\x00", b"\xd0\x00")  # PINGREQ, PINGRESP
 
@@ -47,12 +51,14 @@ class Mqtt:
         connection.sendall(self.connect(name))
         return self.check_connected(connection)
 
-    def subscribe(self, connection: socket.socket, topic: str) -> None:
-        connection.sendall(self.subscription(topic))
+    def subscribe(self, connection: socket.socket, topic: str, where: str = "") -> None:
+        connection.sendall(self.subscription(topic, 1, {"where": where} if where else {}))
         self.check_subscribed(connection)
 
     def connect(self, name: str) -> bytes:
         properties = b"\x00" if self.level == 5 else b""
+        if self.session_s:
+            properties = b"\x05" + _SESSION_EXPIRY + struct.pack("!I", self.session_s)
         flags = bytes([self.level, _CLEAN_START, 0, 0])
         return frame(0x10, _text("MQTT") + flags + properties + _text(name))
 
@@ -62,19 +68,33 @@ class Mqtt:
         head = struct.pack("!H", packet_id) + self._properties(properties)
         return frame(0x82, head + _text(topic) + bytes([self.qos]))
 
+    def subscriptions(self, topics: Sequence[str], packet_id: int = 1) -> bytes:
+        """Many filters in one packet, without a predicate."""
+        option = bytes([self.qos])
+        asked = b"".join(_text(topic) + option for topic in topics)
+        return frame(0x82, struct.pack("!H", packet_id) + self._properties({}) + asked)
+
     def message(
-        self, topic: str, payload: bytes, packet_id: int, properties: Properties = _NO_PROPERTIES
+        self,
+        topic: str,
+        payload: bytes,
+        packet_id: int,
+        properties: Properties = _NO_PROPERTIES,
+        expiry_s: int = 0,
     ) -> bytes:
         number = struct.pack("!H", packet_id) if self.qos else b""
-        body = _text(topic) + number + self._properties(properties) + payload
+        body = _text(topic) + number + self._properties(properties, expiry_s) + payload
         return frame(0x30 | self.qos << 1, body)
 
     def delivery(self, topic: str, payload_size: int) -> Delivery:
         """A message comes out as it went in, but for its packet identifier."""
-        size = len(self.message(topic, bytes(payload_size), 1))
-        # Before the payload: the identifier, and at level 5 that there are no properties.
-        id_at = size - payload_size - (3 if self.level == 5 else 2)
-        return Delivery(0x30 | self.qos << 1, size, id_at if self.qos else None)
+        return self.delivery_of(self.message(topic, bytes(payload_size), 1), topic)
+
+    def delivery_of(self, message: bytes, topic: str) -> Delivery:
+        """Whatever it carries: a broker may order properties anew, but they stay as long."""
+        length = next(size for size in range(1, 5) if message[size] < 0x80)
+        id_at = 1 + length + 2 + len(topic.encode())
+        return Delivery(message[0], len(message), id_at if self.qos else None)
 
     def check_connected(self, connection: socket.socket) -> int:
         """How many messages the broker takes before it has acknowledged any."""
@@ -84,16 +104,18 @@ class Mqtt:
         most = _receive_maximum(body) if self.level == 5 else MOST_UNACKNOWLEDGED
         return min(most, MOST_UNACKNOWLEDGED)
 
-    def check_subscribed(self, connection: socket.socket) -> None:
+    def check_subscribed(self, connection: socket.socket, count: int = 1) -> None:
+        """That all `count` filters of a packet were taken."""
         kind, body = read_frame(connection)
-        if kind != _SUBACK or body[-1] >= _FIRST_REFUSAL:
+        if kind != _SUBACK or max(body[-count:]) >= _FIRST_REFUSAL:
             raise UnexpectedAnswerError(f"no subscription: {kind:#x} {body.hex(' ')}")
 
-    def _properties(self, properties: Properties) -> bytes:
+    def _properties(self, properties: Properties, expiry_s: int = 0) -> bytes:
         if self.level < 5:
             return b""
         pairs = (_USER_PROPERTY + _text(name) + _text(text) for name, text in properties.items())
-        encoded = b"".join(pairs)
+        expiry = _EXPIRY + struct.pack("!I", expiry_s) if expiry_s else b""
+        encoded = expiry + b"".join(pairs)
         return _variable(len(encoded)) + encoded
 
 

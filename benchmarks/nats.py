@@ -25,7 +25,8 @@ class Nats:
         self._settle(connection)
         return MOST_UNACKNOWLEDGED
 
-    def subscribe(self, connection: socket.socket, topic: str) -> None:
+    def subscribe(self, connection: socket.socket, topic: str, where: str = "") -> None:
+        del where  # there are no predicates here
         connection.sendall(f"SUB {_subject(topic)} {_SUBSCRIPTION}\r\n".encode())
         self._settle(connection)
 

@@ -67,7 +67,7 @@ def significant(value: float | None) -> str:
     """Three digits that count, for figures of any size."""
     if value is None:
         return "–"
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
     return number(value, digits)
 
 

@@ -10,12 +10,13 @@ from time import perf_counter
 from types import FrameType
 from typing import Final, NoReturn
 
+from benchmarks.aims import aims_table
 from benchmarks.options import progress
 from benchmarks.report import Table, keep, show
 from benchmarks.table2 import bandwidth, cpu, wires
 from benchmarks.table2.aims import aims
 from benchmarks.table2.nodes import IMPORTANCES, IMPORTANT, NORMAL, QUEUE_BYTES
-from benchmarks.table2.tables import aims_table, bandwidth_table, cpu_table, further_links, paper
+from benchmarks.table2.tables import bandwidth_table, cpu_table, further_links, paper
 
 ABOUT: Final = (
     "An important and a normal channel share a node that is overloaded. CPU: "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.aims import Aim
 from benchmarks.report import number
 from benchmarks.table2 import bandwidth, cpu
 from benchmarks.table2.bandwidth import Part
@@ -27,20 +27,6 @@ TIMES_LOWER: Final = 50.0
 LINK_USE: Final = 0.95
 SHARE_ERROR: Final = 0.05
 _P95: Final = 0.95
-
-
-@dataclass(frozen=True)
-class Aim:
-    """`is_met` is None where the trial can't tell."""
-
-    where: str
-    wanted: str
-    measured: str
-    is_met: bool | None
-
-    @property
-    def verdict(self) -> str:
-        return {True: "met", False: "missed", None: "can't tell"}[self.is_met]
 
 
 def aims(first: cpu.Half | None, second: bandwidth.Half | None) -> list[Aim]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.report import Table, number, significant
 from benchmarks.table2 import bandwidth, cpu
-from benchmarks.table2.aims import Aim
 from benchmarks.table2.bandwidth import Part
 from benchmarks.table2.figures import Figures
 from benchmarks.table2.nodes import FIRST_COME, MOSQUITTO, STRICT, WEIGHTED
@@ -73,13 +72,6 @@ def further_links(half: bandwidth.Half) -> Table:
             rate = number(figures.arrived_bytes / figures.seconds)
             cells = _cells(figures, 1.0)
             table.add(case, number(part.kbps), channel, cells[0], rate, *cells[2:], use)
-    return table
-
-
-def aims_table(aims: Iterable[Aim]) -> Table:
-    table = Table("Aims", ["where", "wanted", "measured", "verdict"])
-    for aim in aims:
-        table.add(aim.where, aim.wanted, aim.measured, aim.verdict)
     return table
 
 

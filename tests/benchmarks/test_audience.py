@@ -7,8 +7,9 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from benchmarks.audience import CHANNEL, SESSIONS, Audience, Expected, filters
+from benchmarks.audience import SESSIONS, Audience, Expected
 from benchmarks.contenders import CONTENDERS, Broker
+from benchmarks.filters import CHANNEL, filters
 from benchmarks.wire import UnexpectedAnswerError
 from tests.benchmarks.relay import relay
 

@@ -34,7 +34,7 @@ time.sleep(60)
 
 def _script(text: str) -> Contender:
     return Contender(
-        "mosquitto", lambda: None, lambda _, port: [sys.executable, "-c", text, str(port)]
+        "mosquitto", lambda: None, lambda _, port, __: [sys.executable, "-c", text, str(port)]
     )
 
 

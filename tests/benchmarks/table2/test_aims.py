@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.table2.aims import Aim, aims
+from benchmarks.aims import Aim, aims_table
+from benchmarks.table2.aims import aims
 from benchmarks.table2.bandwidth import Part
 from benchmarks.table2.figures import Figures
-from benchmarks.table2.tables import aims_table, bandwidth_table, cpu_table, further_links, paper
+from benchmarks.table2.tables import bandwidth_table, cpu_table, further_links, paper
 
 from benchmarks.table2 import bandwidth, cpu
 
