@@ -11,7 +11,7 @@ WHEEL := build/wheel/.ready
 READY := $(VENV)/.ready
 ACCEPTANCE := build/acceptance/.ready
 ACCEPTANCE_NEEDS := build/acceptance/.needs
-SOURCES := $(shell find src -name '*.py' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
+SOURCES := $(shell find src -name '*.py' -o -name '*.[ch]' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
 .PHONY: help up build acceptance test hunt peers check format bench clean
 .DEFAULT_GOAL := help
@@ -22,13 +22,9 @@ help: ## list the targets
 up: build ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
 	@$(BIN)/accord up
 
-# The wheel is compiled while what it needs is installed.
-build: $(MADE)
-	@$(MAKE) --no-print-directory -j2 $(READY)
+build: $(READY)
 
-test: $(MADE) ## run all tests, on the wheel that users get
-	@$(MAKE) --no-print-directory -j3 $(DEVELOPMENT) $(WHEEL) $(ACCEPTANCE_NEEDS) peers
-	@$(MAKE) --no-print-directory $(READY)
+test: $(DEVELOPMENT) $(READY) $(ACCEPTANCE) peers ## run all tests, on the wheel that users get
 	@echo "five parts, four at a time; each shows itself when it is done"
 	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator
 

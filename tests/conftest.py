@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 import accord
-from accord.core.node.build import BUILD, COMPILED
+from accord.core.node.build import BUILD, NATIVE
 
 # A shared machine is slow at times: only pytest's own time-out ends a test. The examples are the
 # same everywhere, so that a commit passes or fails for good; `make hunt` looks for new ones.
@@ -19,7 +19,7 @@ settings.load_profile(os.environ.get("ACCORD_EXAMPLES", "accord"))
 
 
 def pytest_sessionstart() -> None:
-    """Tests run what users run: the installed wheel, compiled where there is a compiler."""
+    """Tests run what users run: the installed wheel, with its extension if there is a compiler."""
     # Shells start background jobs with Ctrl-C ignored, which commands under test would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("ACCORD_TEST_SOURCE"):
@@ -31,5 +31,5 @@ def pytest_sessionstart() -> None:
             "(ACCORD_TEST_SOURCE=1 for a quick look at the source tree)",
             4,
         )
-    if shutil.which("cc") and BUILD != COMPILED:
-        pytest.exit(f"the installed wheel is {BUILD} although there is a compiler", 4)
+    if shutil.which("cc") and BUILD != NATIVE:
+        pytest.exit(f"the installed wheel has {BUILD} although there is a compiler", 4)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.acceptance.machine import AcceptanceError, Machine
 
-BUILD = "compiled" if shutil.which("cc") else "plain Python"
+BUILD = "native extension" if shutil.which("cc") else "no native extension"
 
 
 def status(machine: Machine) -> Any:

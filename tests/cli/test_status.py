@@ -31,7 +31,11 @@ from tests.cli.test_terminal import ACCORD, ENVIRONMENT
 
 def status_of(statistics: Statistics, *, is_ready: bool = True) -> Status:
     return Status(
-        name="alpha", version="1.2", build="compiled", is_ready=is_ready, statistics=statistics
+        name="alpha",
+        version="1.2",
+        build="native extension",
+        is_ready=is_ready,
+        statistics=statistics,
     )
 
 
@@ -89,7 +93,7 @@ class TestScreen:
             (
                 PipelineStatus(
                     state="ready",
-                    build="compiled",
+                    build="native extension",
                     lag_ms=2_500,
                     lag_records=1_200,
                     rows_per_s=90,
@@ -97,7 +101,7 @@ class TestScreen:
                     files=2,
                     queries=3,
                 ),
-                "pipeline ready (compiled), 2.5 s behind (1,200 records), 90 rows/s; archive 5.0",
+                "pipeline ready (native extension), 2.5 s behind (1,200 records), 90 rows/s;",
             ),
             (
                 PipelineStatus(
@@ -118,7 +122,7 @@ class TestScreen:
     def test_a_node_that_has_done_nothing(self) -> None:
         counters = Counters(started_ms=0)
         assert shown(counters.snapshot(now_ms=5_000)) == [
-            "alpha ready accord 1.2 (compiled), up for 5.0 s",
+            "alpha ready accord 1.2 (native extension), up for 5.0 s",
             "in out",
             "events/s 0 0 over 5.0 s",
             "bytes/s 0 B 0 B",
@@ -145,7 +149,7 @@ class TestScreen:
             segments=2, bytes=12_300_000, first_offset=10, next_offset=110, synced_offset=105
         )
         lines = shown(counters.snapshot(now_ms=11_520_000, journal=journal))
-        assert "alpha ready accord 1.2 (compiled), up for 3 h 12 min" in lines
+        assert "alpha ready accord 1.2 (native extension), up for 3 h 12 min" in lines
         assert "clients 1 connected, 1 at most; 2 sessions" in lines
         assert "subscriptions 3, 1 with a predicate" in lines
         assert "unmatched 10 of 100 events reached nobody" in lines

@@ -33,7 +33,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
     name: str
     version: str
-    build: str  # compiled, or plain Python where there was no C compiler
+    build: str  # with the native extension, or without where there was no C compiler
     is_ready: bool
     statistics: Statistics
 

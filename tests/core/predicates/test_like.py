@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +34,20 @@ def test_an_escaped_text_is_like_itself_alone(text: str) -> None:
 def test_a_hostile_pattern_takes_linear_time() -> None:
     is_like = compile_pattern("%a" * 50 + "%b")
     assert not is_like("a" * 60_000)
+
+
+@given(st.text("ab_", min_size=1, max_size=12), st.text("ab💧", max_size=40), st.integers(0, 9_000))
+def test_a_part_is_found_in_a_long_text_wherever_it_stands(
+    part: str, text: str, before: int
+) -> None:
+    """Long enough to be gone through by the window."""
+    long = "b" * before + text + "b" * (9_000 - before)
+    expected = re.search(as_regex(part), long, re.DOTALL) is not None
+    assert compile_pattern(f"%{part}%")(long) is expected
+
+
+@pytest.mark.timeout(20)
+def test_a_hostile_pattern_with_single_wildcards_takes_linear_time() -> None:
+    is_like = compile_pattern("%" + "a_" * 50 + "b%")
+    for _ in range(100):
+        assert not is_like("a" * 65_000)

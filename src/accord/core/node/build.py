@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Final
 
-from accord.core.node import router
-
-COMPILED: Final = "compiled"
-PLAIN: Final = "plain Python"
-BUILD: Final = PLAIN if router.__file__.endswith(".py") else COMPILED
+NATIVE: Final = "native extension"
+WITHOUT: Final = "no native extension"
+BUILD: Final = NATIVE if find_spec("accord.core.native._native") else WITHOUT

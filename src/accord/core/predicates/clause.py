@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.core.model.document import Document
 from accord.core.model.values import EXACT_MAX, Kind, Value
-from accord.core.predicates.evaluate import Evaluator, compile_node
+from accord.core.predicates.rest import TEXT_PER_STEP, rest_of
 from accord.core.predicates.sets import Bound, ValueSet, compared
 from accord.core.predicates.terms import Term
-from accord.core.predicates.tree import And, Node, PathTest
+from accord.core.predicates.tree import PathTest
 
 if TYPE_CHECKING:
     from accord.core.predicates.grid import Block
@@ -90,6 +90,7 @@ class View:
 
     __slots__ = (
         "_seen",
+        "_text_size",
         "absent",
         "document",
         "found",
@@ -116,6 +117,7 @@ class View:
         self.document = document
         self.found: list[Hashable] = []
         self._seen: set[Hashable] = set()
+        self._text_size: int | None = None
         self.work = 0
         self.limit = limit
         self.numbers: dict[str, Any] = {}
@@ -152,6 +154,12 @@ class View:
             self._seen.add(clause.key)
         self.found.append(clause.key)
 
+    def text_size(self) -> int:
+        """How long all texts are together."""
+        if self._text_size is None:
+            self._text_size = sum(map(len, self.strings.values()))
+        return self._text_size
+
     def _add_paths(self, document: Document) -> None:
         keys = dict(self.keys)
         for path, texts in document.paths.items():
@@ -174,7 +182,6 @@ class Clause:
     """
 
     __slots__ = (
-        "_evaluate",
         "_numbers",
         "_others",
         "_rest",
@@ -214,9 +221,8 @@ class Clause:
         self._numbers = tuple(numbers)
         self._texts = tuple(texts)
         self._others = tuple(others)
-        self._rest: tuple[Node, ...] = (*term.paths, *term.rest)
-        self._evaluate: Evaluator | None = None
-        self.is_decided = is_only and not others and not self._rest
+        self._rest = rest_of(term)
+        self.is_decided = is_only and not others and self._rest is None
         for test in term.paths:
             _add_path(test, points, numbers, texts)
         self.points = tuple(points)
@@ -237,16 +243,21 @@ class Clause:
                 return False
         for name, first, last in self._texts:
             text = view.strings.get(name)
+            if text is not None:
+                view.work += len(text) // TEXT_PER_STEP
             if text is None or text < first or (last is not None and text >= last):
                 return False
         for name, allowed in self._others:
             if view.values.get(name) not in allowed:
                 return False
-        if not self._rest:
+        rest = self._rest
+        if rest is None:
             return True
-        if self._evaluate is None:
-            self._evaluate = compile_node(And(self._rest))
-        return self._evaluate(view.values, view.document) is True
+        if rest.weight:
+            view.work += rest.weight * view.text_size() // TEXT_PER_STEP
+            if view.work > view.limit:
+                return False
+        return rest(view.values, view.document) is True
 
 
 def _add_bounds(

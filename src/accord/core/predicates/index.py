@@ -4,24 +4,32 @@ Predicates are grouped by the channel filter they are registered for and, within
 An event visits the groups whose filter selects its channel, the most important first, so that a
 limit on work cuts off the unimportant ones; the answer says where.
 
+An engine does the matching: `compiled` in C, or `interpreted` where the extension was not built.
+Messages that have not been taken apart are matched by the read (`match_frames`), straight from
+their bytes.
+
 Not safe for use from several threads at once.
 """
 
 from __future__ import annotations
 
-import math
+from array import array
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from accord.core.model.channels import ChannelMap, problem_with_filter
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
-from accord.core.predicates.clause import Clause, NameBits, View
-from accord.core.predicates.partition import Partition, remove
+from accord.core.predicates.interpreted import Interpreted
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.terms import to_terms
+
+try:
+    from accord.core.predicates.compiled import Compiled as _Engine
+except ImportError:
+    _Engine = Interpreted  # type: ignore[assignment,misc]
 
 _REMEMBERED_CHANNELS: Final = 10_000
 _REMEMBERED_LENGTH: Final = 256
@@ -31,10 +39,10 @@ _REMEMBERED_LENGTH: Final = 256
 class Matches:
     """What matched, most important first.
 
-    `work` is what it took, in steps: partitions, blocks and single clauses looked at. Where a limit
-    cut the answer short, `cut_at` is the importance of the first group that was not answered in
-    full: whatever is more important is complete, and of what is as or less important some may be
-    missing.
+    `work` is what it took, in steps: partitions, blocks and single clauses looked at, and long
+    texts compared. Where a limit cut the answer short, `cut_at` is the importance of the first
+    group that was not answered in full: whatever is more important is complete, and of what is as
+    or less important some may be missing.
     """
 
     keys: list[Hashable]
@@ -42,11 +50,19 @@ class Matches:
     cut_at: int | None = None
 
 
-@dataclass(slots=True)
-class _Entry:
-    group: _Group
-    clauses: list[Clause]
-    has_paths: bool
+@dataclass(frozen=True, slots=True)
+class FrameMatches:
+    """What matched in each of several messages.
+
+    `answers` are the different sets of keys, the most important first, and `which` says for each
+    message which of them is its own. The first, UNDECIDED (of `frames`), is empty: it stands for
+    the `undecided` messages, whose bytes alone don't tell or took more work than the limit.
+    """
+
+    answers: list[tuple[Any, ...]]
+    which: memoryview[int]
+    work: int
+    undecided: int
 
 
 @dataclass(slots=True)
@@ -55,19 +71,19 @@ class _Group:
 
     channel: str
     importance: int
-    partition: Partition
+    root: Any
     size: int = 0
 
 
 class Index:
     """Predicates under keys of the caller's choice, to be matched against events."""
 
-    def __init__(self) -> None:
-        self._entries: dict[Hashable, _Entry] = {}
+    def __init__(self, engine: Any = None) -> None:
+        """`engine` is for tests: another than the fastest there is."""
+        self._engine = _Engine() if engine is None else engine
+        self._entries: dict[Hashable, tuple[_Group, Any]] = {}
         self._groups: ChannelMap[dict[int, _Group]] = ChannelMap()
-        self._selected: dict[str, list[_Group]] = {}
-        self._name_bits = NameBits()
-        self._with_paths = 0
+        self._selected: dict[str, tuple[list[_Group], tuple[Any, ...]]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,24 +100,17 @@ class Index:
         if problem := problem_with_filter(channel):
             raise ValueError(problem)
         terms = to_terms(predicate.tree)
-        clauses = [Clause(key, term, self._name_bits, is_only=len(terms) == 1) for term in terms]
         group = self._group(channel, importance)
-        for clause in clauses:
-            group.partition.add(clause)
-        entry = _Entry(group, clauses, any(term.paths for term in terms))
-        self._entries[key] = entry
+        self._entries[key] = group, self._engine.add(group.root, key, terms)
         group.size += 1
-        self._with_paths += entry.has_paths
 
     def remove(self, key: Hashable) -> None:
         """Take `key` out again; KeyError where it is not registered."""
-        entry = self._entries.pop(key)
-        self._with_paths -= entry.has_paths
-        for clause in entry.clauses:
-            remove(clause)
-        entry.group.size -= 1
-        if not entry.group.size:
-            self._drop(entry.group)
+        group, handle = self._entries.pop(key)
+        self._engine.remove(handle)
+        group.size -= 1
+        if not group.size:
+            self._drop(group)
 
     def match(self, event: Event, *, limit: int | None = None) -> Matches:
         """The keys of all predicates that match `event`, within `limit` units of work."""
@@ -116,28 +125,35 @@ class Index:
         limit: int | None = None,
     ) -> Matches:
         """As `match`, for whoever has the parts of an event and not the event."""
-        view = View(
-            values,
-            document,
-            self._name_bits,
-            has_paths=self._with_paths > 0,
-            limit=math.inf if limit is None else limit,
-        )
-        for group in self._select(channel):
-            group.partition.collect(view)
-            if view.work > view.limit:
-                return Matches(view.found, view.work, group.importance)
-        return Matches(view.found, view.work)
+        groups, roots = self._select(channel)
+        keys, work, answered = self._engine.match(roots, values, document, limit)
+        return Matches(keys, work, groups[answered].importance if answered < len(groups) else None)
+
+    def match_frames(
+        self, channel: str, data: bytes, spans: Any, *, limit: int | None = None
+    ) -> FrameMatches:
+        """As `match`, for messages whose MQTT 5 properties stand in `data`.
+
+        `spans` is a buffer of native 32-bit numbers: for each message, where its properties start
+        (behind their length) and end. They have been checked. `limit` is for each message.
+        """
+        _, roots = self._select(channel)
+        if not roots:
+            count = memoryview(spans).nbytes // 8
+            return FrameMatches([(), ()], memoryview(array("I", [1]) * count), 0, 0)
+        answers, which, work, undecided = self._engine.match_frames(roots, data, spans, limit)
+        return FrameMatches(answers, memoryview(which).cast("I"), work, undecided)
 
     def match_all(self, events: Iterable[Event], *, limit: int | None = None) -> list[Matches]:
         """One answer per event; `limit` is for each of them."""
         return [self.match(event, limit=limit) for event in events]
 
-    def _select(self, channel: str) -> list[_Group]:
+    def _select(self, channel: str) -> tuple[list[_Group], tuple[Any, ...]]:
         selected = self._selected.get(channel)
         if selected is None:
             groups = [group for found in self._groups.select(channel) for group in found.values()]
-            selected = sorted(groups, key=lambda group: -group.importance)
+            groups.sort(key=lambda group: -group.importance)
+            selected = groups, tuple(group.root for group in groups)
             if len(self._selected) >= _REMEMBERED_CHANNELS:
                 self._selected.clear()
             if len(channel) <= _REMEMBERED_LENGTH:
@@ -151,13 +167,14 @@ class Index:
             self._groups.set(channel, groups)
         group = groups.get(importance)
         if group is None:
-            group = groups[importance] = _Group(channel, importance, Partition())
+            group = groups[importance] = _Group(channel, importance, self._engine.root())
             self._selected.clear()
         return group
 
     def _drop(self, group: _Group) -> None:
         groups = self._groups.get(group.channel)
         assert groups is not None
+        self._engine.drop(group.root)
         del groups[group.importance]
         if not groups:
             self._groups.remove(group.channel)

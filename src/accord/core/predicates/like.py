@@ -10,8 +10,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 _WILDCARDS: Final = re.compile(r"(?:\\.)|([%_]{2,})", re.DOTALL)
 _PIECE: Final = re.compile(r"\\(.)|(.)", re.DOTALL)
+_REGEX_PIECE: Final = re.compile(r"\\?.", re.DOTALL)
+_SHORT: Final = 4_096  # comparisons that a regular expression may need at most
+_WINDOW: Final = 4_096
 
 
 def normalise_pattern(pattern: str, escape: str | None) -> str:
@@ -45,6 +50,7 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """A test for texts, which goes through each once: a part's first place is as good as any other.
 
     (A regular expression of the whole would try the others too, which a hostile pattern exploits.)
+    A part with `_` inside takes one pass for each of its other characters: see `pattern_weight`.
     """
     prefix, rest = split_prefix(pattern)
     if not rest:
@@ -77,13 +83,54 @@ class _Part:
     def __init__(self, regex: str, length: int) -> None:
         self.length = length
         self._regex = re.compile(regex, re.DOTALL)
+        pieces = list(_REGEX_PIECE.finditer(regex))
+        self._text = "" if "." in (piece[0] for piece in pieces) else _literal_text(pieces)
+        self._fixed = [
+            (offset, ord(piece[0][-1])) for offset, piece in enumerate(pieces) if piece[0] != "."
+        ]
 
     def fits(self, text: str, position: int) -> bool:
         return self._regex.match(text, position) is not None
 
     def find(self, text: str, start: int) -> int:
-        found = self._regex.search(text, start)
-        return -1 if found is None else found.start()
+        if self._text:
+            return text.find(self._text, start)
+        if (len(text) - start) * len(self._fixed) <= _SHORT:
+            found = self._regex.search(text, start)
+            return -1 if found is None else found.start()
+        return self._find_in_long(text, start)
+
+    def _find_in_long(self, text: str, start: int) -> int:
+        """Many places at once, because from each a regular expression may go far before it fails.
+
+        Code points are compared by the window: whatever stands at an offset from all its places.
+        """
+        last = len(text) - self.length
+        while start <= last:
+            window = text[start : start + _WINDOW + self.length]
+            codes = np.frombuffer(window.encode("utf-32-le"), np.uint32)
+            places = min(_WINDOW, last - start + 1)
+            fits = np.ones(places, np.bool_)
+            for offset, code in self._fixed:
+                fits &= codes[offset : offset + places] == code
+            if fits.any():
+                return start + int(fits.argmax())
+            start += places
+        return -1
+
+
+def _literal_text(pieces: list[re.Match[str]]) -> str:
+    return "".join(piece[0][-1] for piece in pieces)
+
+
+def pattern_weight(pattern: str) -> int:
+    """How often a text is gone through, at most, to tell whether it is like `pattern`."""
+    weight = 1
+    for regex, _ in regex_parts(pattern):
+        pieces = [piece[0] for piece in _REGEX_PIECE.finditer(regex)]
+        if "." in pieces:
+            weight += len(pieces) - pieces.count(".")
+    return weight
 
 
 def regex_parts(pattern: str) -> list[tuple[str, int]]:

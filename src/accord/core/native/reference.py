@@ -1,0 +1,464 @@
+"""What `frames.c` does, in Python: its definition, and what runs where there is no compiler.
+
+A *frame* is one PUBLISH, QoS 0 or 1. It is *clean* if nobody need look at it: its topic is known,
+it is neither retained nor a duplicate, and its properties are well-formed and of the kinds that are
+forwarded unchanged. A scan ends before the first packet that is not a clean frame; the caller takes
+that packet apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+_FORMAT: Final = 0x01
+_EXPIRY: Final = 0x02
+_CONTENT_TYPE: Final = 0x03
+_IDENTIFIER: Final = 0x0B
+_ALIAS: Final = 0x23
+_USER: Final = 0x26
+# How many bytes a property has behind its identifier, and of how many texts others consist.
+_FIXED: Final = {_FORMAT: 1, _EXPIRY: 4, _ALIAS: 2}
+_TEXTS: Final = {_CONTENT_TYPE: 1, 0x08: 1, 0x09: 1, _USER: 2}
+_CLEAN: Final = (_FORMAT, _EXPIRY, _CONTENT_TYPE, _ALIAS, _USER)
+_MAX_PAIRS: Final = 256
+_MAX_NAME: Final = 256
+_SPECIAL: Final = (b"key", b"deadline-ms", b"metadata")
+_OWN: Final = b"accord-"
+_NO_ACK: Final = 255
+
+
+class _Scanned(NamedTuple):
+    start: int
+    end: int
+    topic: bytes
+    block: int
+    payload: int
+    expiry_s: int
+    packet_id: int
+    alias: int
+
+
+class _Parts(NamedTuple):
+    """A frame in parts."""
+
+    qos: int
+    topic: bytes
+    packet_id: int
+    block: bytes
+    payload: bytes
+
+
+class Frames:
+    """The clean frames of one read, each with a label that says who gets it.
+
+    `ways` is what each label stands for. `end` is where the frames end in `data`; `wanted` is the
+    size of the packet behind them if it is not whole, otherwise, or if unknown, 0.
+    """
+
+    def __init__(self, data: bytes, is_v5: bool, qos: int) -> None:
+        self.data = data
+        self.is_v5 = is_v5
+        self.qos = qos
+        self.ways: list[Any] = []
+        self.end = 0
+        self.wanted = 0
+        self._frames: list[_Scanned] = []
+        self._labels: list[int] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._frames)
+
+    @property
+    def start(self) -> int:
+        return self._frames[0].start
+
+    def take(self, parts: bytes) -> tuple[bytes, bytes, int]:
+        """The frames of the labels whose byte in `parts` is not 0; these bytes; the least expiry.
+
+        Labels beyond `parts` have 0. Topics replace aliases. The expiry is -1 where none has one.
+        """
+        taken: list[bytes] = []
+        marks = bytearray()
+        least = -1
+        for frame, label in zip(self._frames, self._labels, strict=True):
+            mark = parts[label] if label < len(parts) else 0
+            if mark:
+                marks.append(mark)
+                taken.append(self._written(frame))
+                if frame.expiry_s >= 0 and (least < 0 or frame.expiry_s < least):
+                    least = frame.expiry_s
+        return b"".join(taken), bytes(marks), least
+
+    def spans(self, label: int) -> bytes:
+        """Where the properties of this label's frames are: pairs of native 32-bit numbers."""
+        return b"".join(struct.pack("=II", frame.block, frame.payload) for frame in self._of(label))
+
+    def relabel(self, label: int, which: Any, ways: list[Any]) -> int:
+        """Give the frames with `label` the first free label plus the number in `which` for each.
+
+        `ways` are what the new labels stand for. Gives the first of them.
+        """
+        steps = memoryview(which).cast("B").cast("I")
+        first = len(self.ways)
+        places = [place for place, each in enumerate(self._labels) if each == label]
+        if label >= first or len(places) != len(steps) or any(step >= len(ways) for step in steps):
+            raise ValueError("relabel: expected a number below that of the ways for each frame")
+        self.ways += ways
+        for place, step in zip(places, steps, strict=True):
+            self._labels[place] = first + step
+        return first
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """How many frames each label has, and their bytes."""
+        counts, sums = [0] * len(self.ways), [0] * len(self.ways)
+        for frame, label in zip(self._frames, self._labels, strict=True):
+            counts[label] += 1
+            sums[label] += frame.end - frame.start
+        return list(zip(counts, sums, strict=True))
+
+    def places(self, label: int) -> list[tuple[int, int]]:
+        """Where the frames with this label begin and end in `data`."""
+        return [(frame.start, frame.end) for frame in self._of(label)]
+
+    def acks(self, codes: bytes) -> bytes:
+        """The PUBACKs of QoS 1 frames, with the reason code of their label; 255 means no PUBACK."""
+        acks: list[bytes] = []
+        for frame, label in zip(self._frames, self._labels, strict=True):
+            code = codes[label] if label < len(codes) else _NO_ACK
+            if code != _NO_ACK:
+                packet_id = frame.packet_id.to_bytes(2, "big")
+                has_code = code and self.is_v5
+                acks.append(
+                    b"\x40\x03" + packet_id + bytes((code,))
+                    if has_code
+                    else b"\x40\x02" + packet_id
+                )
+        return b"".join(acks)
+
+    def _of(self, label: int) -> list[_Scanned]:
+        both = zip(self._frames, self._labels, strict=True)
+        return [frame for frame, each in both if each == label]
+
+    def _written(self, frame: _Scanned) -> bytes:
+        if not frame.alias:
+            return self.data[frame.start : frame.end]
+        block = self.data[frame.block : frame.payload]
+        block = b"".join(
+            block[start:end] for start, end in _properties(block) if block[start] != _ALIAS
+        )
+        payload = self.data[frame.payload : frame.end]
+        return _frame(_Parts(self.qos, frame.topic, frame.packet_id, block, payload), self.is_v5)
+
+
+def scan(  # noqa: PLR0913, PLR0917 - as the extension has it
+    data: bytes,
+    start: int,
+    is_v5: bool,
+    limit: int,
+    topics: dict[bytes, Any],
+    aliases: dict[int, bytes],
+) -> Frames | None:
+    """The clean frames of one QoS from `start` on, up to the first other packet; None without any.
+
+    `topics` has what is known by topic (with its length in front), `aliases` topics by alias; a
+    packet has at most `limit` bytes.
+    """
+    if start < 0 or limit < 0:
+        raise ValueError("scan: expected a start and a limit that are not negative")
+    if start >= len(data) or data[start] not in (0x30, 0x32):
+        return None
+    frames = Frames(data, is_v5, data[start] >> 1 & 3)
+    labels: dict[bytes, int] = {}
+    at = start
+    while len(data) - at >= 2 and data[at] == data[start]:
+        length, body = _varint(data, at + 1, len(data))
+        end = body + length
+        if body < 0 or end - at > limit:
+            break
+        if end > len(data):
+            frames.wanted = end - at
+            break
+        found = _scanned(frames, at, body, end, aliases)
+        if found is None or found.topic not in topics:
+            break
+        label = labels.get(found.topic)
+        if label is None:
+            label = labels[found.topic] = len(frames.ways)
+            frames.ways.append(topics[found.topic])
+        frames._frames.append(found)
+        frames._labels.append(label)
+        at = end
+    frames.end = at
+    return frames if frames._frames else None
+
+
+def _scanned(
+    frames: Frames, start: int, body: int, end: int, aliases: dict[int, bytes]
+) -> _Scanned | None:
+    """A clean frame, but for its topic, which may not be known."""
+    data = frames.data
+    topic_end = body + 2 + int.from_bytes(data[body : body + 2], "big")
+    at = topic_end + (2 if frames.qos else 0)
+    if end - body < 2 or at + frames.is_v5 > end:
+        return None
+    packet_id = int.from_bytes(data[topic_end:at], "big")
+    if frames.qos and packet_id == 0:
+        return None
+    payload, expiry_s, alias = at, -1, 0
+    if frames.is_v5:
+        length, at = _varint(data, at, end)
+        payload = at + length
+        if at < 0 or payload > end:
+            return None
+        checked = _checked(data[at:payload])
+        if checked is None:
+            return None
+        expiry_s, alias = checked
+    topic = data[body:topic_end]
+    if (len(topic) == 2) != (alias > 0):
+        return None  # an alias that is set up is noted by whoever scans
+    if alias:
+        topic = aliases.get(alias, b"")
+    return _Scanned(start, end, topic, at, payload, expiry_s, packet_id, alias)
+
+
+def _checked(block: bytes) -> tuple[int, int] | None:
+    """Expiry and alias (-1 and 0 where there is none) of a clean block of properties."""
+    expiry_s, alias = -1, 0
+    seen: set[int] = set()
+    pairs = 0
+    try:
+        for at, end in _properties(block):
+            kind = block[at]
+            if kind not in _CLEAN or (kind in seen and kind != _USER):
+                return None
+            seen.add(kind)
+            if kind == _USER:
+                pairs += 1
+                middle = at + 3 + int.from_bytes(block[at + 1 : at + 3], "big")
+                name, text = block[at + 3 : middle], block[middle + 2 : end]
+                if pairs > _MAX_PAIRS or not _is_attribute(name) or not _is_text(text):
+                    return None
+            elif kind == _EXPIRY:
+                expiry_s = int.from_bytes(block[at + 1 : end], "big")
+                expiry_s = -1 if expiry_s == 0xFFFFFFFF else expiry_s  # as good as none
+            elif kind == _ALIAS:
+                alias = int.from_bytes(block[at + 1 : end], "big")
+                if alias == 0:
+                    return None
+            elif block[at + 1] > 1 if kind == _FORMAT else not _is_text(block[at + 3 : end]):
+                return None
+    except ValueError:
+        return None
+    return expiry_s, alias
+
+
+def _properties(block: bytes) -> Iterator[tuple[int, int]]:
+    """Where each property begins and ends; ValueError where one is unknown or not whole."""
+    at = 0
+    while at < len(block):
+        kind = block[at]
+        end = at + 1
+        if kind in _FIXED:
+            end += _FIXED[kind]
+        elif kind in _TEXTS:
+            for _ in range(_TEXTS[kind]):
+                if end + 2 > len(block):
+                    raise ValueError("expected whole properties")
+                end += 2 + int.from_bytes(block[end : end + 2], "big")
+        elif kind == _IDENTIFIER:
+            _, end = _varint(block, end, len(block))
+        else:
+            raise ValueError("expected properties of a PUBLISH")
+        if not 0 <= end <= len(block):
+            raise ValueError("expected whole properties")
+        yield at, end
+        at = end
+
+
+def _is_text(text: bytes) -> bool:
+    try:
+        return "\0" not in text.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_attribute(name: bytes) -> bool:
+    """Whether this is the name of an attribute that means nothing to the node itself."""
+    is_special = name in _SPECIAL or name.startswith(_OWN)
+    return 0 < len(name) <= _MAX_NAME and not is_special and _is_text(name)
+
+
+def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """A variable byte integer and the position behind it, which is -1 where it is none."""
+    value = 0
+    for shift in (0, 7, 14, 21):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value, -1) if byte == 0 and shift else (value, at)
+    return 0, -1
+
+
+def _varint_bytes(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _ends(frames: bytes) -> Iterator[tuple[int, int, int]]:
+    """Where each frame begins, its body begins and it ends."""
+    at = 0
+    while at < len(frames):
+        length, body = _varint(frames, at + 1, len(frames))
+        if body < 0 or body + length > len(frames):
+            raise ValueError("expected whole packets")
+        yield at, body, body + length
+        at = body + length
+
+
+def _split(frames: bytes, is_v5: bool) -> Iterator[_Parts]:
+    for start, body, end in _ends(frames):
+        qos = frames[start] >> 1 & 3
+        topic_end = body + 2 + int.from_bytes(frames[body : body + 2], "big")
+        at = topic_end + (2 if qos else 0)
+        if frames[start] >> 4 != 3 or end - body < 2 or at > end:
+            raise ValueError("expected whole PUBLISH packets")
+        packet_id = int.from_bytes(frames[topic_end:at], "big")
+        length = 0
+        if is_v5:
+            length, at = _varint(frames, at, end)
+        if at < 0 or at + length > end:
+            raise ValueError("expected whole PUBLISH packets")
+        block = frames[at : at + length]
+        for _ in _properties(block):
+            pass
+        yield _Parts(qos, frames[body:topic_end], packet_id, block, frames[at + length : end])
+
+
+def _frame(parts: _Parts, is_v5: bool) -> bytes:
+    packet_id = parts.packet_id.to_bytes(2, "big") if parts.qos else b""
+    block = _varint_bytes(len(parts.block)) + parts.block if is_v5 else b""
+    body = parts.topic + packet_id + block + parts.payload
+    return bytes((0x30 | parts.qos << 1,)) + _varint_bytes(len(body)) + body
+
+
+def _expiry_s(block: bytes) -> int:
+    for start, end in _properties(block):
+        if block[start] == _EXPIRY:
+            return int.from_bytes(block[start + 1 : end], "big")
+    return -1
+
+
+def rewrite(  # noqa: PLR0913, PLR0917 - as the extension has it
+    frames: bytes, is_v5: bool, to_v5: bool, qos: int, waited_s: int, more: bytes
+) -> bytes:
+    """The same messages for another receiver.
+
+    In its version of MQTT, at a QoS that is not higher, with `waited_s` less expiry, and with the
+    properties `more` behind their own.
+    """
+    made: list[bytes] = []
+    for parts in _split(frames, is_v5):
+        block = parts.block
+        if waited_s:
+            block = b"".join(
+                b"\x02" + max(_expiry_s(block[start:end]) - waited_s, 0).to_bytes(4, "big")
+                if block[start] == _EXPIRY
+                else block[start:end]
+                for start, end in _properties(block)
+            )
+        at_qos = min(parts.qos, qos)
+        made.append(_frame(parts._replace(qos=at_qos, block=block + more), to_v5))
+    return b"".join(made)
+
+
+def number(frames: bytes, first: int) -> bytes:
+    """QoS 1 frames with the packet identifiers from `first` on; 1 comes after 65,535."""
+    if not 1 <= first <= 65_535:
+        raise ValueError("number: expected an identifier from 1 to 65535")
+    made = bytearray(frames)
+    for start, body, end in _ends(frames):
+        at = body + 2 + int.from_bytes(frames[body : body + 2], "big")
+        if frames[start] & 0xF6 != 0x32 or end - body < 4 or at + 2 > end:
+            raise ValueError("number: expected PUBLISH packets of QoS 1")
+        made[at : at + 2] = first.to_bytes(2, "big")
+        first = first % 65_535 + 1
+    return bytes(made)
+
+
+def cut(frames: bytes, wanted: int, largest: int, most: int) -> tuple[int, int]:
+    """Where to cut a run: the bytes of the first frames, and how many they are.
+
+    They have `wanted` bytes together, or `largest` at most; there are `most` at most, and one at
+    least.
+    """
+    at = count = 0
+    for _, _, end in _ends(frames):
+        if at >= wanted or count >= most or (count and end > largest):
+            break
+        at = end
+        count += 1
+    return at, count
+
+
+def expired(frames: bytes, is_v5: bool, waited_ms: int) -> bytes:
+    """For each frame 1 where its expiry is over after `waited_ms`, else 0."""
+    return bytes(0 <= _expiry_s(parts.block) * 1000 <= waited_ms for parts in _split(frames, is_v5))
+
+
+def select(frames: bytes, marks: bytes, mark: int) -> bytes:
+    """The frames whose byte in `marks` is `mark`, in their order."""
+    both = zip(_ends(frames), marks, strict=False)
+    return b"".join(frames[start:end] for (start, _, end), each in both if each == mark)
+
+
+def acknowledged(data: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
+    """The PUBACKs without reason code from `start` on: ranges of packet ids, and where they end."""
+    ranges: list[tuple[int, int]] = []
+    at = start
+    while 0 <= at <= len(data) - 4 and data[at] == 0x40 and data[at + 1] == 2:
+        packet_id = data[at + 2] << 8 | data[at + 3]
+        if packet_id == 0:
+            break
+        if ranges and sum(ranges[-1]) == packet_id:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+        else:
+            ranges.append((packet_id, 1))
+        at += 4
+    return ranges, at
+
+
+def records(frames: bytes, is_v5: bool, head: bytes, first: int) -> list[bytes]:
+    """A record of the journal for each frame (msgpack, see `journal.events`).
+
+    `head`, then expiry, attributes, payload and the event's number, `first` for the first frame.
+    """
+    made: list[bytes] = []
+    for count, parts in enumerate(_split(frames, is_v5)):
+        expiry_s = _expiry_s(parts.block)
+        block = b"".join(
+            parts.block[start:end]
+            for start, end in _properties(parts.block)
+            if parts.block[start] != _EXPIRY
+        )
+        made.append(
+            head
+            + (b"\xff" if expiry_s < 0 else struct.pack(">BI", 0xCE, expiry_s))
+            + struct.pack(">BI", 0xC6, len(block))
+            + block
+            + struct.pack(">BI", 0xC6, len(parts.payload))
+            + parts.payload
+            + struct.pack(">BQ", 0xCF, first + count)
+            + b"\x00\xc2"
+        )
+    return made

@@ -1,0 +1,73 @@
+"""Attributes straight from the properties of an MQTT 5 message, for matching whole reads at once.
+
+What can't be decided here is *undecided*: it is for the edge to take the message apart. That is the
+case where it has XML metadata or repeats a reserved name, where it has very many properties, or
+where the bytes are no properties at all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from accord.core.model.values import Value, infer
+
+UNDECIDED: Final = 0  # among the answers
+MAX_PROPERTIES: Final = 256
+METADATA: Final = b"metadata"
+RESERVED: Final = frozenset({METADATA, b"key", b"deadline-ms"})
+
+_USER: Final = 0x26
+_IDENTIFIER: Final = 0x0B
+_SIZES: Final = {0x01: 1, 0x02: 4, 0x23: 2}
+_WITH_LENGTH: Final = frozenset({0x03, 0x08, 0x09})
+
+
+def attributes(block: bytes) -> dict[str, Value] | None:
+    """The attributes that a block of properties (without its length) says; None where undecided."""
+    texts: dict[bytes, bytes] = {}
+    position = count = 0
+    while position < len(block):
+        identifier = block[position]
+        position += 1
+        if identifier == _USER:
+            name, position = _binary(block, position)
+            text, position = _binary(block, position)
+            count += 1
+            is_repeated = name in texts
+            if position > len(block) or count > MAX_PROPERTIES or name == METADATA:
+                return None
+            if is_repeated and name in RESERVED:
+                return None
+            if not is_repeated:
+                texts[name] = text
+        elif identifier in _WITH_LENGTH:
+            _, position = _binary(block, position)
+        elif identifier == _IDENTIFIER:
+            end = position + 3
+            while position < end and block[position : position + 1] >= b"\x80":
+                position += 1
+            position += 1
+        elif identifier in _SIZES:
+            position += _SIZES[identifier]
+        else:
+            return None
+    if position > len(block):
+        return None
+    return {
+        name.decode(): infer(text.decode()) for name, text in texts.items() if name not in RESERVED
+    }
+
+
+def _binary(block: bytes, position: int) -> tuple[bytes, int]:
+    """What stands there behind its length, and where it ends, which may be past the end."""
+    start = position + 2
+    end = start + int.from_bytes(block[position:start], "big")
+    return block[start:end], end
+
+
+def pairs(spans: object) -> array[int]:
+    """`spans` as numbers: where each block starts and ends."""
+    numbers = array("I")
+    numbers.frombytes(memoryview(spans).cast("B"))  # type: ignore[arg-type]
+    return numbers

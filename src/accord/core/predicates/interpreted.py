@@ -1,0 +1,90 @@
+"""The index's predicates in Python: what `compiled` does, where the extension was not built.
+
+The two give the same answers, in an order and for a count of work that may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from accord.core.model.document import Document
+from accord.core.model.values import Value
+from accord.core.predicates.clause import Clause, NameBits, View
+from accord.core.predicates.frames import UNDECIDED, attributes, pairs
+from accord.core.predicates.partition import Partition, remove
+from accord.core.predicates.terms import Term
+
+Handle = tuple[list[Clause], bool]  # a predicate's clauses, and whether they ask for paths
+
+
+class Interpreted:
+    """Matches in partitions and grids."""
+
+    def __init__(self) -> None:
+        self._name_bits = NameBits()
+        self._with_paths = 0
+
+    def root(self) -> Partition:
+        return Partition()
+
+    def drop(self, root: Partition) -> None:
+        assert not root.size
+
+    def add(self, root: Partition, key: Hashable, terms: Sequence[Term]) -> Handle:
+        is_only = len(terms) == 1
+        clauses = [Clause(key, term, self._name_bits, is_only=is_only) for term in terms]
+        for clause in clauses:
+            root.add(clause)
+        has_paths = any(term.paths for term in terms)
+        self._with_paths += has_paths
+        return clauses, has_paths
+
+    def remove(self, handle: Handle) -> None:
+        clauses, has_paths = handle
+        self._with_paths -= has_paths
+        for clause in clauses:
+            remove(clause)
+
+    def match(
+        self,
+        roots: tuple[Partition, ...],
+        values: Mapping[str, Value],
+        document: Document | None,
+        limit: int | None,
+    ) -> tuple[list[Hashable], int, int]:
+        """What matches in `roots`, the work that took, and how many roots were answered in full."""
+        view = View(
+            values,
+            document,
+            self._name_bits,
+            has_paths=self._with_paths > 0,
+            limit=math.inf if limit is None else limit,
+        )
+        for number, root in enumerate(roots):
+            root.collect(view)
+            if view.work > view.limit:
+                return view.found, view.work, number
+        return view.found, view.work, len(roots)
+
+    def match_frames(
+        self, roots: tuple[Partition, ...], data: bytes, spans: Any, limit: int | None
+    ) -> tuple[list[tuple[Hashable, ...]], bytes, int, int]:
+        """As `Index.match_frames`: answers, which is whose, work, and how many are undecided."""
+        numbers: dict[tuple[Hashable, ...], int] = {}
+        which = array("I")
+        work = 0
+        bounds = iter(pairs(spans))
+        for start, end in zip(bounds, bounds, strict=True):
+            values = attributes(data[start:end])
+            answered = 0
+            if values is not None:
+                keys, spent, answered = self.match(roots, values, None, limit)
+                work += spent
+            if answered < len(roots):
+                which.append(UNDECIDED)
+            else:
+                which.append(numbers.setdefault(tuple(keys), len(numbers) + 1))
+        return [(), *numbers], which.tobytes(), work, which.count(UNDECIDED)
