@@ -11,8 +11,6 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mypy_extensions import mypyc_attr
-
 from accord.sim.checkers import Finding
 from accord.sim.clock import Clock
 from accord.sim.errors import SimulationError
@@ -26,7 +24,6 @@ from accord.sim.trace import Trace
 MOST_SPINS: Final = 10_000  # calls of one machine in one moment, after which it is stuck
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
     """Hosts on a network. What clients do, and what is made of it, is up to the simulation."""
 

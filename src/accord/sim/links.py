@@ -17,18 +17,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal
 from zlib import crc32
 
+from msgspec import Struct
 from msgspec.msgpack import Encoder
 
 from accord.sim.clock import Clock
-from accord.sim.delays import Constant
-from accord.sim.link_model import STREAM, LinkCounts, LinkModel
+from accord.sim.delays import Constant, Delay
+from accord.sim.errors import SimulationError
 from accord.sim.seeds import stream
 
-__all__ = ["PULL_BYTES", "STREAM", "Arrive", "Link", "LinkCounts", "LinkModel"]
-
+STREAM: Final = "stream"
+DATAGRAM: Final = "datagram"
 PULL_BYTES: Final = 65_536
 _PULL_US: Final = 10_000  # how much data may be ahead of a control message
 _LEAST_PULL_BYTES: Final = 1_500
@@ -45,6 +46,49 @@ Parcel = tuple[Any, int, int]
 
 # (link, message, its checksum, its bytes)
 Arrive = Callable[["Link", Any, int, int], None]
+
+
+class LinkModel(Struct, frozen=True, kw_only=True):
+    """How one direction of a link behaves."""
+
+    delay: Delay = Constant(10_000)
+    jitter_us: int = 0  # up to so much more, evenly
+    loss: float = 0.0
+    duplication: float = 0.0
+    is_reordering: bool = True  # datagrams with different delays overtake each other
+    mode: Literal["stream", "datagram"] = STREAM
+    rate_bps: int = 0  # 0 for any
+    queue_bytes: int = 16_777_216
+    tries: int = 10  # of a stream for one message, before its connection breaks
+    dead_us: int = 10_000_000  # how long a stream bears a blocked link
+    connect_us: int = 50_000  # until a stream's connection is made again
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "duplication"):
+            share = getattr(self, name)
+            if not 0.0 <= share < 1.0:
+                raise SimulationError(f"{name}: expected at least 0 and less than 1, got {share}")
+        for name in ("jitter_us", "rate_bps", "queue_bytes", "tries", "dead_us", "connect_us"):
+            if getattr(self, name) < 0:
+                raise SimulationError(f"{name}: expected 0 or more, got {getattr(self, name)}")
+        if self.delay.typical_us < 0:
+            raise SimulationError(f"delay: expected 0 or more, got {self.delay.typical_us}")
+
+
+class LinkCounts(Struct):
+    """What one direction has carried, and what not, with the cause."""
+
+    messages: int = 0
+    bytes: int = 0
+    data_bytes: int = 0
+    arrived: int = 0
+    lost: int = 0  # by chance
+    blocked: int = 0  # while the link was down, or the other node
+    overflowed: int = 0  # no room in the queue
+    unconnected: int = 0  # sent where no connection was, or cut off by its end
+    duplicated: int = 0
+    retried: int = 0
+    most_queued_bytes: int = 0
 
 
 class Link:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from accord.core.channels.channels import ROUTED, SHIPPED, Channels
 from accord.core.channels.members import Members
@@ -30,7 +30,7 @@ from accord.core.overlay.signals import Said
 from accord.sim.best_effort import ShareChecker, WayChecker
 from accord.sim.checkers import Checker
 from accord.sim.faults import Timed
-from accord.sim.machine import Delivery, Machine, Make, Publication, Start, Wish
+from accord.sim.machine import Machine, Make, Publication, Start
 from accord.sim.node import OverlayNode
 from accord.sim.outcome import Outcome
 from accord.sim.promises import (
@@ -61,7 +61,7 @@ LEAVE_US: Final = World().leave_us
 END_US: Final = World().end_us
 
 
-class TemplateNode:
+class TemplateNode(OverlayNode):
     """A node with one more template, of which what it sends is lost now and then."""
 
     def __init__(
@@ -72,64 +72,29 @@ class TemplateNode:
         options: Mapping[str, str],
         loss: float,
     ) -> None:
-        self.node = OverlayNode(start, overlay)
-        self.node.channels = Channels(self.node.overlay, {ROUTED: SHIPPED[ROUTED], NAME: template})
+        super().__init__(start, overlay)
+        self.channels = Channels(self.overlay, {ROUTED: SHIPPED[ROUTED], NAME: template})
         self._random = start.random
         self._loss = loss
         for channel in CHANNELS:
-            self.node.overlay.registry.create(_definition(channel, options))
+            self.overlay.registry.create(_definition(channel, options))
 
     @property
     def template(self) -> Template:
-        return self.node.channels.templates[NAME]
+        return self.channels.templates[NAME]
 
     @property
     def sends(self) -> list[tuple[str, Control]]:
-        sends = self.node.sends
+        sends = self.overlay.sends
         if sends and self._loss:
             sends[:] = [each for each in sends if not self._is_lost(each[1])]
         return sends
 
-    @property
-    def ready(self) -> list[str]:
-        return self.node.ready
-
-    @property
-    def deliveries(self) -> list[Delivery]:
-        return self.node.deliveries
-
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
-        frames = self.node.take(neighbour, bytes_wanted)
+        frames = super().take(neighbour, bytes_wanted)
         kept = [each for each in frames if not (self._loss and self._random.random() < self._loss)]
         # No frames at all would mean that none are waiting.
         return kept if kept or not frames else self.take(neighbour, bytes_wanted)
-
-    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
-        self.node.receive(neighbour, message, now_us)
-
-    def advance(self, now_us: int) -> None:
-        self.node.advance(now_us)
-
-    def next_due_us(self) -> int:
-        return self.node.next_due_us()
-
-    def link_up(self, neighbour: str, now_us: int) -> None:
-        self.node.link_up(neighbour, now_us)
-
-    def link_down(self, neighbour: str, now_us: int) -> None:
-        self.node.link_down(neighbour, now_us)
-
-    def publish(self, publication: Publication, now_us: int) -> None:
-        self.node.publish(publication, now_us)
-
-    def subscribe(self, wish: Wish, now_us: int) -> None:
-        self.node.subscribe(wish, now_us)
-
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
-        self.node.unsubscribe(wish, now_us)
-
-    def check_invariants(self) -> None:
-        self.node.check_invariants()
 
     def _is_lost(self, message: Control) -> bool:
         return isinstance(message, Said) and self._random.random() < self._loss

@@ -15,7 +15,7 @@ from accord.core.negotiation.messages import Change, Have, News
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Advice, Decision, StateChanged
 from accord.core.negotiation.profiles import Capability, Profile
-from accord.core.overlay.messages import Pong
+from accord.core.overlay.liveness import Pong
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signals import Said

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from tests.overlay_network import OverlayNetwork
 
 from accord.core.overlay.hello import PING_BYTES, Hello, intervals
-from accord.core.overlay.liveness import Pulse, PulseOptions, answer
-from accord.core.overlay.messages import Ping, Pong
+from accord.core.overlay.liveness import Ping, Pong, Pulse, PulseOptions, answer
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signals import Carried

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from accord.core.overlay.liveness import answer
-from accord.core.overlay.messages import Ping
+from accord.core.overlay.liveness import Ping, answer
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import LINK, Overlay
-from accord.core.overlay.values import LinkValue
+from accord.core.overlay.overlay import LINK, LinkValue, Overlay
 
 S = 1_000_000
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.liveness import Availability, Pulse, PulseOptions, answer
-from accord.core.overlay.messages import Ping, Pong
+from accord.core.overlay.liveness import Availability, Ping, Pong, Pulse, PulseOptions, answer
 
 MS = 1_000
 S = 1_000_000
@@ -64,8 +63,8 @@ def test_three_misses_in_a_row_make_dead() -> None:
     assert pulse.is_up
     died_us = run(pulse, 20 * S, None, now_us=10 * S + 500 * MS)
     # The last ping that was answered went out at 10 s, those of 11, 12, 13 s are missed.
-    assert died_us == 13 * S + pulse.usual_us()
-    assert pulse.usual_us() < 100 * MS
+    assert died_us == 13 * S + pulse.usual_us
+    assert pulse.usual_us < 100 * MS
     assert not pulse.is_up
 
 
@@ -107,7 +106,7 @@ def test_failure_is_known_within_three_intervals_and_a_round_trip(
     failed_us = 20 * ping_us + 300 * MS + ping_us * part // S
     run(pulse, failed_us, rtt_us)
     assert pulse.is_up
-    usual_us = pulse.usual_us()
+    usual_us = pulse.usual_us
     known_us = failed_us + 3 * ping_us + usual_us
     assert failed_us <= run(pulse, known_us, None, now_us=failed_us) <= known_us
     assert not pulse.is_up
@@ -136,7 +135,7 @@ def test_the_mean_is_smoothed_as_by_tcp() -> None:
         pulse.receive(Pong(number, 0), number * S + rtt_us)
     assert pulse.rtt_us == 90 * MS
     assert pulse.deviation_us == 50 * MS
-    assert pulse.usual_us() == 290 * MS
+    assert pulse.usual_us == 290 * MS
 
 
 def answered(pulse: Pulse, *rtts_us: int) -> None:
@@ -215,7 +214,7 @@ def test_a_link_that_varies_is_soon_expected_to() -> None:
     pulse = new_pulse()
     answered(pulse, *[40 * MS] * 20)
     answered(pulse, *[40 * MS, 140 * MS] * 10)
-    assert pulse.usual_us() > 140 * MS
+    assert pulse.usual_us > 140 * MS
     assert pulse.rtt_us == pytest.approx(90 * MS, abs=20 * MS)
 
 
@@ -289,11 +288,11 @@ def test_answers_to_pings_of_the_former_transport_do_not_count() -> None:
 
 def test_availability_begins_with_the_prior() -> None:
     pulse = new_pulse()
-    assert pulse.availability(0) == pytest.approx(0.99)
+    assert pulse.availability.share(0) == pytest.approx(0.99)
     run(pulse, HOUR, 40 * MS)
-    assert pulse.availability(HOUR) == pytest.approx((1 + 0.99) / 2, abs=1e-4)
+    assert pulse.availability.share(HOUR) == pytest.approx((1 + 0.99) / 2, abs=1e-4)
     pulse.link_down(HOUR)
-    assert pulse.availability(2 * HOUR) == pytest.approx(1.99 / 3, abs=1e-4)
+    assert pulse.availability.share(2 * HOUR) == pytest.approx(1.99 / 3, abs=1e-4)
 
 
 def test_a_day_later_it_does_not_matter_any_more() -> None:

@@ -81,7 +81,8 @@ class Asking:
 
     def take(self, now_us: int) -> list[tuple[str, str]]:
         """Whom to ask for which origin now."""
-        self._give_up(now_us)
+        if self._asked:
+            self._give_up(now_us)
         if not self._is_due:
             return []
         self._is_due = False

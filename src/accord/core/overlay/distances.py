@@ -66,6 +66,7 @@ class Distances:
         self.processing_us = processing_us  # of the nodes for which it is known
         self.costs: dict[str, int] = {source: 0}
         self.before: dict[str, str] = {}  # on the shortest path
+        self.ways: dict[str, list[tuple[str, int]]] = {}  # for `paths`, as far as they were asked
         self._spread(links)
 
     def back(self, node: str) -> Iterator[str]:
@@ -90,7 +91,9 @@ class Distances:
             for target, link in links.get(node, none).items():
                 if not link.counts or target in done:
                     continue
-                total = reached + cost(link.latency_us + processing_us.get(target, 0))
+                # As `cost` says: a call would take longer than all the rest.
+                delay_us = link.latency_us + processing_us.get(target, 0)
+                total = reached + (delay_us << _HOP_BITS) + 1
                 known = costs.get(target, -1)
                 if known < 0 or total < known:
                     costs[target] = total

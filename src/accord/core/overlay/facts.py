@@ -78,6 +78,8 @@ class FactStore:
         self._now_us = 0
         self._own_base = -1  # what changed after it is still to be flooded
         self._own_free_us = 0
+        self._is_due_known = False
+        self._due_us: int | None = None  # as far as that is known
         self.counts = self._exchange.counts
 
     @property
@@ -167,36 +169,51 @@ class FactStore:
             raise ValueError(f"expected another node than {neighbour!r} as its neighbour")
         self._pass(now_us)
         self._exchange.link_up(neighbour, self._now_us, self.sends)
+        self._is_due_known = False
 
     def link_down(self, neighbour: str) -> None:
         self._exchange.link_down(neighbour)
+        self._is_due_known = False
 
     def forget(self, origin: str) -> None:
         """It can't be reached for long: it is gone until it says something new, or is recalled."""
         if origin == self.name:
             raise ValueError(f"expected another node to forget than {origin!r} itself")
+        self._is_due_known = False
         self._watchers.tell(origin, self._exchange.forget(origin))
 
     def recall(self, origin: str) -> None:
         """It can be reached again, it seems: what others know of it counts again."""
         self._exchange.recall(origin)
+        self._is_due_known = False
 
     def receive(self, neighbour: str, message: FactMessage, now_us: int) -> None:
         self._pass(now_us)
         changes = self._exchange.receive(neighbour, message, self._now_us, self.sends)
+        self._is_due_known = False
         if changes and isinstance(message, Facts):
             self._watchers.tell(message.origin, changes)
 
     def advance(self, now_us: int) -> None:
         """Do what is due by now."""
         self._pass(now_us)
+        due_us = self.next_due_us()
+        if due_us is None or due_us > self._now_us:
+            return
         self._jump()
         self._replicas.purge(self._now_us)
         self._flood_own()
         self._exchange.advance(self._now_us, self.sends)
+        self._is_due_known = False
 
     def next_due_us(self) -> int | None:
         """When to advance next; a moment that has passed means now."""
+        if not self._is_due_known:
+            self._is_due_known = True
+            self._due_us = self._find_due_us()
+        return self._due_us
+
+    def _find_due_us(self) -> int | None:
         due_us = self._exchange.next_due_us(self._now_us)
         due_us = earlier(due_us, self._exchange.namesakes.next_due_us(self._own.stamp))
         if self._replicas.purge_due_us >= 0:
@@ -209,11 +226,15 @@ class FactStore:
         self._replicas.check_invariants()
         self._exchange.check_invariants()
         assert self._own_base < self._own.version
+        if self._is_due_known and self._due_us != self._find_due_us():
+            assert self._due_us is not None
+            assert self._due_us <= self._now_us  # both are now
 
     def _say(self, fact: Fact) -> None:
         if self._own_base < 0:
             self._own_base = self._own.version
         self._replicas.say(fact, self._now_us)
+        self._is_due_known = False
         self._watchers.tell(self.name, [(fact.kind, fact.key, fact.value)])
 
     def _jump(self) -> None:

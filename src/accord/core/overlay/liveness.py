@@ -25,7 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from accord.core.overlay.messages import Ping, Pong
+import msgspec
+
 from accord.core.overlay.round_trip import RoundTrip
 
 LEAST_PING_US: Final = 10_000
@@ -36,6 +37,20 @@ _FIRST_WAIT_US: Final = 1_000_000  # for the first answer
 _FORGET_US: Final = 10_000_000
 _HOUR_US: Final = 3_600_000_000
 _HOURS: Final = 24
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True, tag="ping"):
+    """To be answered at once; `sent_us` is of the sender's clock, and nobody else's business."""
+
+    number: int
+    sent_us: int
+
+
+class Pong(msgspec.Struct, frozen=True, array_like=True, tag="pong"):
+    """The answer, with the same fields."""
+
+    number: int
+    sent_us: int
 
 
 @dataclass(frozen=True)
@@ -74,9 +89,11 @@ class Availability:
         self._is_up = is_up
 
     def share(self, now_us: int) -> float:
-        self._advance(now_us)
-        up_us = self._all_up_us + self._prior * _HOUR_US
-        return up_us / (self._all_known_us + _HOUR_US)
+        if now_us >= (self._hour + 1) * _HOUR_US:
+            self._advance(now_us)
+        since_us = now_us - self._since_us if now_us > self._since_us else 0  # quicker than max()
+        up_us = self._all_up_us + (since_us if self._is_up else 0)
+        return (up_us + self._prior * _HOUR_US) / (self._all_known_us + since_us + _HOUR_US)
 
     def check_invariants(self) -> None:
         for up_us, known_us in zip(self._up_us, self._known_us, strict=True):
@@ -126,7 +143,7 @@ class Pulse:
         self.interval_us = options.ping_us  # between pings, while none is missed
         self.sends: list[Ping] = []
         self._random = random
-        self._availability = Availability(options.availability, now_us)
+        self.availability = Availability(options.availability, now_us)
         self._is_connected = False
         self._ping_due_us = now_us
         self._pinged_us = now_us
@@ -140,6 +157,7 @@ class Pulse:
         self._patience = RoundTrip()  # of all answers, also those that were held up
         self._before_late = RoundTrip()  # what was known before the last answer that was late,
         self._late_us = now_us - options.ping_us  # and when that came
+        self.usual_us = _FIRST_WAIT_US  # an answer that takes longer is missed
 
     @property
     def rtt_us(self) -> int:
@@ -156,20 +174,12 @@ class Pulse:
         """One way: half the round trip."""
         return round(self._trip.mean_us / 2)
 
-    def availability(self, now_us: int) -> float:
-        return self._availability.share(now_us)
-
-    def usual_us(self) -> int:
-        """An answer that takes longer is missed."""
-        if not self._patience.is_measured:
-            return _FIRST_WAIT_US
-        return min(round(self._patience.usual_us()), _FORGET_US)
-
     def link_up(self, now_us: int) -> None:
         """There is a transport to it, perhaps by another way than before."""
         self._is_connected = True
         self._trip.begin_anew()
         self._patience.begin_anew()
+        self.usual_us = _FIRST_WAIT_US
         self._late_us = now_us - self.options.ping_us
         self._ping_due_us = now_us
         self._forget()
@@ -212,7 +222,7 @@ class Pulse:
             return False
         has_died = False
         if self._awaited:
-            for number in _sent_until(self._awaited, now_us - self.usual_us()):
+            for number in _sent_until(self._awaited, now_us - self.usual_us):
                 sent_us = self._late[number] = self._awaited.pop(number)
                 has_died = self._miss(sent_us, now_us) or has_died
         if self._late:
@@ -227,7 +237,8 @@ class Pulse:
         if not self._is_connected:
             return None
         for sent_us in self._awaited.values():
-            return min(self._ping_due_us, sent_us + self.usual_us())
+            missed_us = sent_us + self.usual_us
+            return missed_us if missed_us < self._ping_due_us else self._ping_due_us
         return self._ping_due_us
 
     def check_invariants(self) -> None:
@@ -237,7 +248,7 @@ class Pulse:
         sent = [*self._late.values(), *self._awaited.values()]
         assert sent == sorted(sent)
         assert len(sent) <= 2 * _FORGET_US // LEAST_PING_US
-        self._availability.check_invariants()
+        self.availability.check_invariants()
 
     def _ping(self, now_us: int) -> None:
         self._number += 1
@@ -265,6 +276,7 @@ class Pulse:
 
     def _measure(self, took_us: int, now_us: int, *, is_late: bool) -> None:
         self._patience.measure(took_us)
+        self.usual_us = min(round(self._patience.usual_us()), _FORGET_US)
         if now_us < self._late_us + self.options.ping_us // 2:
             self._trip = self._before_late  # the one before was held up
         if is_late:
@@ -276,7 +288,7 @@ class Pulse:
         if self.is_up == is_up:
             return False
         self.is_up = is_up
-        self._availability.turn(is_up, now_us)
+        self.availability.turn(is_up, now_us)
         return True
 
     def _forget(self) -> None:

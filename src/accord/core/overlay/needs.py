@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from accord.core.model.channels import ChannelMap, filter_covers
-from accord.core.overlay.values import Need
 from accord.core.overlay.widening import Told, widen
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.relations import covers
@@ -46,6 +47,14 @@ _SOON: Final = -1
 
 Condition = tuple[str, str]  # a selector and an XPath, of which one at most is given
 _NONE: Final[Condition] = ("", "")
+
+
+class Need(msgspec.Struct, frozen=True, array_like=True):
+    """As nodes tell it to each other."""
+
+    filter: str
+    where: str = ""
+    xpath: str = ""
 
 
 class _Wishes:
@@ -151,10 +160,10 @@ class Needs:
 
     def next_due_us(self) -> int | None:
         """When to ask for changes next, though nobody wishes anything else."""
-        dues = [min(self._settling.values())] if self._settling else []
+        due_us = min(self._settling.values()) if self._settling else None
         if self._widened and self._is_less:
-            dues.append(self._narrow_us)
-        return min(dues, default=None)
+            return self._narrow_us if due_us is None else min(due_us, self._narrow_us)
+        return due_us
 
     def changes(self, now_us: int) -> list[tuple[str, Need | None]]:
         """Since the last time; what is new comes before what is taken back."""

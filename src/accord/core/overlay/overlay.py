@@ -20,13 +20,11 @@ from accord.core.model.decoding import decoded
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.delivery import Incoming
 from accord.core.overlay.duplicates import Duplicates
-from accord.core.overlay.exchange import earlier
 from accord.core.overlay.facts import Digest, Facts, FactStore, Stamps, Wanted
 from accord.core.overlay.hello import Hello
-from accord.core.overlay.liveness import Pulse, PulseOptions, answer
+from accord.core.overlay.liveness import Ping, Pong, Pulse, PulseOptions, answer
 from accord.core.overlay.map import Map
-from accord.core.overlay.messages import Ping, Pong
-from accord.core.overlay.needs import BUDGET, Condition, Needs
+from accord.core.overlay.needs import BUDGET, Condition, Need, Needs
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
 from accord.core.overlay.routes import Flow, Requirement, Routes
@@ -46,7 +44,6 @@ from accord.core.overlay.signals import (
 from accord.core.overlay.switching import Switching
 from accord.core.overlay.telling import Telling
 from accord.core.overlay.transit import EXPIRED, LINK_DOWN, Passed, Transits
-from accord.core.overlay.values import LinkValue, Need, NodeValue
 from accord.core.predicates.predicate import Predicate
 
 Control = (
@@ -70,6 +67,22 @@ _MUCH: Final = 0.3
 _NEWS: Final = 8  # of one link, in a row
 _LOSSES: Final = 2_048  # remembered at a time: the window of a stream may be among them
 _SOURCES: Final = 10_000  # of acknowledged events, remembered at a time
+
+
+class NodeValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a node tells of itself: how long it takes until an event is with its clients."""
+
+    processing_us: int
+
+
+class LinkValue(msgspec.Struct, frozen=True, array_like=True):
+    """What a node tells of its link to a neighbour; latency includes waiting for the link."""
+
+    is_up: bool
+    latency_us: int
+    deviation_us: int = 0
+    loss: float = 0.0
+    failure: float = 0.0
 
 
 _node: Final = msgspec.msgpack.Decoder(NodeValue)
@@ -155,6 +168,9 @@ class Overlay:
         self._pulses_due_us = -1  # when one of them is due; below 0: not known
         self._absent: dict[str, int] = {}
         self._sweep_us = 0
+        parts = (self.store, self.routes, self.switching, self.sending, self.telling, self.needs)
+        timed = (*parts, self._hello) if options.hello_bytes_per_s else parts
+        self._next_dues_us = [each.next_due_us for each in timed]
         self.store.watch(LINK, self._link_told)
         self.store.watch(NODE, self._node_told)
         self.store.watch(NEED, self._need_told)
@@ -215,17 +231,7 @@ class Overlay:
         self.now_us = now_us
         if self._hello.is_due(now_us):
             self._pace()
-        for neighbour, known in self.neighbours.items():
-            known.pulse.advance(now_us)
-            if known.pulse.sends:
-                self._sends += [(neighbour, ping) for ping in known.pulse.sends]
-                known.pulse.sends.clear()
-            if (
-                known.pulse.is_up != known.is_used
-                or now_us - known.looked_us >= self.options.advertise_us
-            ):
-                self._look_at(neighbour, known)
-        self._pulses_due_us = self._next_pulse_us()
+        self._pulse(now_us)
         self._tell_needs()
         self.store.advance(now_us)
         if self._is_map_new:
@@ -236,7 +242,8 @@ class Overlay:
         self.sending.advance(now_us)
         self._acknowledge(now_us)
         for transit in self.transits.all.values():
-            self._count_dropped(transit.dropped)
+            if transit.dropped:
+                self._count_dropped(transit.dropped)
         if self._shared is not None:
             self._count_dropped(self._shared.dropped)
         for event, _, cause in self.sending.lost:
@@ -252,12 +259,9 @@ class Overlay:
             return self.now_us
         if self._pulses_due_us < 0:
             self._pulses_due_us = self._next_pulse_us()
-        due_us = min(self._pulses_due_us, self._sweep_us)
-        for part in (
-            self.store, self.routes, self.switching, self.sending, self.telling, self._hello,
-            self.needs,
-        ):  # fmt: skip
-            part_us = part.next_due_us()
+        due_us = self._pulses_due_us if self._pulses_due_us < self._sweep_us else self._sweep_us
+        for part_next_due_us in self._next_dues_us:
+            part_us = part_next_due_us()
             if part_us is not None and part_us < due_us:
                 due_us = part_us
         for incoming in self._incoming.values():
@@ -265,9 +269,23 @@ class Overlay:
                 due_us = incoming.tell_us
         return due_us
 
+    def _pulse(self, now_us: int) -> None:
+        advertise_us = self.options.advertise_us
+        for neighbour, known in self.neighbours.items():
+            pulse = known.pulse
+            pulse.advance(now_us)
+            if pulse.sends:
+                self._sends += [(neighbour, ping) for ping in pulse.sends]
+                pulse.sends.clear()
+            if pulse.is_up != known.is_used or now_us - known.looked_us >= advertise_us:
+                self._look_at(neighbour, known)
+        self._pulses_due_us = self._next_pulse_us()
+
     def _tell_needs(self) -> None:
         # Nobody hears of them one by one: what is taken back may make room for what is new.
         changes = self.needs.changes(self.now_us)
+        if not changes:
+            return
         for key, need in changes:
             if need is None:
                 self.store.drop(NEED, key)
@@ -279,7 +297,9 @@ class Overlay:
     def _next_pulse_us(self) -> int:
         due_us: int | None = None
         for known in self.neighbours.values():
-            due_us = earlier(due_us, known.pulse.next_due_us())
+            pulse_us = known.pulse.next_due_us()
+            if pulse_us is not None and (due_us is None or pulse_us < due_us):
+                due_us = pulse_us
         return self._sweep_us if due_us is None else due_us
 
     def take_loose(
@@ -569,25 +589,24 @@ class Overlay:
 
     def _tell_link(self, neighbour: str, known: Neighbour) -> None:
         """To all others, if it is worth it."""
-        pulse, told = known.pulse, known.told
+        pulse, told, now_us = known.pulse, known.told, self.now_us
         if told is None and not pulse.is_up:
             return  # nobody knows of it, and nobody need know
         slowly_us = self.options.advertise_slowly_us
-        is_restless = known.news_us > self.now_us + _NEWS * slowly_us
         is_same = told is not None and told.is_up == pulse.is_up
-        if is_same and (is_restless or not pulse.is_up):
+        if is_same and (not pulse.is_up or known.news_us > now_us + _NEWS * slowly_us):
             return  # what keeps changing is told no more often: all nodes hear of it
-        # No finer: else it would decide between paths that are alike which link came up first.
-        failure = round(1 - pulse.availability(self.now_us), 3)
+        absence = 1 - pulse.availability.share(now_us)
         transit = self.transits.all.get(neighbour)
-        latency_us = pulse.latency_us + (0 if transit is None else transit.usual_us(self.now_us))
-        value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
+        latency_us = pulse.latency_us + (0 if transit is None else transit.usual_us(now_us))
         # What changes a little is told seldom.
-        has_time = self.now_us - known.told_us < slowly_us
-        part = _MUCH if has_time else _LITTLE
-        if told is None or not is_same or _differ(told, value, part):
-            known.told, known.told_us = value, self.now_us
-            known.news_us = max(known.news_us, self.now_us) + slowly_us
+        part = _MUCH if now_us - known.told_us < slowly_us else _LITTLE
+        if told is None or not is_same or _differ(told, latency_us, pulse.loss, absence, part):
+            # No finer: else it would decide between paths that are alike which link came up first.
+            failure = round(absence, 3)
+            value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
+            known.told, known.told_us = value, now_us
+            known.news_us = max(known.news_us, now_us) + slowly_us
             self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))
 
     def _link_told(self, origin: str, neighbour: str, value: bytes | None) -> None:
@@ -633,11 +652,12 @@ def _receipt(event: Carried, name: str) -> Receipt | None:
     return next((each for each in event.receipts if each.destination == name), None)
 
 
-def _differ(told: LinkValue, value: LinkValue, part: float) -> bool:
+def _differ(told: LinkValue, latency_us: int, loss: float, absence: float, part: float) -> bool:
     """Whether others should know: by that part, or by what matters on a short link."""
-    least_us = max(told.latency_us * part, 5_000 * part)
-    return (
-        abs(value.latency_us - told.latency_us) > least_us
-        or abs(value.loss - told.loss) > part
-        or abs(value.failure - told.failure) > part
-    )
+    if abs(latency_us - told.latency_us) > max(told.latency_us, 5_000) * part:
+        return True
+    if abs(loss - told.loss) > part:
+        return True
+    # To round takes long, and decides seldom.
+    is_near = abs(absence - told.failure) > part - 0.001
+    return is_near and abs(round(absence, 3) - told.failure) > part

@@ -118,15 +118,11 @@ class _Search:
         best = self._limit + 1
         best_node = ""
         node = back[shared]
-        costs = self._distances.costs
-        for other in self._map.neighbours(node):
-            if places.get(other, shared + 1) <= shared or other in banned:
+        for other, least in self._ways(node):
+            total = shared_cost + least
+            if total > best or places.get(other, shared + 1) <= shared or other in banned:
                 continue
-            known = costs.get(other, -1)
-            if known < 0:
-                continue
-            total = shared_cost + self._cost(other, node) + known
-            if total < best or (total == best and other < best_node):
+            if total < best or other < best_node:
                 best = total
                 best_node = other
         if best > self._limit:
@@ -167,16 +163,21 @@ class _Search:
         spent: int,
         closed: dict[str, bool],
     ) -> None:
-        costs = self._distances.costs
-        for other in self._map.neighbours(node):
-            if other in closed:
-                continue
-            known = costs.get(other, -1)
-            if known < 0:
-                continue
-            total = spent + self._cost(other, node) + known
-            if total <= self._limit:
-                heappush(heap, (total, (*rest, other)))
+        for other, least in self._ways(node):
+            if other not in closed and spent + least <= self._limit:
+                heappush(heap, (spent + least, (*rest, other)))
+
+    def _ways(self, node: str) -> list[tuple[str, int]]:
+        """The nodes before it that can be reached, with what it costs at best to come over them."""
+        found = self._distances.ways.get(node)
+        if found is None:
+            costs = self._distances.costs
+            found = self._distances.ways[node] = [
+                (other, costs[other] + self._cost(other, node))
+                for other in self._map.neighbours(node)
+                if other in costs
+            ]
+        return found
 
     def _cost(self, source: str, target: str) -> int:
         link = self._map.link(source, target)

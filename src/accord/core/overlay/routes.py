@@ -18,11 +18,13 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
+import msgspec
+
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.detours import detours, is_apart
+from accord.core.overlay.exchange import earlier
 from accord.core.overlay.map import Map
 from accord.core.overlay.paths import Path, shortest_paths
-from accord.core.overlay.requirement import Requirement
 from accord.core.overlay.resiliency import choose, resiliency
 from accord.core.overlay.signals import Establish, Established, NotEstablished, TearDown
 from accord.core.overlay.switching import Sent, share_of
@@ -40,6 +42,18 @@ _WORTH: Final = 0.5  # routes are exchanged for better ones if these fail half a
 _AT_ONCE_US: Final = 50_000  # the same where there is no route at all, or a link came back
 _LINGER_US: Final = 2_000_000  # for what is on its way by a route that is left
 _AVOIDED_US: Final = 3_000_000  # before a path that could not be established is tried again
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """What a channel needs of its routes; 0 and 1 path mean: whatever is shortest.
+
+    With `resiliency` above 0 as many paths as that takes, at most `paths`; else just `paths`.
+    """
+
+    max_delay_us: int = 0
+    paths: int = 1
+    resiliency: float = 0.0
+    depth: int = 16
 
 
 class Route:
@@ -201,10 +215,8 @@ class Routes:
         self._due_us = due_us
 
     def next_due_us(self) -> int | None:
-        dues = [self._due_us] if self.flows else []
-        if self._left:
-            dues.append(self._left[0][0])
-        return min(dues, default=None)
+        due_us = self._due_us if self.flows else None
+        return earlier(due_us, self._left[0][0]) if self._left else due_us
 
     def check_invariants(self) -> None:
         numbers = [route.number for flow in self.flows.values() for route in flow.routes]

@@ -114,6 +114,8 @@ class Sending:
         return found
 
     def advance(self, now_us: int) -> None:
+        if not (self.outgoing or self._held):
+            return
         for destination, outgoing in list(self.outgoing.items()):
             self._send_due(destination, outgoing, now_us)
         for flow, held in list(self._held.items()):

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.arrivals import LONGEST, Arrivals, Keys
+from accord.core.overlay.exchange import earlier
 from accord.core.overlay.facts import FactStore
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import Registry
@@ -117,12 +118,10 @@ class Telling:
 
     def next_due_us(self) -> int | None:
         """Only for what is new: the rest is seen to when something else is due."""
-        dues = []
-        if self._tells_flows and self._is_changed():
-            dues.append(self._flows_us)
+        due_us = self._flows_us if self._tells_flows and self._is_changed() else None
         if self._tells_arrivals and self.arrivals.has_news:
-            dues.append(self._arrivals_us)
-        return min(dues, default=None)
+            return earlier(due_us, self._arrivals_us)
+        return due_us
 
     def flows(self) -> list[FlowValue]:
         """As they are now."""

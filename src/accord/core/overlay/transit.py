@@ -123,6 +123,8 @@ class Transit:
 
     def usual_us(self, now_us: int) -> int:
         """How long events wait: less with time, as what is taken for slow is not used any more."""
+        if not self._usual_us:
+            return 0
         return int(self._usual_us * 0.5 ** (max(now_us - self._learnt_us, 0) / _HALF_US))
 
     def forget_waits(self) -> None:
