@@ -6,11 +6,15 @@ whoever reads decides how much to decode.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from accord.core.model.event import Event
+from accord.core.native import records
+from accord.core.node.message import Message
+from accord.edges.mqtt.hub import KeptRun
 from accord.edges.mqtt.kept import as_published, origin_of
 from accord.edges.mqtt.mapping import to_event
 from accord.edges.mqtt.message import MqttMessage
@@ -46,6 +50,7 @@ class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
         )
 
 
+_FIELDS: Final = b"\x9b"  # msgpack's head of an array: the tag, and the fields of KeptEvent
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(KeptEvent)
 
@@ -65,6 +70,32 @@ def encode_event(message: MqttMessage) -> bytes:
             message.is_retained,
         )
     )
+
+
+def encode_kept(kept: Iterable[Message | KeptRun]) -> list[bytes]:
+    """A record for each event."""
+    made: list[bytes] = []
+    for each in kept:
+        if isinstance(each, KeptRun):
+            made += _encode_run(each)
+        elif isinstance(each, MqttMessage):
+            made.append(encode_event(each))
+    return made
+
+
+def _encode_run(run: KeptRun) -> list[bytes]:
+    # All fields before its expiry are those of the others.
+    head = b"".join(
+        (
+            _FIELDS,
+            _encode("event"),
+            _encode(run.received_ms),
+            _encode(run.channel),
+            _encode(run.publisher),
+            _encode(run.qos),
+        )
+    )
+    return records(run.frames, run.is_v5, head, run.number)
 
 
 def kept_message(kept: KeptEvent) -> MqttMessage:

@@ -23,10 +23,9 @@ from accord.core.monitoring.statistics import JournalStatus
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.durable import KeptThrough, encode_record
-from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.restoring import Restored, redo, restore, snapshot
 from accord.journal.errors import JournalError
-from accord.journal.events import decode_event, encode_event, kept_message
+from accord.journal.events import decode_event, encode_kept, kept_message
 from accord.journal.ledger import EVENT, kind_of
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
@@ -190,8 +189,7 @@ class Durability:
         """Hand the kept events to the journal; why not, where it takes no more."""
         hub = self._broker.hub
         if hub.kept:
-            records = [encode_event(each) for each in hub.kept if isinstance(each, MqttMessage)]
-            taken = self._events.append(records)
+            taken = self._events.append(encode_kept(hub.kept))
             if isinstance(taken, Refused):
                 return taken.why
             hub.kept = []

@@ -111,7 +111,7 @@ class PastService(ClientsPast):
         if self._durability is None:
             self.exchange.cut_made(order, 0, hub.number, clock_us())
             return
-        cut = Cut(len(hub.kept))
+        cut = Cut(hub.kept_events())
         hub.cuts.append(cut)
         self._cuts.append(_NodeCut(cut, order, hub.number))
         self._server.due()

@@ -24,9 +24,9 @@ from accord.core.scheduling.queues import Queues
 from accord.edges.mqtt.accounts import received_ms
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.delivery import WAITING, Delivery
-from accord.edges.mqtt.message import MessageRun
 from accord.edges.mqtt.publishing import PublishTask
-from accord.edges.mqtt.session import HeldDelivery, Session
+from accord.edges.mqtt.runs import MessageRun
+from accord.edges.mqtt.session import HeldDelivery, Session, is_tracked
 from accord.edges.mqtt.shaping import ShapingOrder
 from accord.live.sending import clock_us
 from accord.live.server import Server
@@ -101,8 +101,7 @@ def _facts(server: Server, session: Session, parcel: Parcel) -> dict[str, Any]:
     line = session.line
     if line is None:
         return {"waits_for": CONNECTION}
-    is_tracked = isinstance(parcel, Delivery) and parcel.is_tracked
-    if is_tracked and session.is_window_full():
+    if is_tracked(parcel) and session.is_window_full():
         return {"waits_for": ACKNOWLEDGEMENT, "unacknowledged": session.in_flight}
     link = line.link
     protocol = server.connections.get(cast("Connection", line))

@@ -212,38 +212,39 @@ def test_routes_are_forgotten_when_they_are_too_many() -> None:
     place.router.check_invariants()
 
 
-def test_channels_with_the_same_receivers_share_an_audience() -> None:
-    place = Place("ada", "bob")
-    place.subscribe("ada", "a/+")
-    assert place.router.route("a/1").plain is place.router.route("a/2").plain
-    place.subscribe("bob", "a/2")
-    assert place.router.route("a/1").plain is not place.router.route("a/2").plain
-
-
 @pytest.mark.parametrize(
-    ("channel", "options", "is_plain"),
+    ("channel", "options", "has_runs"),
     [
         ("a", {}, True),
         ("a", {"qos": 2}, True),
         ("a", {"keeps_retained_flag": True}, True),
-        ("a", {"identifier": 1}, False),
-        ("a", {"no_local": True}, False),
-        ("a", {"where": "n > 1"}, False),
-        ("a", {"group": "g"}, False),
+        ("a", {"identifier": 1}, True),
+        ("a", {"no_local": True}, True),
+        ("a", {"where": "n > 1"}, True),
+        ("a", {"group": "g"}, True),
+        ("kept", {}, True),
         ("$a", {}, False),
-        ("kept", {}, False),
     ],
 )
-def test_what_is_forwarded_as_it_is(
-    channel: str, options: dict[str, object], is_plain: bool
-) -> None:
+def test_what_travels_in_runs(channel: str, options: dict[str, object], has_runs: bool) -> None:
     place = Place("ada", kept=["kept"])
     session = place.sessions["ada"]
     session.attach(Line(), V5, window=1, packet_limit=0, alias_limit=0)
     place.subscribe("ada", channel, **options)  # type: ignore[arg-type]
-    assert place.router.route(channel).is_plain is is_plain
-    session.detach()
-    assert not place.router.route(channel).is_plain, "nobody to forward to"
+    way = Way(Entity("cyn"), place.router.route(channel))
+    assert way.has_runs is has_runs
+    needs_matching = "where" in options or "group" in options
+    assert (way.selection is None) is (needs_matching or not has_runs)
+
+
+def test_a_change_of_subscriptions_is_seen_by_who_remembers_routes() -> None:
+    place = Place("ada")
+    place.router.route("a")
+    before = place.router.changes
+    place.router.route("a")
+    assert place.router.changes == before
+    place.subscribe("ada", "a")
+    assert place.router.changes > before
 
 
 class Wish(NamedTuple):
@@ -400,7 +401,7 @@ def test_a_message_may_pass_over_some_and_be_lifted_for_others() -> None:
     place.router.watched["a"] = True
     place.router.invalidate("a")
     route = place.router.route("a")
-    assert (route.is_watched, route.is_plain) == (True, False)
+    assert (route.is_watched, route.has_runs) == (True, False)
     special = Special()
     special.skipped[place.sessions["ada"]] = True
     special.lift = lambda grant: Grant(grant.importance + 1, 0, "", 0, 0, True, "")

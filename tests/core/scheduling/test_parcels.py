@@ -9,7 +9,7 @@ def test_a_run_knows_its_size_and_is_light_unless_told() -> None:
     run = Run(b"frames", 3, 5, 9)
     assert (run.size, run.count, run.importance, run.bin) == (6, 3, 5, 11)
     assert (run.queued_ms, run.expires_ms, run.number) == (9, 0, 0)
-    assert run.split(1) is None
+    assert run.split(1, 1) is None
     heavy = Run(b"frames", 3, 5, 9, 100, 7, 10)
     assert (heavy.bin, heavy.expires_ms, heavy.number) == (10, 100, 7)
 

@@ -31,6 +31,7 @@ from accord.edges.mqtt.packets import (
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.restoring import Restored, restore, snapshot
+from accord.edges.mqtt.runs import MessageRun
 from accord.edges.mqtt.session import Session
 
 START_MS: Final = 1_000_000
@@ -270,8 +271,9 @@ class Table:
             session.check_invariants()
             outbox = session.outbox
             queued = [each for each in session.unacknowledged.values() if each.stage == QUEUED]
-            assert outbox.tracked == len(queued)
-            assert outbox.tracked_bytes == sum(each.size for each in queued)
+            runs = [each for each in outbox.tracked_parcels() if isinstance(each, MessageRun)]
+            assert outbox.tracked == len(queued) + sum(run.count for run in runs)
+            assert outbox.tracked_bytes == sum(each.size for each in (*queued, *runs))
             assert sum(outbox.bytes_waiting()) == outbox.bytes + outbox.tracked_bytes
         for peer in self.peers.values():
             if peer.connection.session is not None and peer.connection.connect is None:

@@ -25,6 +25,7 @@ from accord.edges.mqtt.delivery import Delivery
 from accord.edges.mqtt.packets import Filter
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.session import Session
+from accord.journal.events import decode_event, encode_kept
 
 START_MS = 1_700_000_000_000
 
@@ -317,7 +318,7 @@ def test_what_is_kept_of_an_ordered_channel_is_kept_once() -> None:
     node.publish("kept", b"1")
     net.settle(8_000)  # a sequencer that has just come up looks around first
     assert got(session) == [b"1"]
-    assert [each.payload for each in node.broker.hub.kept] == [b"1"]
+    assert [decode_event(each).payload for each in encode_kept(node.broker.hub.kept)] == [b"1"]
 
 
 class _Waiting:

@@ -373,23 +373,23 @@ def test_refusals_are_in_the_ledger() -> None:
     assert details == ["subscription: node here lacks memory: 14.1 KB asked, 5 KB free"]
 
 
-def test_plain_runs_stay_plain_for_who_advertises_nothing() -> None:
+def test_publishers_that_advertise_nothing_have_runs() -> None:
     table = Gate()
     ann, bob = table.join("ann").subscribe("near/a"), table.join("bob", V5)
     bob.publish("near/a", b"1")
 
-    def is_plain() -> list[bool]:
-        return [way.is_plain for way in bob.connection._ways.values()]
+    def has_runs() -> list[bool]:
+        return [way.has_runs for way in bob.connection._ways.values()]
 
-    assert is_plain() == [True]
+    assert has_runs() == [True]
     session = table.session("bob")
     table.admitting.advertising.advertise(session, "x", "near/a", "", 2)
-    assert is_plain() == [False]
+    assert has_runs() == [False]
     for number in range(2, 6):
         bob.publish("near/a", b"%d" % number)
     assert [each.payload for each in ann.hear() if isinstance(each, Publish)] == [b"1", b"2", b"3"]
     assert table.admitting.advertising.unadvertise(session, "x")
-    assert is_plain() == [True]
+    assert has_runs() == [True]
     bob.publish("near/a", b"6")
     ann.expect(Publish("near/a", b"6"))
 

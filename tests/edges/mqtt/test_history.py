@@ -14,12 +14,12 @@ from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.history import CatchUp, Wanted
 from accord.edges.mqtt.kept import to_keep
 from accord.edges.mqtt.mapping import EVENT_NAMES
-from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
 from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.restoring import restore
 from accord.edges.pipeline.messages import Found, Page
+from accord.journal.events import decode_event, encode_kept, kept_message
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
 SINCE: Final = Properties(user=(("since", "-1h"),))
@@ -48,18 +48,18 @@ class World:
         hub = self.table.hub
         self.table.turn()
         first = len(self.journal)
-        for message in hub.kept:
-            assert isinstance(message, MqttMessage)
+        for record in encode_kept(hub.kept):
+            event = decode_event(record)
             self.journal.append(
                 Found(
                     len(self.journal),
-                    message.number,
-                    message.received_ms,
-                    message.channel,
-                    message.publisher,
-                    message.qos,
-                    message.block,
-                    message.payload,
+                    event.number,
+                    event.received_ms,
+                    event.channel,
+                    event.publisher,
+                    event.qos,
+                    event.attributes,
+                    event.payload,
                 )
             )
         hub.kept = []
@@ -228,11 +228,12 @@ def test_who_asks_for_names_gets_those_of_the_past_too(is_secondary: bool) -> No
     for _ in range(4):
         world.publish(bob)
     copies = [("", "", 0), ("a", "a", 0), ("a", "x", 7), ("", "y", 8)]  # from, named by, and number
-    for message, (source, home, number) in zip(hub.kept, copies, strict=True):
-        assert isinstance(message, MqttMessage)
+    messages = [kept_message(decode_event(record)) for record in encode_kept(hub.kept)]
+    hub.kept = []
+    for message, (source, home, number) in zip(messages, copies, strict=True):
         message.home, message.home_number = home, number or (message.number if home else 0)
-        hub.kept[hub.kept.index(message)] = to_keep(message, source)
-    first = hub.kept[0].number
+        hub.kept.append(to_keep(message, source))
+    first = messages[0].number
     world.commit()
     told = [
         dict(each.properties.user)

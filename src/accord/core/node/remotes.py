@@ -32,6 +32,7 @@ class RemoteNode(Receiver):
     def __init__(self, name: str, wanted: dict[str, Grant]) -> None:
         super().__init__(name, Entity("", node=name))
         self.is_connected = True
+        self.is_remote = True
         self.needs = 0
         self._wanted = wanted
 

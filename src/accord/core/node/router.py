@@ -22,6 +22,7 @@ from accord.core.node.routes import (
     HeavyMatchError,
     Receiver,
     Route,
+    Selection,
     Special,
     Subscription,
     Target,
@@ -29,11 +30,12 @@ from accord.core.node.routes import (
     merge,
 )
 from accord.core.overlay.binding import UNBOUND, Bound
-from accord.core.predicates.index import Index
+from accord.core.predicates.index import FrameMatches, Index
 from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, Side, View
 
 _REMEMBERED_ROUTES: Final = 10_000
 _REMEMBERED_LENGTH: Final = 1_024
+_REMEMBERED_SELECTIONS: Final = 1_000
 
 
 class Router:
@@ -51,7 +53,7 @@ class Router:
         self._conditional: ChannelMap[dict[Subscription, bool]] = ChannelMap()
         self._index = Index()
         self._routes: dict[str, Route] = {}
-        self._audiences: dict[tuple[Receiver, ...], list[Receiver]] = {}
+        self.changes = 0  # grows whenever a route may have become another
         self._kept: ChannelMap[bool] = ChannelMap()
         for pattern in kept:
             self._kept.set(pattern, True)
@@ -129,12 +131,12 @@ class Router:
             for route in self._routes.values():
                 route.is_valid = False
             self._routes.clear()
-            self._audiences.clear()
+            self.changes += 1
         else:
             known = self._routes.pop(pattern, None)
             if known is not None:
                 known.is_valid = False
-                self._audiences.pop(tuple(known.plain), None)
+                self.changes += 1
 
     def route(self, channel: str) -> Route:
         """Where messages of `channel` go, from memory if possible."""
@@ -257,8 +259,7 @@ class Router:
             assert fresh.has_predicates == route.has_predicates
             assert fresh.is_watched == route.is_watched
             assert fresh.bound == route.bound
-            assert fresh.is_plain == route.is_plain
-            assert fresh.plain == route.plain
+            assert fresh.has_runs == route.has_runs
 
     def _choose(self, message: Message, route: Route) -> list[Target]:
         """The targets of one message: predicates decide, and shared subscriptions take turns."""
@@ -286,8 +287,36 @@ class Router:
                 groups = self._shared.get(pattern)
                 assert groups is not None
                 # A copy of its own: the receiver has it on behalf of the group.
-                targets.append(Target(groups[name].choose(candidates), route.view))
+                (chosen_member,) = groups[name].choose(candidates, 1)
+                targets.append(Target(chosen_member, route.view))
         return targets
+
+    def select(self, way: Way, matching: tuple[Subscription, ...]) -> Selection:
+        """Who gets the messages of `way` in runs for which the predicates of `matching` hold."""
+        known = way.selections.get(matching)
+        if known is not None:
+            return known
+        route = way.route
+        channel = route.channel
+        chosen = list(route.subscriptions)
+        groups: dict[tuple[str, str], list[Subscription]] = {key: [] for key in route.groups}
+        for key in route.groups:
+            for member in self._members(key):
+                if member.predicate is None and not member.denies(channel):
+                    groups[key].append(member)
+        for each in matching:
+            if each.denied and each.denies(channel):
+                continue
+            if each.group:
+                groups[each.pattern, each.group].append(each)
+            else:
+                chosen.append(each)
+        candidates = [(self._group(key), members) for key, members in groups.items() if members]
+        selection = Selection(way, merge(chosen, route.view), candidates or None)
+        if len(way.selections) >= _REMEMBERED_SELECTIONS:
+            way.selections.clear()
+        way.selections[matching] = selection
+        return selection
 
     def _matching(self, message: Message) -> list[Hashable]:
         """The subscriptions whose predicates match; none where the attributes can't be read.
@@ -308,6 +337,10 @@ class Router:
             self.unmatched_work += 1
         return found.keys
 
+    def match_frames(self, route: Route, data: bytes, spans: bytes) -> FrameMatches:
+        """Which subscriptions' predicates hold for messages whose properties are at `spans`."""
+        return self._index.match_frames(route.channel, data, spans, limit=self.match_limit)
+
     def matching_policies(self, message: Message, view: View) -> int:
         """Which policies' conditions hold for `message`: those on its attributes not, if bad."""
         size = len(message.payload)
@@ -324,15 +357,12 @@ class Router:
         return view.grant(NO_SIDE, view.receiver(subscription.receiver.entity)).importance
 
     def _members(self, group_key: tuple[str, str]) -> list[Subscription]:
+        return self._group(group_key).members
+
+    def _group(self, group_key: tuple[str, str]) -> Group:
         groups = self._shared.get(group_key[0])
         assert groups is not None
-        return groups[group_key[1]].members
-
-    def _audience(self, receivers: list[Receiver]) -> list[Receiver]:
-        """The same list for the same receivers, so that routes can be compared by it."""
-        if len(self._audiences) >= _REMEMBERED_ROUTES:
-            self._audiences.clear()
-        return self._audiences.setdefault(tuple(receivers), receivers)
+        return groups[group_key[1]]
 
     def _work_out(self, channel: str) -> Route:
         route = Route(channel, self.policies.view(channel), self.channels.get(channel))
@@ -351,19 +381,15 @@ class Router:
         is_kept_here = route.bound.is_persistent and not route.bound.goes_up
         route.is_kept = route.is_kept_always or is_kept_here
         route.is_valid = not route.bound.problem  # so that each message is looked at
-        route.plain = self._audience([target.receiver for target in route.targets])
-        route.is_plain = not (
+        route.has_runs = not (
             channel.startswith("$")
-            or route.has_predicates
-            or route.groups
-            or route.is_kept
             or route.is_watched
             or route.bound.is_ordered
             or route.bound.keeps_order
-            or route.bound.problem
+            or route.bound.is_persistent
             or route.bound.goes_up
-            or any(target.side.mask for target in route.targets)
-            or any(not subscription.is_plain() for subscription in route.subscriptions)
+            or route.bound.problem
+            or any(target.receiver.is_remote for target in route.targets)
         )
         return route
 

@@ -2,6 +2,8 @@
 
 A way is what one publisher has of a route: what policies grant its messages. Both are remembered
 together, so a message without conditions of its own costs policies nothing.
+
+Messages with the same selection, the same receivers with the same grants, travel together as a run.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from accord.core.qos.policies import DEFAULT_GRANT, Entity, Grant, View
 from accord.core.scheduling.outbox import Run
 
 REQUESTS: Final = "$accord/"  # what is published there is for the node itself
+_REMEMBERED_GRANTS: Final = 64  # of a selection, for different conditions
 
 
 class HeavyMatchError(Exception):
@@ -36,8 +39,10 @@ class Receiver:
         self.name = name
         self.entity = entity
         self.is_connected = False
-        # Which publisher's frames it takes as they are; 0 means none, each is made for it.
+        self.is_remote = False  # another node: it gets events, not frames
+        # The version of MQTT whose frames it takes in runs, 0 where each message is made for it.
         self.dialect = 0
+        self.run_qos = 0  # the highest QoS of the messages that it takes in runs
 
     def deliver(
         self,
@@ -50,7 +55,7 @@ class Receiver:
         raise NotImplementedError
 
     def forward(self, run: Run) -> None:
-        """Take unacknowledged messages as frames of its own dialect."""
+        """Take messages as frames of its own dialect."""
         raise NotImplementedError
 
 
@@ -87,10 +92,6 @@ class Subscription:
     def denies(self, channel: str) -> bool:
         """Whether its receiver may not have events of `channel`, though its filter selects it."""
         return selects_any(self.denied, channel)
-
-    def is_plain(self) -> bool:
-        """Whether an unacknowledged message reaches the receiver just as it was published."""
-        return not (self.is_local_excluded or self.identifier or self.receiver.dialect == 0)
 
 
 class Special:
@@ -136,15 +137,102 @@ class Group:
         self.members: list[Subscription] = []
         self.turn = 0
 
-    def choose(self, candidates: list[Subscription]) -> Subscription:
-        """The next in turn, a connected one if there is any."""
-        turn = self.turn
-        self.turn += 1
-        for step in range(len(candidates)):
-            candidate = candidates[(turn + step) % len(candidates)]
-            if candidate.receiver.is_connected:
-                return candidate
-        return candidates[turn % len(candidates)]
+    def choose(self, candidates: list[Subscription], count: int) -> list[Subscription]:
+        """The next `count` in turn, or all if they are fewer; connected ones if there are any."""
+        able = [each for each in candidates if each.receiver.is_connected] or candidates
+        start = self.turn % len(able)
+        self.turn += count
+        return (able[start:] + able[:start])[:count]
+
+
+class Copy:
+    """What one receiver gets of a run: at most this QoS, with these identifiers and this grant."""
+
+    __slots__ = ("grant", "identifiers", "key", "qos", "receiver")
+
+    def __init__(
+        self, receiver: Receiver, qos: int, identifiers: tuple[int, ...], grant: Grant
+    ) -> None:
+        self.receiver = receiver
+        self.qos = qos
+        self.identifiers = identifiers
+        self.grant = grant
+        # Those who get the same messages under the same key share them.
+        self.key = (receiver.dialect, qos, identifiers, grant)
+
+    def takes_run(self, qos: int) -> bool:
+        """Whether messages of this QoS go to the receiver as frames, not one by one."""
+        receiver = self.receiver
+        return (
+            receiver.dialect > 0
+            and not self.grant.shaping
+            and (qos if qos < self.qos else self.qos) <= receiver.run_qos
+        )
+
+
+class Selection:
+    """Who gets some of the messages of a way.
+
+    `groups` are the shared subscriptions among them: their candidates, who take turns. `mask` are
+    the bits of the policies' conditions that the grants depend on; the copies are for messages that
+    meet those of `matching`. Where it `needs_events`, its messages have to be taken apart.
+    """
+
+    __slots__ = (
+        "_others",
+        "copies",
+        "groups",
+        "mask",
+        "matching",
+        "needs_events",
+        "targets",
+        "way",
+    )
+
+    def __init__(
+        self,
+        way: Way,
+        targets: list[Target],
+        groups: list[tuple[Group, list[Subscription]]] | None = None,
+        matching: int = 0,
+    ) -> None:
+        self.way = way
+        self.targets = targets
+        self.groups = groups
+        self.matching = matching
+        self.copies = way.copies(targets, matching)
+        self.mask = way.side.mask
+        self.needs_events = False
+        view = way.route.view
+        members = [Target(each, view) for _, several in groups or () for each in several]
+        for target in (*targets, *members):
+            self.mask |= target.side.mask
+            # Other nodes get events.
+            self.needs_events = self.needs_events or target.receiver.is_remote
+        self._others: dict[int, Selection] = {}
+
+    def under(self, matching: int) -> Selection:
+        """The same for messages that meet these conditions of policies."""
+        matching &= self.mask
+        if matching == self.matching:
+            return self
+        found = self._others.get(matching)
+        if found is None:
+            if len(self._others) >= _REMEMBERED_GRANTS:
+                self._others.clear()
+            found = self._others[matching] = Selection(
+                self.way, self.targets, self.groups, matching
+            )
+        return found
+
+    def with_members(self, members: list[Subscription]) -> Selection:
+        """The same with one member of each group, whose turn it is."""
+        view = self.way.route.view
+        # A target of its own: a receiver has it on behalf of its group.
+        chosen = [Target(each, view) for each in members]
+        made = Selection(self.way, chosen, None, self.matching)
+        made.copies = self.copies + made.copies
+        return made
 
 
 class Route:
@@ -164,18 +252,20 @@ class Route:
         self.bound = UNBOUND
         self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
-        # Whether unacknowledged messages can be forwarded as they are to all of `plain`.
-        self.is_plain = False
-        self.plain: list[Receiver] = []
+        # Whether messages that need nothing special can travel in runs.
+        self.has_runs = False
 
 
 class Way:
     """A route as one publisher uses it.
 
-    `pending` are its messages that wait for their turn on the CPU: no later one may overtake them.
+    `pending` are its messages, or runs of them, that wait for their turn on the CPU: no later one
+    may overtake them. `selection` is that of all its messages in runs, None where predicates,
+    conditions or turns have to be looked at.
     """
 
     def __init__(self, entity: Entity, route: Route, is_held: bool = False) -> None:
+        self.way = self  # a label stands for a way or for a selection of it
         self.entity = entity
         self.is_held = is_held  # whether each message is held against what was advertised
         self.pending = 0
@@ -188,14 +278,30 @@ class Way:
         self.route = route
         self.side = view.publisher(self.entity)
         self.grant = view.publish_grant(self.side)
-        # What each of `route.plain` is granted; None where nobody is granted anything special.
-        self.grants: list[Grant] | None = None
-        self.is_plain = route.is_plain and self.side.mask == 0 and not self.is_held
-        if self.is_plain and not view.is_plain:
-            grants = [view.grant(self.side, target.side) for target in route.targets]
-            if any(grant is not DEFAULT_GRANT for grant in grants):
-                self.grants = grants
-                self.is_plain = not any(grant.shaping for grant in grants)
+        self.has_runs = route.has_runs and not self.is_held
+        self.selection: Selection | None = None
+        self.selections: dict[tuple[Subscription, ...], Selection] = {}
+        if self.has_runs and not route.has_predicates and not route.groups:
+            selection = Selection(self, route.targets)
+            self.selection = None if selection.mask else selection
+
+    def copies(self, targets: list[Target], matching: int) -> list[Copy]:
+        """What the receivers of `targets` get of this publisher's messages.
+
+        `matching` are the bits of the policies' conditions that the messages meet.
+        """
+        view = self.route.view
+        copies: list[Copy] = []
+        for target in targets:
+            if target.is_local_excluded and target.receiver.name == self.entity.client:
+                if target.own is None:
+                    continue
+                target = target.own  # noqa: PLW2901
+            grant = DEFAULT_GRANT
+            if not view.is_plain:
+                grant = view.grant(self.side, target.side, matching)
+            copies.append(Copy(target.receiver, target.qos, target.identifiers, grant))
+        return copies
 
 
 def merge(subscriptions: list[Subscription], view: View) -> list[Target]:

@@ -22,6 +22,7 @@ from typing import Final
 from accord.core.model.channels import ChannelMap
 from accord.core.model.document import Document
 from accord.core.model.values import Value
+from accord.core.predicates.index import FrameMatches, Index
 from accord.core.qos.book import Book
 from accord.core.qos.conditions import Condition, Conditions, bits_of
 from accord.core.qos.contexts import PUBLISH, QUERY, SUBSCRIBE, Context
@@ -84,6 +85,8 @@ class View:
         self._policies = policies
         self._grants = policies.grants
         self._conditions: list[Condition] = []
+        self._index: Index | None = None  # of the same conditions, under their bits
+        self._needs_size = False
         self._asked = 0
         self._publishers: dict[Key, Case] = {}
         self._receivers: dict[Key, Case] = {}
@@ -107,6 +110,19 @@ class View:
         known: dict[str, Value] = dict(values)
         known[PAYLOAD_BYTES] = payload_bytes
         return bits_of(self._conditions, known, document)
+
+    def match_frames(self, data: bytes, spans: bytes) -> FrameMatches | None:
+        """The same for messages whose properties are at `spans`: each answer consists of bits.
+
+        None where some condition asks for more than properties.
+        """
+        if self._needs_size:
+            return None
+        if self._index is None:
+            self._index = Index()
+            for condition in self._conditions:
+                self._index.add(condition.bit, condition.predicate)
+        return self._index.match_frames(self.channel, data, spans)
 
     def grant(self, publisher: Side, receiver: Side, matching: int = 0) -> Grant:
         """What counts for a delivery from one to the other."""
@@ -174,6 +190,8 @@ class View:
     def _ask(self, rule: Rule) -> None:
         self._conditions.append(self._policies.where_of(rule))
         self._asked |= rule.where
+        self._index = None
+        self._needs_size = self._needs_size or PAYLOAD_BYTES in rule.context.attributes
         self.has_conditions = True
         self.needs_attributes = self.needs_attributes or rule.context.needs_attributes
 

@@ -1,15 +1,15 @@
 """Lanes of parcels, and bins of two lanes each: constant time to add, to take and to remove.
 
-A lane is a list with a moving head: faster than a deque when compiled, and small when idle. What is
-removed from its middle stays in the list as of no effect (`void`) until one of the ends gets there,
-or until it is half of the lane. The first and the last are never void.
+A lane is a list with a moving head, so that it can be searched and is small when idle. What is
+removed from its middle stays in the list as void until one of the ends gets there, or until half of
+the lane is void. The first and the last are never void.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from accord.core.scheduling.parcels import Parcel, Run, due_ms
+from accord.core.scheduling.parcels import ANY_NUMBER, Parcel, Run, due_ms
 
 _COMPACT_AFTER: Final = 64
 _COUNTED: Final = 1_000
@@ -71,38 +71,42 @@ class Lane:
         items.sort(key=due_ms if by_due else _arrival)
         self._restart(items)
 
-    def move(self, bytes_wanted: int, most: int, taken: list[Parcel]) -> int:
-        """Add the first parcels to `taken` until they have enough bytes; gives how many bytes."""
-        got = 0
+    def move(self, bytes_wanted: int, most: int, taken: list[Parcel]) -> tuple[int, int]:
+        """Add the first parcels to `taken`, until they have enough bytes or `most` events.
+
+        Gives how many bytes and events they have.
+        """
+        got = events = 0
         head = self.head
         items = self.items
-        end = len(items)
-        if end - head > most:
-            end = head + most
         if self.void is None:
-            while got < bytes_wanted and head < end:
+            while got < bytes_wanted and events < most and head < len(items):
                 parcel = items[head]
-                if parcel.count > 1 and parcel.size > bytes_wanted - got:
+                count = parcel.count
+                if count > 1 and (parcel.size > bytes_wanted - got or count > most - events):
                     break
                 head += 1
                 got += parcel.size
+                events += count
                 taken.append(parcel)
             self.head = head
             self._compact()
-            if got >= bytes_wanted or head == end:
-                return got
-        before = len(taken)
-        while got < bytes_wanted and len(taken) - before < most and self.head < len(self.items):
-            parcel = self.pop(bytes_wanted - got)
+        while got < bytes_wanted and events < most and self.head < len(self.items):
+            parcel = self.pop(bytes_wanted - got, most - events)
             got += parcel.size
+            events += parcel.count
             taken.append(parcel)
-        return got
+        return got, events
 
-    def pop(self, bytes_wanted: int) -> Parcel:
+    def pop(self, bytes_wanted: int, most: int = ANY_NUMBER) -> Parcel:
         """The first parcel, or as many of its events as are wanted."""
         parcel = self.items[self.head]
-        if parcel.count > 1 and parcel.size > bytes_wanted and isinstance(parcel, Run):
-            parts = parcel.split(bytes_wanted)
+        if (
+            parcel.count > 1
+            and (parcel.size > bytes_wanted or parcel.count > most)
+            and isinstance(parcel, Run)
+        ):
+            parts = parcel.split(bytes_wanted, most)
             if parts is not None:
                 first, rest = parts
                 assert first.size + rest.size == parcel.size
@@ -117,6 +121,13 @@ class Lane:
         self.head += 1
         self._skip()
         return parcel
+
+    def put_first(self, parcel: Parcel) -> None:
+        if self.head:
+            self.head -= 1
+            self.items[self.head] = parcel
+        else:
+            self.items.insert(0, parcel)
 
     def pop_last(self) -> Parcel:
         items = self.items

@@ -24,7 +24,7 @@ from __future__ import annotations
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.lanes import Bin, Lane
 from accord.core.scheduling.pacing import Gate
-from accord.core.scheduling.parcels import Parcel, Run, due_ms
+from accord.core.scheduling.parcels import ANY_NUMBER, Parcel, Run, due_ms
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import FAIR, STRICT, Discipline
 
@@ -73,20 +73,20 @@ class Outbox(Queues):
         return self._shed_untracked()
 
     def put_tracked(self, parcel: Parcel, *, is_promised: bool = False) -> list[Parcel] | None:
-        """Queue `parcel`, of one event, for acknowledged delivery; gives what was refused for it.
+        """Queue `parcel` for acknowledged delivery; gives what was refused for it.
 
-        What was promised before is queued whatever the limits.
+        What was promised before is queued whatever the limits. Of a run, the first events may be
+        queued and the others refused.
         """
-        assert not isinstance(parcel, Run)
         refused: list[Parcel] | None = None
         if not is_promised:
             # Room for the newcomer will do: what was promised may be beyond the limits.
-            count = min(self.tracked + 1 - self.tracked_limit, 1)
+            count = min(self.tracked + parcel.count - self.tracked_limit, parcel.count)
             size = self.tracked_bytes + parcel.size - self.tracked_bytes_limit
             if count > 0 or size > 0:
                 refused = self._refuse_tracked(parcel, count, min(size, parcel.size))
                 if refused[0] is parcel:
-                    return refused
+                    return self._put_first(parcel)
         found = self._last
         if found is None or found.bin != parcel.bin:
             found = self._bin(parcel)
@@ -95,14 +95,26 @@ class Outbox(Queues):
         else:
             found.tracked.items.append(parcel)
         found.tracked_bytes += parcel.size
-        self.tracked += 1
+        self.tracked += parcel.count
         self.tracked_bytes += parcel.size
         return refused
+
+    def _put_first(self, parcel: Parcel) -> list[Parcel]:
+        """Queue as many events of a run as there is room for; gives the others."""
+        room = self.tracked_limit - self.tracked
+        room_bytes = self.tracked_bytes_limit - self.tracked_bytes
+        if parcel.count > 1 and room > 0 and isinstance(parcel, Run):
+            fitting = room_bytes * parcel.count // parcel.size  # if they are about the same size
+            parts = parcel.split(parcel.size, min(room, fitting)) if fitting > 0 else None
+            if parts is not None and parts[0].size <= room_bytes:
+                self.put_tracked(parts[0])
+                return [parts[1]]
+        return [parcel]
 
     def take(self, bytes_wanted: int, window: int) -> list[Parcel]:
         """What to send next: at least `bytes_wanted` if there is so much, in the strategy's order.
 
-        At most one event goes beyond that, and at most `window` tracked parcels are among it.
+        At most one event goes beyond that, and at most `window` tracked events are among it.
         """
         taken: list[Parcel] = []
         if self._version != self.discipline.version:
@@ -132,7 +144,7 @@ class Outbox(Queues):
             gate.begin(chosen.bin, chosen.cost)
             lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            parcel = self._pop(chosen, lane, chosen.cost)
+            parcel = self._pop(chosen, lane, chosen.cost, window)
             if len(active) > 1:
                 self.discipline.current.charge(active, chosen, parcel.size)
                 chosen.settle()
@@ -141,7 +153,7 @@ class Outbox(Queues):
             taken.append(parcel)
             got += parcel.size
             if lane is chosen.tracked:
-                window -= 1
+                window -= parcel.count
         return taken
 
     def peek(self, window: int, bytes_wanted: int = 1, gate: Gate | None = None) -> Parcel | None:
@@ -163,7 +175,7 @@ class Outbox(Queues):
         if is_tracked:
             found.tracked.remove(parcel)
             found.tracked_bytes -= parcel.size
-            self.tracked -= 1
+            self.tracked -= parcel.count
             self.tracked_bytes -= parcel.size
         else:
             found.untracked.remove(parcel)
@@ -217,7 +229,7 @@ class Outbox(Queues):
                 expired.append(parcel)
             for parcel in each.tracked.expire(now_ms):
                 each.tracked_bytes -= parcel.size
-                self.tracked -= 1
+                self.tracked -= parcel.count
                 self.tracked_bytes -= parcel.size
                 expired.append(parcel)
             each.settle()
@@ -266,7 +278,7 @@ class Outbox(Queues):
         untracked = [each for one in self._bins for each in one.untracked.waiting()]
         tracked = [each for one in self._bins for each in one.tracked.waiting()]
         assert self.bytes == sum(each.size for each in untracked) <= self.bytes_limit
-        assert self.tracked == len(tracked)
+        assert self.tracked == sum(each.count for each in tracked)
         assert self.tracked_bytes == sum(each.size for each in tracked)
         for one in self._bins:
             assert one.bytes == sum(each.size for each in one.untracked.waiting())
@@ -300,7 +312,7 @@ class Outbox(Queues):
             chosen = strategy.choose(active)
             lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            parcel = self._pop(chosen, lane, bytes_wanted)
+            parcel = self._pop(chosen, lane, bytes_wanted, window)
             strategy.charge(active, chosen, parcel.size)
             taken.append(parcel)
             bytes_wanted -= parcel.size
@@ -320,35 +332,35 @@ class Outbox(Queues):
         while wanted > 0 and window > 0 and not tracked.is_empty() and not untracked.is_empty():
             lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            parcel = self._pop(chosen, lane, wanted)
+            parcel = self._pop(chosen, lane, wanted, window)
             taken.append(parcel)
             wanted -= parcel.size
             if lane is tracked:
-                window -= 1
+                window -= parcel.count
         # From here on one lane at most may be taken from.
         if wanted > 0 and not untracked.is_empty():
-            got = untracked.move(wanted, len(untracked.items), taken)
+            got, _ = untracked.move(wanted, ANY_NUMBER, taken)
             chosen.bytes -= got
             self.bytes -= got
             wanted -= got
         elif wanted > 0 and window > 0 and not tracked.is_empty():
-            before = len(taken)
-            got = tracked.move(wanted, window, taken)
+            got, events = tracked.move(wanted, window, taken)
             chosen.tracked_bytes -= got
-            self.tracked -= len(taken) - before
+            self.tracked -= events
             self.tracked_bytes -= got
             wanted -= got
         if chosen.deficit != 0:
             chosen.settle()
         return bytes_wanted - wanted
 
-    def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int) -> Parcel:
-        parcel = lane.pop(bytes_wanted)
+    def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int, window: int) -> Parcel:
         if lane is chosen.tracked:
+            parcel = lane.pop(bytes_wanted, window)
             chosen.tracked_bytes -= parcel.size
-            self.tracked -= 1
+            self.tracked -= parcel.count
             self.tracked_bytes -= parcel.size
         else:
+            parcel = lane.pop(bytes_wanted)
             chosen.bytes -= parcel.size
             self.bytes -= parcel.size
         return parcel
@@ -370,7 +382,7 @@ class Outbox(Queues):
                 if count <= 0 and size <= 0:
                     break
                 refused.append(parcel)
-                count -= 1
+                count -= parcel.count
                 size -= parcel.size
         if count > 0 or size > 0:
             return [newcomer]

@@ -6,6 +6,7 @@ from typing import Final
 
 # The due time of what has no deadline.
 NEVER: Final = 1 << 60
+ANY_NUMBER: Final = 1 << 60  # of events
 
 
 class Parcel:
@@ -39,6 +40,10 @@ class Parcel:
         """What its next step takes of the resource that is scheduled, if `wanted` is free."""
         return self.size
 
+    def has(self, number: int) -> bool:
+        """Whether it has the event of that number."""
+        return 0 < self.number <= number < self.number + self.count
+
     def part(self, wanted: int, largest: int) -> int:  # noqa: ARG002
         """The size of its first events, about `wanted`; of more than `largest` one at most."""
         return self.size
@@ -69,8 +74,8 @@ class Run(Parcel):
         self.bin = bin_ if bin_ >= 0 else 2 * importance + 1
         self.frames = frames
 
-    def split(self, bytes_wanted: int) -> tuple[Run, Run] | None:  # noqa: ARG002
-        """The first whole events, of at least `bytes_wanted` bytes, and the others.
+    def split(self, bytes_wanted: int, most: int) -> tuple[Run, Run] | None:  # noqa: ARG002
+        """The first whole events, at least `bytes_wanted` bytes or `most` events, and the others.
 
         None where it must stay whole. It is not changed itself: other outboxes hold the same run.
         Who knows where frames end overrides this and `part`, and `cost` with `cost_in_parts`.

@@ -48,7 +48,7 @@ class Queues:
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
                 for parcel in lane.waiting():
-                    if 0 < parcel.number <= number < parcel.number + parcel.count:
+                    if parcel.has(number):
                         return parcel
         return None
 

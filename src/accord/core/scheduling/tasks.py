@@ -106,6 +106,17 @@ class Tasks(Queues):
             return None
         return self._shed() or None
 
+    def put_first(self, task: Task) -> None:
+        """Queue a task that was taken and has more to do, before all others of its bin."""
+        found = self._bin(task)
+        lane = found.tracked if task.is_promised else found.untracked
+        lane.put_first(task)
+        self.waiting += 1
+        self.bytes += task.size
+        if task.is_promised:
+            self._promised += 1
+            self._promised_bytes += task.size
+
     def take(self) -> Task | None:
         """What to run next."""
         if self.waiting == 0:

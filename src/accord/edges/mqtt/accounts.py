@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from accord.core.monitoring.ledger import DELIVERED, EXPIRED, LATE, SHAPED, shape_detail
 from accord.core.scheduling.parcels import Parcel
 from accord.edges.mqtt.delivery import Delivery
 from accord.edges.mqtt.hub import Hub, Line
-from accord.edges.mqtt.message import MessageRun
+from accord.edges.mqtt.runs import MessageRun
 
 
 def received_ms(parcel: Parcel) -> int:
@@ -58,37 +60,40 @@ def note(
     detail: str,
 ) -> None:
     """Add to the ledger what became of it."""
+    events: Iterable[tuple[str, int, int]]
     if isinstance(parcel, MessageRun):
-        channel = parcel.channel
         publisher = parcel.publisher
         grant = parcel.grant
+        events = parcel.numbered()
     else:
         assert isinstance(parcel, Delivery)
-        channel = parcel.message.channel
         publisher = parcel.message.publisher
         grant = parcel.grant
+        events = ((parcel.message.channel, parcel.number, 1),)
     policy = grant.policy
     if outcome == SHAPED:
         policy = grant.shaping_policy
     elif outcome in (EXPIRED, LATE):
         policy = grant.deadline_policy
     rate_bps = 0 if line is None else line.link.carries_bps()
-    hub.ledger.add(
-        parcel.number,
-        parcel.count,
-        channel,
-        publisher,
-        receiver,
-        outcome,
-        received_ms(parcel),
-        parcel.queued_ms,
-        hub.now_ms,
-        size,
-        parcel.importance,
-        policy,
-        detail,
-        size * 8_000_000 // rate_bps if rate_bps else 0,
-    )
+    for channel, number, count in events:
+        part_size = size * count // parcel.count
+        hub.ledger.add(
+            number,
+            count,
+            channel,
+            publisher,
+            receiver,
+            outcome,
+            received_ms(parcel),
+            parcel.queued_ms,
+            hub.now_ms,
+            part_size,
+            parcel.importance,
+            policy,
+            detail,
+            part_size * 8_000_000 // rate_bps if rate_bps else 0,
+        )
 
 
 def note_untaken(
@@ -100,11 +105,12 @@ def note_untaken(
     received_ms: int,
     size: int,
     detail: str,
+    count: int = 1,
 ) -> None:
     """Add to the ledger what came to an end before anybody was to get it."""
     hub.ledger.add(
         number,
-        1,
+        count,
         channel,
         publisher,
         "",

@@ -42,6 +42,7 @@ class Answering(Client):
         self.connect: Connect | None = None  # until it is answered
         self.packet_limit = 0
         self._control: list[bytes] = []
+        self._answers = 0  # packets in it
         self._held = 0  # answers that wait for the disk
         self._unanswered = 0  # QoS 1 messages of the client
         self._explains = True
@@ -53,7 +54,8 @@ class Answering(Client):
         frames = self._control
         if frames:
             self._control = []
-            self.hub.counters.packets_sent += len(frames)
+            self.hub.counters.packets_sent += self._answers
+            self._answers = 0
         else:
             frames = []
         session = self.session
@@ -74,35 +76,36 @@ class Answering(Client):
 
     def wants_data(self) -> bool:
         """Whether more may be read: not while the client leaves too many answers unread."""
-        return len(self._control) < _UNREAD and self._held < _UNREAD
+        return self._answers < _UNREAD and self._held < _UNREAD
 
-    def reply(self, frame: bytes) -> None:
-        self._control.append(frame)
+    def reply(self, frames: bytes, count: int = 1) -> None:
+        self._control.append(frames)
+        self._answers += count
         self.hub.wake(self)
 
-    def hold(self, frame: bytes) -> None:
-        """Send `frame` when all that was recorded so far is on disk, after what waits already."""
-        self._held += 1
-        if frame[0] == 0x40:
-            self._unanswered += 1
-        self.hub.hold(HeldAnswer(self, frame))
+    def hold(self, frames: bytes, count: int = 1) -> None:
+        """Send `frames` when all that was recorded so far is on disk, after what waits already."""
+        self._held += count
+        if frames[0] == _PUBACK:
+            self._unanswered += count
+        self.hub.hold(HeldAnswer(self, frames, count))
 
-    def released(self, frame: bytes) -> None:
-        self._held -= 1
+    def released(self, frames: bytes, count: int) -> None:
+        self._held -= count
         if self.waits_for == NOTHING:
-            if frame[0] == 0x40:
-                self._unanswered -= 1
-            self.reply(frame)
+            if frames[0] == _PUBACK:
+                self._unanswered -= count
+            self.reply(frames, count)
 
     def unhold(self) -> None:
         self._held -= 1
 
-    def _settle(self, frame: bytes, appended: int) -> None:
-        """Send the answer to something that may have been recorded since `appended`."""
+    def _settle(self, frames: bytes, appended: int, count: int = 1) -> None:
+        """Send the answers to something that may have been recorded since `appended`."""
         if self.hub.appended != appended or self._held:
-            self.hold(frame)
+            self.hold(frames, count)
         else:
-            self.reply(frame)
+            self.reply(frames, count)
 
     def _explained(self, problem: str, facts: tuple[tuple[str, str], ...] = ()) -> Properties:
         if not (problem or facts) or not self._explains:

@@ -1,8 +1,8 @@
 """One network connection: bytes in, frames out, and a client's session in between.
 
-`receive` goes through all packets of one read in one loop. Consecutive QoS 0 messages to the same
-receivers that need nothing but forwarding are not even taken apart: they travel as one run of bytes
-to everybody who takes the publisher's frames as they are.
+`receive` goes through all packets of one read in one loop. Consecutive messages that need nothing
+but forwarding are not even taken apart: they travel as runs of the publisher's own frames.
+Acknowledgements are read in ranges.
 
 Whatever a client does wrong ends its own connection, with a reason, and nothing else.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from accord.core.node.routes import Way
+from accord.core.native import acknowledged
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import Broker, Condition
@@ -22,7 +22,6 @@ from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.edges.mqtt.handshake import Gate, Handshake
 from accord.edges.mqtt.hub import HeldAnswer
-from accord.edges.mqtt.message import Parts
 from accord.edges.mqtt.packets import (
     Auth,
     Connect,
@@ -121,15 +120,6 @@ class Connection(Handshake):
         size = len(data)
         limit = self._packet_limit()
         packets = 0
-        # The run of plain messages that ends at `at`.
-        run_start = 0
-        run_count = 0
-        run_topic = b""
-        run_way: Way | None = None  # the first one's; the others have the same receivers
-        last_way: Way | None = None
-        last_count = 0  # of the run, when `last_way` began
-        parts: Parts | None = None
-        is_v5 = self.version == V5
         mistake: ProtocolError | None = None
         self._wanted = 0
         if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
@@ -137,6 +127,28 @@ class Connection(Handshake):
             raise violation("expected CONNECT first")
         while at + 2 <= size:
             first = data[at]
+            if self.waits_for == NOTHING:
+                # What comes in numbers is taken as runs.
+                count = 0
+                if first == 0x30 or first == 0x32:  # noqa: PLR1714 - faster than a set
+                    frames = self._scan(data, at, limit, first)
+                    if frames is not None:
+                        count = frames.count
+                        at = frames.end
+                        self._wanted = frames.wanted
+                        self._on_run(frames)
+                elif first == 0x40:
+                    ranges, end = acknowledged(data, at)
+                    count = (end - at) // 4
+                    at = end
+                    if count:
+                        self._on_acknowledged(ranges)
+                if count:
+                    packets += count
+                    if self.is_stalled:
+                        self.has_rest = at < size
+                        break
+                    continue
             length = data[at + 1]
             body = at + 2
             if length >= 0x80:
@@ -168,54 +180,6 @@ class Connection(Handshake):
             if end > size:
                 self._wanted = end - at
                 break
-            if first == 0x30 and length > 2:
-                if run_way is not None and data.startswith(run_topic, body):
-                    topic_end = body + len(run_topic)
-                    if topic_end < end and (not is_v5 or data[topic_end] == 0):
-                        run_count += 1
-                        at = end
-                        continue
-                topic_end = body + 2 + (data[body] << 8 | data[body + 1])
-                if topic_end < end and (not is_v5 or data[topic_end] == 0):
-                    topic = data[body:topic_end]
-                    way = self._ways.get(topic)
-                    if way is not None and way.is_plain and way.pending == 0 and way.route.is_valid:
-                        if (
-                            run_way is not None
-                            and run_way.route.plain is way.route.plain
-                            and run_way.grants is None
-                            and way.grants is None
-                        ):
-                            assert last_way is not None
-                            if parts is None:
-                                parts = Parts()
-                            parts.add(last_way.route.counts, run_count - last_count)
-                            last_way = way
-                            last_count = run_count
-                            run_topic = topic
-                            run_count += 1
-                            at = end
-                            continue
-                        if run_way is not None:
-                            if parts is not None and last_way is not None:
-                                parts.add(last_way.route.counts, run_count - last_count)
-                            self._forward(data, run_start, at, run_count, run_way, parts)
-                            packets += run_count
-                            parts = None
-                        run_way = last_way = way
-                        last_count = 0
-                        run_topic = topic
-                        run_start = at
-                        run_count = 1
-                        at = end
-                        continue
-            if run_way is not None:
-                if parts is not None and last_way is not None:
-                    parts.add(last_way.route.counts, run_count - last_count)
-                self._forward(data, run_start, at, run_count, run_way, parts)
-                packets += run_count
-                parts = None
-                run_way = None
             packets += 1
             if 0x30 <= first < 0x40 and self.waits_for == NOTHING:
                 self._on_publish(data, at, body, end, now_ms)
@@ -223,13 +187,6 @@ class Connection(Handshake):
                     at = end
                     self.has_rest = at < size
                     break
-            elif first == 0x40 and length == 2 and self.waits_for == NOTHING:
-                session = self.session
-                assert session is not None
-                packet_id = data[body] << 8 | data[body + 1]
-                if packet_id == 0:
-                    raise violation("a packet identifier of 0")
-                session.acknowledged(packet_id)
             else:
                 if self.waits_for == LOGIN:
                     if size - at > _EARLY_BYTES:
@@ -238,7 +195,6 @@ class Connection(Handshake):
                     packets -= 1
                     break
                 self._on_packet(first, data[body:end])
-                is_v5 = self.version == V5
                 limit = self._packet_limit()
                 if self._was_dear or packets > _MANY_PACKETS:
                     self._was_dear = False
@@ -248,15 +204,16 @@ class Connection(Handshake):
             at = end
             if self.waits_for == GONE:
                 return size
-        if run_way is not None:
-            if parts is not None and last_way is not None:
-                parts.add(last_way.route.counts, run_count - last_count)
-            self._forward(data, run_start, at, run_count, run_way, parts)
-            packets += run_count
         self.hub.counters.packets_received += packets
         if mistake is not None:
             raise mistake  # only now: what came before it counts
         return at
+
+    def _on_acknowledged(self, ranges: list[tuple[int, int]]) -> None:
+        session = self.session
+        assert session is not None
+        for first, count in ranges:
+            session.acknowledged_run(first, count)
 
     def _packet_limit(self) -> int:
         """Strangers may send less than clients."""
@@ -444,4 +401,4 @@ class HeldSuback(HeldAnswer):
 
     def release(self) -> None:
         self.connection.unhold()
-        self.connection.subscribed(self.frame, self.curious)
+        self.connection.subscribed(self.frames, self.curious)

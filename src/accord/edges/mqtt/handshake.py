@@ -125,7 +125,7 @@ class Handshake(Publishing):
         self._exchange = None
         self.user = step.user
         self._rights = step.rights.bound(user=self.user, client=self.client_id)
-        self._ways = {}
+        self._forget_ways()
         if self.waits_for == NOTHING:
             if self.session is not None:
                 self.session.deny(self._rights.denied.subscribe)
@@ -252,6 +252,7 @@ class Handshake(Publishing):
         if session is None or connect is None or self.waits_for != NOTHING:
             return
         self._control.insert(0, frame)
+        self._answers += 1
         self.hub.wake(self)
         asked = connect.properties
         session.attach(
@@ -275,7 +276,7 @@ class Handshake(Publishing):
             encode(Connack(False, said), self.version),
         )
         if not 0 < self.packet_limit < len(frame):
-            self._control.append(frame)
+            self.reply(frame)
         why = reason.name.lower().replace("_", " ")
         self.hub.counters.refused(why)
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)
@@ -296,7 +297,7 @@ class Handshake(Publishing):
             said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
             facts = ((ENDED, ended),) if ended else ()
             frame = encode(Disconnect(said, self._explained(problem, facts)), V5)
-            self._control.append(self._fitting(frame, encode(Disconnect(said), V5)))
+            self.reply(self._fitting(frame, encode(Disconnect(said), V5)))
         why = reason.name.lower().replace("_", " ")
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
 
@@ -312,7 +313,7 @@ class Handshake(Publishing):
         self.waits_for = GONE
         self.reason = why
         self.is_closing = True
-        self._ways = {}
+        self._forget_ways()
         self._aliases = {}
         self.broker.timers.cancel(self._timer)
         session = self.session
@@ -320,7 +321,8 @@ class Handshake(Publishing):
         if was_open:
             self.hub.counters.disconnected(why.partition(":")[0])
             if self.connect is not None:
-                self._control = []  # it was not welcomed: nothing may come before a CONNACK
+                # It was not welcomed: nothing may come before a CONNACK.
+                self._control, self._answers = [], 0
         if session is not None and session.line is self:
             self.broker.leave(session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s)
         self.hub.wake(self)
@@ -352,7 +354,7 @@ class HeldWelcome(HeldAnswer):
         self.handshake = handshake
 
     def release(self) -> None:
-        self.handshake.welcome(self.frame)
+        self.handshake.welcome(self.frames)
 
 
 class ClientTimer(Timer):

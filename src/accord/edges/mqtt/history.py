@@ -303,7 +303,7 @@ class CatchUp(Receiver):
     def _cut(self) -> None:
         hub = self.session.hub
         self.before_offset = UNKNOWN
-        hub.cuts.append(HistoryCut(self, len(hub.kept)))
+        hub.cuts.append(HistoryCut(self, hub.kept_events()))
 
     def _cut_again(self) -> None:
         self.from_offset = self.before_offset

@@ -9,7 +9,7 @@ that what was appended before it is on disk.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.counters import Counters
@@ -44,8 +44,8 @@ class Line:
         """Send `frame` when all that was recorded so far is on disk."""
         raise NotImplementedError
 
-    def released(self, frame: bytes) -> None:
-        """`frame` was held until now."""
+    def released(self, frames: bytes, count: int) -> None:
+        """These answers were held until now."""
         raise NotImplementedError
 
     def hold_to_rate(self, is_held: bool) -> None:
@@ -64,13 +64,14 @@ class Held:
 
 
 class HeldAnswer(Held):
-    def __init__(self, line: Line, frame: bytes) -> None:
+    def __init__(self, line: Line, frames: bytes, count: int = 1) -> None:
         super().__init__()
         self.line = line
-        self.frame = frame
+        self.frames = frames
+        self.count = count
 
     def release(self) -> None:
-        self.line.released(self.frame)
+        self.line.released(self.frames, self.count)
 
 
 class HeldShape(Held):
@@ -94,6 +95,19 @@ class Cut:
     def made(self, offset: int) -> None:
         """The first event behind the cut will have this offset in the journal, or a later one."""
         self.offset = offset
+
+
+class KeptRun(NamedTuple):
+    """Events of one channel for the journal, as frames; `number` is that of the first."""
+
+    frames: bytes
+    is_v5: bool
+    events: int
+    channel: str
+    publisher: str
+    qos: int
+    number: int
+    received_ms: int
 
 
 class Order:
@@ -160,7 +174,7 @@ class Hub:
         self.appended = 0
         self.committed = 0
         self.state_records: list[bytes] = []
-        self.kept: list[Message] = []
+        self.kept: list[Message | KeptRun] = []
         self.cuts: list[Cut] = []
         self.no_history = "nothing is kept here"  # why kept events can't be had; empty if they can
         self.held: deque[Held] = deque()
@@ -178,6 +192,12 @@ class Hub:
         self.number += 1
         message.number = self.number
         message.counts = counts
+
+    def enter_run(self, count: int) -> range:
+        """The numbers of so many messages that came in."""
+        first = self.number + 1
+        self.number += count
+        return range(first, first + count)
 
     def submit(self, task: Task) -> None:
         """Let `task` wait for its turn on the CPU; what has no room for it is shed."""
@@ -203,6 +223,16 @@ class Hub:
         if self.is_durable:
             self.kept.append(message)
             self.appended += 1
+
+    def keep_run(self, run: KeptRun) -> None:
+        """Append many to the event log."""
+        if self.is_durable:
+            self.kept.append(run)
+            self.appended += 1
+
+    def kept_events(self) -> int:
+        """How many events wait to be handed to the journal."""
+        return sum(each.events if isinstance(each, KeptRun) else 1 for each in self.kept)
 
     def store(self, message: MqttMessage) -> int:
         """The number that records can refer to `message` by."""

@@ -1,23 +1,31 @@
 """What a client publishes: the hot path, from a PUBLISH's bytes to the sessions that want it.
 
 A client's channels are checked once, for form and rights, and remembered with the ways its messages
-go. Then a QoS 0 message that needs nothing but forwarding is part of a run, which `forward` passes
-on as the publisher's own bytes; `on_publish` takes apart all others.
+go. Then messages that need nothing but forwarding are runs (`_on_run`), passed on as the bytes of
+their publisher. `_on_publish` takes apart all others: QoS 2, retained, with a key, a deadline, a
+response topic or XML metadata, or to a channel that this client has not used since a change.
 
-Those that take time, because predicates have to be matched, become tasks: whose turn it is on the
+What takes time, because predicates have to be matched, becomes a task: whose turn it is on the
 CPU is decided by importance, like whose turn it is on a link. A client whose tasks pile up is not
 read from until they are done, the unimportant ones first.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from accord.core.channels.channels import UNKNOWN
 from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
+from accord.core.native import Frames, scan
 from accord.core.node.rights import (
     ANSWERS,
     CHANNELS,
@@ -27,9 +35,8 @@ from accord.core.node.rights import (
     REQUESTS,
     Rights,
 )
-from accord.core.node.routes import HeavyMatchError, Way
+from accord.core.node.routes import HeavyMatchError, Selection, Way
 from accord.core.predicates.xpath import INLINE_COST
-from accord.core.qos.policies import DEFAULT_GRANT, Grant
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.accounts import note_untaken
@@ -45,10 +52,7 @@ from accord.edges.mqtt.mapping import EVENT
 from accord.edges.mqtt.message import (
     DUPLICATE,
     RETAINED,
-    MessageRun,
     MqttMessage,
-    Parts,
-    convert_run,
 )
 from accord.edges.mqtt.packets import Puback, Pubrec
 from accord.edges.mqtt.properties import (
@@ -57,11 +61,15 @@ from accord.edges.mqtt.properties import (
     decode_properties,
     passed_on_block,
 )
+from accord.edges.mqtt.runs import Forwarding, divide
 from accord.edges.mqtt.session import Session
 from accord.edges.mqtt.wire import read_varint, string_bytes
 
 _REMEMBERED_TOPICS: Final = 1_000
 _TASKS: Final = 64  # of one client that wait: no more is read from it
+_TASK_BYTES: Final = 262_144  # the same of runs
+_PIECE_US: Final = 500  # that a piece of a run takes at a time
+_FIRST_PIECE: Final = 8  # messages of a channel, while nobody knows what they take
 _REQUESTS_WAITING: Final = 1_000
 _OVERLOAD: Final = "cpu overload"
 
@@ -73,8 +81,13 @@ class Publishing(Answering):
         super().__init__(broker, address)
         self._rights: Rights | None = None
         self._ways: dict[bytes, Way] = {}
-        self._aliases: dict[int, str] = {}
+        # By QoS, the topics whose clean frames are runs, as of a state of the router.
+        self._topics: tuple[dict[bytes, Selection | Way], dict[bytes, Selection | Way]] = ({}, {})
+        self._topics_at = 0
+        self._forwards: Forwarding | None = None
+        self._aliases: dict[int, bytes] = {}  # topics with their lengths
         self._tasks = 0  # that wait
+        self._task_bytes = 0  # of runs among them
         self._importance = 0  # of the last of them
         # Whether no more is taken from the client until its tasks are done, most of them at least.
         self.is_stalled = False
@@ -84,83 +97,222 @@ class Publishing(Answering):
     def wants_data(self) -> bool:
         return not self.is_stalled and super().wants_data()
 
-    def _forward(
-        self,
-        data: bytes,
-        start: int,
-        end: int,
-        count: int,
-        way: Way,
-        parts: Parts | None,
-    ) -> None:
-        """Pass on `count` QoS 0 frames as they are; of several channels where there are parts."""
+    def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
+        """The run of clean frames that begins at `at`, if there is one."""
+        router = self.broker.router
+        if self._topics_at != router.changes:
+            # Before a change, topics may have led to others.
+            self._topics_at = router.changes
+            for topics in self._topics:
+                topics.clear()
+        qos = first >> 1 & 3
+        topics = self._topics[qos]
+        if not topics or (qos and self.hub.overloaded):
+            return None
+        return scan(data, at, self.version == V5, limit, topics, self._aliases)
+
+    def _on_run(self, frames: Frames) -> None:
+        """Count clean frames, and pass them on, or let them wait for their turn on the CPU."""
         hub = self.hub
         counters = hub.counters
-        counters.publishes_received[0] += count
-        counters.publish_bytes_received += end - start
         session = self.session
-        if session is not None:
-            session.published += count
+        assert session is not None
+        qos = frames.qos
+        if qos:
+            self._check_flood(session)
+        count = frames.count
+        ways = frames.ways
+        counters.publishes_received[qos] += count
+        session.published += count
+        if len(ways) == 1 and isinstance(ways[0], Selection) and not ways[0].way.pending:
+            # As most often: all of them to the same receivers, at once.
+            counts = ways[0].way.route.counts
+            size = frames.end - frames.start
+            counters.publish_bytes_received += size
+            counts.published += count
+            counts.published_bytes += size
+            self._pass_on(frames, [0], [(count, size)], hub.appended)
+            return
+        at_once: list[int] = []
+        sizes = frames.sizes()
+        for label, (count, size) in enumerate(sizes):
+            each = ways[label]
+            way = each.way
+            counters.publish_bytes_received += size
+            counts = way.route.counts
+            counts.published += count
+            counts.published_bytes += size
+            if isinstance(each, Selection) and not way.pending:
+                at_once.append(label)
+            else:
+                self._defer_run(frames, label, way)
+        if at_once:
+            self._pass_on(frames, at_once, sizes, hub.appended)
+
+    def _pass_on(
+        self,
+        frames: Frames,
+        labels: list[int],
+        sizes: list[tuple[int, int]],
+        appended: int,
+        numbers: dict[int, Sequence[int]] | None = None,
+    ) -> None:
+        """Forward the frames of these labels, which stand for selections, and acknowledge them.
+
+        What was recorded for them since `appended` must be on disk before.
+        """
+        counters = self.hub.counters
+        codes = bytearray(b"\xff" * (labels[-1] + 1))
+        answered = 0
+        for label in labels:
+            count = sizes[label][0]
+            answered += count
+            if frames.ways[label].copies:
+                counters.matched += count
+                codes[label] = Reason.SUCCESS
+            else:
+                counters.unmatched += count
+                codes[label] = Reason.NO_MATCHING_SUBSCRIBERS
+        self._forwarding().forward(frames, labels, numbers)
+        if frames.qos and self.waits_for == NOTHING:
+            self._settle(frames.acks(bytes(codes)), appended, answered)
+
+    def _forwarding(self) -> Forwarding:
+        if self._forwards is None:
+            self._forwards = Forwarding(self.hub, self.client_id, self.version == V5)
+        return self._forwards
+
+    def _defer_run(self, frames: Frames, label: int, way: Way) -> None:
+        """Let a run wait for its turn on the CPU, by the importance of its messages."""
+        session = self.session
+        assert session is not None
+        labels = {label: way.grant.importance}
+        if way.side.mask:
+            found = self._by_importance(frames, label, way)
+            if found is None:
+                for message, packet_id in self._forwarding().messages(frames, label):
+                    self.hub.enter(message, way.route.counts)
+                    self._defer(message, way, frames.qos, packet_id, message.size())
+                return
+            labels = found
+        sizes = frames.sizes()
+        for each, importance in labels.items():
+            count, size = sizes[each]
+            task = RunTask(self, session, frames, each, way, count, size, importance)
+            self._task_bytes += size
+            if self._task_bytes >= _TASK_BYTES:
+                self.is_stalled = True
+            self._submit(task, way, count if frames.qos else 0)
+
+    @staticmethod
+    def _by_importance(frames: Frames, label: int, way: Way) -> dict[int, int] | None:
+        """Labels for messages of different importance, by conditions on what is published."""
+        view = way.route.view
+        found = view.match_frames(frames.data, frames.spans(label))
+        if found is None or found.undecided:
+            return None
+        granted = [view.publish_grant(way.side, sum(bits)).importance for bits in found.answers]
+        levels = sorted({granted[each] for each in found.which})
+        ranks = np.array([levels.index(each) if each in levels else 0 for each in granted], "I")
+        which = ranks[np.frombuffer(found.which, "I")]
+        first = frames.relabel(label, which, [way] * len(levels))
+        return dict(enumerate(levels, first))
+
+    def _submit(self, task: PublishTask | RunTask, way: Way, unanswered: int) -> None:
+        hub = self.hub
+        way.pending += 1
+        self._tasks += 1
+        self._unanswered += unanswered
+        self._importance = task.importance
+        if self._tasks >= _TASKS or hub.tasks.is_pressed(task.importance):
+            self.is_stalled = True
+        hub.submit(task)
+
+    def match_run(self, frames: Frames, label: int, count: int, way: Way, session: Session) -> None:
+        """Pass on a run that has waited for its turn: find out who gets which of its messages."""
+        found = self._match(frames, label, way) if way.has_runs else None
+        if found is None:
+            self._take_apart(frames, label, way, session)
+            return
+        selections, which = found
+        hub = self.hub
+        appended = hub.appended
+        entered = hub.enter_run(count)
+        if way.route.is_kept:
+            self._forwarding().keep(frames, label, way.route, entered)
+        numbers: dict[int, Sequence[int]] = {label: entered}
+        if len(selections) == 1:
+            frames.ways[label] = selections[0]
+        else:
+            first = frames.relabel(label, which, selections)
+            ordered = (np.argsort(which, kind="stable") + entered.start).tolist()
+            ends = np.cumsum(np.bincount(which)).tolist()
+            numbers = {
+                first + each: ordered[start:end]
+                for each, (start, end) in enumerate(pairwise([0, *ends]))
+            }
+        for each in [each for each in numbers if frames.ways[each].groups is not None]:
+            some = numbers.pop(each)
+            for part, start, end in divide(frames, each, len(some)):
+                numbers[part] = some[start:end]
+        self._pass_on(frames, sorted(numbers), frames.sizes(), appended, numbers)
+
+    def _match(
+        self, frames: Frames, label: int, way: Way
+    ) -> tuple[list[Selection], npt.NDArray[np.uint32]] | None:
+        """The selections of a run's messages, and which is whose.
+
+        None where some message has to be looked at by itself: then all are, to keep their order.
+        """
+        router = self.broker.router
+        route = way.route
+        spans = frames.spans(label)
+        selections = []
+        which = np.zeros(len(spans) // 8, "I")
+        if route.has_predicates:
+            found = router.match_frames(route, frames.data, spans)
+            if found.undecided:
+                return None
+            selections = [router.select(way, keys) for keys in found.answers[1:]]
+            which = np.frombuffer(found.which, "I") - np.uint32(1)
+        else:
+            selections.append(router.select(way, ()))
+        if any(each.needs_events for each in selections):
+            return None
+        if any(each.mask for each in selections):
+            # Only now: conditions count for what is granted to those who get it.
+            conditions = route.view.match_frames(frames.data, spans)
+            if conditions is None or conditions.undecided:
+                return None
+            met = [sum(bits) for bits in conditions.answers]
+            both = which * np.uint32(len(met)) + np.frombuffer(conditions.which, "I")
+            different, inverse = np.unique(both, return_inverse=True)
+            which = inverse.astype("I")
+            selections = [
+                selections[each // len(met)].under(met[each % len(met)])
+                for each in different.tolist()
+            ]
+        return selections, which
+
+    def _take_apart(self, frames: Frames, label: int, way: Way, session: Session) -> None:
+        """Publish the messages of a label one by one."""
+        for message, packet_id in self._forwarding().messages(frames, label):
+            self.hub.enter(message, way.route.counts)
+            self.finish(message, way, session, frames.qos, packet_id)
+
+    def shed_run(self, frames: Frames, label: int, count: int, way: Way) -> None:
+        """A run had to go because the node has more to do than it can."""
+        hub = self.hub
         number = hub.number + 1
         hub.number += count
-        route = way.route
-        counts = route.counts
-        if parts is None:
-            counts.published += count
-            counts.published_bytes += end - start
-        else:
-            parts.published((end - start) // count)
-        if not route.plain:
-            counters.unmatched += count
-            return
-        counters.matched += count
-        frames = data[start:end]
-        grants = way.grants
-        if grants is not None:
-            self._forward_granted(frames, count, number, way, grants)
-            return
-        channel = route.channel if parts is None else ""
-        now_ms = hub.now_ms
-        publisher = self.client_id
-        run = MessageRun(frames, count, DEFAULT_GRANT, now_ms, number, channel, publisher, counts)
-        run.parts = parts
-        converted: MessageRun | None = None
-        version = self.version
-        for receiver in route.plain:
-            if receiver.dialect == version:
-                receiver.forward(run)
-            else:
-                if converted is None:
-                    converted = run.copy(convert_run(frames, receiver.dialect), count)
-                receiver.forward(converted)
-
-    def _forward_granted(
-        self, frames: bytes, count: int, number: int, way: Way, grants: list[Grant]
-    ) -> None:
-        """As policies want it for each receiver; those granted the same share a run."""
-        hub = self.hub
-        route = way.route
-        runs: dict[tuple[int, Grant], MessageRun] = {}
-        for position, receiver in enumerate(route.plain):
-            grant = grants[position]
-            key = (receiver.dialect, grant)
-            run = runs.get(key)
-            if run is None:
-                same = frames
-                if receiver.dialect != self.version:
-                    same = convert_run(frames, receiver.dialect)
-                run = MessageRun(
-                    same,
-                    count,
-                    grant,
-                    hub.now_ms,
-                    number,
-                    route.channel,
-                    self.client_id,
-                    route.counts,
-                )
-                runs[key] = run
-            receiver.forward(run)
+        hub.counters.shed(_OVERLOAD, self.client_id, count)
+        way.route.counts.shed += count
+        outcome = REFUSED if frames.qos else SHED
+        channel = way.route.channel
+        note_untaken(hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count)
+        if frames.qos and self.waits_for == NOTHING:
+            codes = b"\xff" * label + bytes((Reason.QUOTA_EXCEEDED,))
+            self._settle(frames.acks(codes), hub.appended, count)
 
     def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
         """A PUBLISH from `start` to `end`; its fixed header ends at `body`."""
@@ -224,8 +376,8 @@ class Publishing(Answering):
             if session.received[packet_id]:
                 self._answer(qos, packet_id, Reason.SUCCESS, "")
             return  # otherwise it is answered when its turn has come
-        if qos and self._unanswered + len(session.received) >= self.broker.limits.receive_maximum:
-            self._check_flood()
+        if qos:
+            self._check_flood(session)
         if hub.overloaded and (qos or route.is_kept or first & RETAINED):
             counters.shed("journal overloaded", self.client_id)
             self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overloaded)
@@ -268,12 +420,15 @@ class Publishing(Answering):
             self._defer(message, way, qos, packet_id, end - start)
         else:
             self.finish(message, way, session, qos, packet_id)
+        if way.has_runs and qos < 2 and topic not in self._topics[qos]:
+            self._remember(topic, way, qos)
 
     def published(self) -> list[str]:
         """The channels this client publishes to, as far as remembered."""
         return [way.route.channel for way in self._ways.values()]
 
     def hold_to_rate(self, is_held: bool) -> None:
+        self._topics = ({}, {})
         for way in self._ways.values():
             way.is_held = is_held
             way.renew(way.route)
@@ -305,33 +460,36 @@ class Publishing(Answering):
         way = Way(session.entity, route, session.is_held)
         if route.is_valid:
             if len(self._ways) >= _REMEMBERED_TOPICS:
-                self._ways.clear()
+                self._forget_ways()
             self._ways[topic] = way
         return way
 
+    def _remember(self, topic: bytes, way: Way, qos: int) -> None:
+        """Let later clean frames of this topic be runs."""
+        if way.route.is_valid and self._ways.get(topic) is way and not (qos and self._tells_events):
+            self._topics[qos][topic] = way.selection or way
+
+    def _forget_ways(self) -> None:
+        self._ways = {}
+        self._topics = ({}, {})
+
     def _defer(self, message: MqttMessage, way: Way, qos: int, packet_id: int, size: int) -> None:
         """Let a message wait for its turn on the CPU."""
-        hub = self.hub
         session = self.session
         assert session is not None
-        task = PublishTask(self, session, message, way, qos, packet_id, size)
-        way.pending += 1
-        self._tasks += 1
-        self._importance = task.importance
-        if self._tasks >= _TASKS or hub.tasks.is_pressed(task.importance):
-            self.is_stalled = True
-        if qos == 1:
-            self._unanswered += 1
-        elif qos == 2:
+        if qos == 2:
             session.received[packet_id] = False
-        hub.submit(task)
+        task = PublishTask(self, session, message, way, qos, packet_id, size)
+        self._submit(task, way, 1 if qos == 1 else 0)
 
-    def task_ended(self, qos: int) -> None:
+    def task_ended(self, answered: int, size: int = 0) -> None:
+        """One with so many QoS 1 messages, and so many bytes of a run."""
         self._tasks -= 1
-        if qos == 1:
-            self._unanswered -= 1
+        self._task_bytes -= size
+        self._unanswered -= answered
         if self.is_stalled:
             is_low = self._tasks <= _TASKS // 2 and self.hub.tasks.may_resume(self._importance)
+            is_low = is_low and self._task_bytes <= _TASK_BYTES // 2
             if (is_low or self._tasks == 0) and not self._waits_for_room:
                 self.is_stalled = False
                 self.hub.wake(self)  # to be read from again
@@ -404,9 +562,7 @@ class Publishing(Answering):
         if self._held or hub.appended != appended:
             self.hold(frame)
         else:
-            self._control.append(frame)
-            if not self.is_dirty:
-                hub.wake(self)
+            self.reply(frame)
 
     def shed(self, message: MqttMessage, session: Session, qos: int, packet_id: int) -> None:
         """A message had to go because the node has more to do than it can."""
@@ -501,9 +657,9 @@ class Publishing(Answering):
         note_untaken(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
         self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
-    def _check_flood(self) -> None:
-        if self.version == V5:
-            most = self.broker.limits.receive_maximum
+    def _check_flood(self, session: Session) -> None:
+        most = self.broker.limits.receive_maximum
+        if self.version == V5 and self._unanswered + len(session.received) >= most:
             raise ProtocolError(
                 Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {most} messages not yet acknowledged"
             )
@@ -519,9 +675,9 @@ class Publishing(Answering):
             if not 0 < alias <= self.broker.limits.topic_alias_maximum:
                 raise ProtocolError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}")
             if channel:
-                self._aliases[alias] = channel
+                self._aliases[alias] = topic
             elif alias in self._aliases:
-                channel = self._aliases[alias]
+                channel = self._aliases[alias][2:].decode()
             else:
                 raise violation(f"topic alias {alias} is not known")
         if "\0" in channel:
@@ -658,7 +814,99 @@ class PublishTask(Task):
 
     def _end(self) -> None:
         self.way.pending -= 1
-        self.publishing.task_ended(self.qos)
+        self.publishing.task_ended(1 if self.qos == 1 else 0)
+
+
+class RunTask(Task):
+    """A run that waits to be matched and passed on, in pieces that take about half a millisecond.
+
+    So something more important need not wait longer than that.
+    """
+
+    def __init__(
+        self,
+        publishing: Publishing,
+        session: Session,
+        frames: Frames,
+        label: int,
+        way: Way,
+        count: int,
+        size: int,
+        importance: int,
+    ) -> None:
+        learned = publishing.hub.tasks.learned(way.route.channel)
+        if way.pending == 0:
+            way.is_light = learned.is_light
+        super().__init__(
+            size,
+            UNKNOWN_US,
+            importance,
+            publishing.hub.now_ms,
+            0,
+            2 * importance + way.is_light,
+            # 3.1.1 can't be told that a message was not taken.
+            is_promised=frames.qos > 0 and publishing.version != V5,
+            count=count,
+        )
+        self.learned = learned
+        self.publishing = publishing
+        self.session = session
+        self.frames = frames
+        self.label = label
+        self.way = way
+        self._total = count
+        self._done = 0  # of them by the last step
+
+    def cost(self, wanted: int) -> int:  # noqa: ARG002
+        if not self.learned.is_known:
+            return UNKNOWN_US
+        return max(int(self.learned.mean * min(self.count, self._most())), 1)
+
+    def run(self) -> None:
+        publishing = self.publishing
+        way = self.way
+        if not way.route.is_valid:
+            way.renew(publishing.broker.router.route(way.route.channel))
+        label, count = self.label, self.count
+        most = self._most()
+        if count > most:
+            which = array("I", bytes(4 * most)) + array("I", [1]) * (count - most)
+            label = self.frames.relabel(label, which, [way, way])
+            self.label = label + 1
+            self.count = count - most
+            count = most
+        else:
+            self.count = 0
+        self._done = count
+        try:
+            publishing.match_run(self.frames, label, count, way, self.session)
+        except ProtocolError as error:
+            publishing.end(error.reason, error.problem)
+        if self.count:
+            publishing.hub.tasks.put_first(self)
+        else:
+            self._end()
+
+    def took(self, spent_us: int) -> None:
+        self.learned.add(spent_us / max(self._done, 1))
+
+    def shed(self) -> None:
+        try:
+            self.publishing.shed_run(self.frames, self.label, self.count, self.way)
+        except ProtocolError as error:
+            self.publishing.end(error.reason, error.problem)
+        self._end()
+
+    def _most(self) -> int:
+        """How many messages are matched before others get their turn."""
+        if not self.learned.is_known:
+            return _FIRST_PIECE
+        return max(int(_PIECE_US / max(self.learned.mean, 0.01)), 1)
+
+    def _end(self) -> None:
+        self.way.pending -= 1
+        total = self._total if self.frames.qos else 0
+        self.publishing.task_ended(total, self.size)
 
 
 class ConditionsOrder(Order):

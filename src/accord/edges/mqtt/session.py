@@ -2,7 +2,9 @@
 
 A QoS 1 or 2 message gets its packet identifier when it is queued. It is `sent` while it waits for
 PUBACK or PUBREC, and `released` from PUBREC until PUBCOMP. When the connection is lost, what was
-sent goes back to the queue in its old place, to be sent again as a duplicate.
+sent goes back to the queue in its old place, to be sent again as a duplicate. A session that ends
+with its connection has nothing to send again: it takes QoS 1 messages in runs, too, which get their
+identifiers when they are sent.
 
 A durable session has every step on disk before the client can draw a conclusion from it: QoS 2
 messages are sent, and PUBREL answers given, only once recorded. So a crash repeats QoS 1 messages
@@ -15,7 +17,8 @@ one that its link could not carry in time is shaped first, if its receiver is co
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
 
 from accord.core.model.channels import filter_selects, selects_any
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
@@ -26,6 +29,7 @@ from accord.core.monitoring.ledger import (
     deadline_detail,
     replacement_detail,
 )
+from accord.core.native import cut, number, rewrite
 from accord.core.node.message import Message
 from accord.core.node.routes import Receiver, Subscription
 from accord.core.qos.policies import Entity, Grant
@@ -56,8 +60,9 @@ from accord.edges.mqtt.delivery import (
 )
 from accord.edges.mqtt.durable import Done, Queued, Released
 from accord.edges.mqtt.hub import HeldShape, Hub, Line
-from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MessageRun, MqttMessage
+from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
 from accord.edges.mqtt.packets import Will
+from accord.edges.mqtt.runs import MessageRun
 from accord.edges.mqtt.shaping import join_shaping, shape_for
 
 _LAST_PACKET_ID: Final = 65_535
@@ -93,6 +98,8 @@ class Session(Receiver):
         self.being_shaped: list[Delivery] = []
         self.flows: Flows | None = None  # once something is to be shaped
         self.unacknowledged: dict[int, Delivery] = {}
+        # By each packet identifier that is not acknowledged.
+        self.sent_runs: dict[int, SentRun] = {}
         # QoS 2 messages of the client, until released; False while they wait to be matched.
         self.received: dict[int, bool] = {}
         self.in_flight = 0
@@ -132,6 +139,7 @@ class Session(Receiver):
         self.aliases = {}
         self.wants_names = wants_names
         self.dialect = 0 if packet_limit or alias_limit or wants_names else version
+        self.run_qos = 0 if self.is_durable else 1
         self.forget_routes()
         for delivery in self.unacknowledged.values():
             if delivery.stage == RELEASED:
@@ -196,7 +204,7 @@ class Session(Receiver):
         if line is None:
             self._shed(run, OFFLINE)
             return
-        shed = self.outbox.put(run)
+        shed = self.outbox.put_tracked(run) if is_tracked(run) else self.outbox.put(run)
         if shed is not None:
             self._give_way(shed)
         if not line.is_dirty:
@@ -233,6 +241,7 @@ class Session(Receiver):
                 message.channel,
                 message.publisher,
                 counts,
+                self.version == V5,
             )
             if message.expires_ms:
                 run.expires_ms = expires_ms(message, grant)
@@ -331,9 +340,10 @@ class Session(Receiver):
     def _give_way(self, parcels: list[Parcel]) -> None:
         """These had to go because the queue is full."""
         for each in parcels:
-            if isinstance(each, Delivery) and each.qos:
-                self._forget(each)
-                self._count(QUEUE_FULL, 1)
+            if isinstance(each, Delivery | MessageRun) and each.qos:
+                if isinstance(each, Delivery):
+                    self._forget(each)
+                self._count(QUEUE_FULL, each.count)
                 self._note(each, REFUSED_OUTCOME, QUEUE_FULL)
             else:
                 self._shed(each, SLOW_READER)
@@ -412,15 +422,10 @@ class Session(Receiver):
             parcels = self.outbox.take_admitted(bytes_wanted, self._free_window(), gate)
             if not parcels:
                 return not self._gives_up(gate, link)
-        for parcel in parcels:
-            if parcel.expires_ms > 0:
-                sending_ms = link.sending_ms(sent_bytes + parcel.size)
-                if parcel.expires_ms <= now_ms + sending_ms:
-                    self._expire(parcel)
-                    continue
-            if isinstance(parcel, Run):
-                frame = parcel.frames
-                sent[0] += parcel.count
+        for parcel in self._still_useful(parcels, link):
+            if isinstance(parcel, MessageRun):
+                frame = self._frames_of(parcel)
+                sent[parcel.qos] += parcel.count
             else:
                 assert isinstance(parcel, Delivery)
                 frame = self._encode(parcel)
@@ -455,6 +460,48 @@ class Session(Receiver):
                 counters.publishes_sent[qos] += sent[qos]
         return waited > 0
 
+    def _still_useful(self, parcels: list[Parcel], link: Link) -> Iterator[Parcel]:
+        """What of them will arrive in time, as far as is known."""
+        now_ms = self.hub.now_ms
+        size = 0
+        for parcel in parcels:
+            if parcel.expires_ms > 0:
+                due_ms = now_ms + link.sending_ms(size + parcel.size)
+                if parcel.expires_ms <= due_ms:
+                    if not isinstance(parcel, MessageRun) or parcel.count == 1:
+                        self._expire(parcel)
+                        continue
+                    for is_expired, piece in parcel.by_expiry(due_ms):
+                        if is_expired:
+                            self._expire(piece)
+                        else:
+                            size += piece.size
+                            yield piece
+                    continue
+            size += parcel.size
+            yield parcel
+
+    def _frames_of(self, run: MessageRun) -> bytes:
+        """A run as it is sent now."""
+        frames = run.frames
+        waited_s = (self.hub.now_ms - run.queued_ms) // 1000 if run.expiry_s >= 0 else 0
+        if waited_s > 0:
+            frames = rewrite(frames, run.is_v5, run.is_v5, run.qos, waited_s, b"")
+        if not run.qos:
+            return frames
+        ids = self._new_packet_ids(run.count)
+        self.sent_runs.update(dict.fromkeys(ids, SentRun(run, ids)))
+        self.in_flight += run.count
+        self.in_flight_bytes += run.size
+        if isinstance(ids, range):
+            return number(frames, ids.start)
+        numbered: list[bytes] = []
+        for packet_id in ids:
+            size, _ = cut(frames, 1, 1, 1)
+            numbered.append(number(frames[:size], packet_id))
+            frames = frames[size:]
+        return b"".join(numbered)
+
     def _gives_up(self, gate: Gate, link: Link) -> bool:
         """Not let others wait for what could not arrive in time anyway; False if it could."""
         head = self.outbox.peek(self._free_window())
@@ -463,7 +510,7 @@ class Session(Receiver):
         takes_ms = gate.wait_us // 1_000 + link.sending_ms(head.size)
         if head.expires_ms > self.hub.now_ms + takes_ms:
             return False
-        self.outbox.void(head, isinstance(head, Delivery) and head.is_tracked)
+        self.outbox.void(head, is_tracked(head))
         self._expire(head)
         return True
 
@@ -511,6 +558,22 @@ class Session(Receiver):
         if self.outbox.tracked and self.line is not None:
             self.hub.wake(self.line)
         return True
+
+    def acknowledged_run(self, first: int, count: int) -> None:
+        """The client has QoS 1 messages with `count` packet identifiers from `first` on."""
+        sent_runs = self.sent_runs
+        before = self.in_flight
+        for packet_id in range(first, first + count):
+            sent = sent_runs.pop(packet_id, None) if sent_runs else None
+            if sent is None:
+                self.acknowledged(packet_id)
+                continue
+            sent.left -= 1
+            self.in_flight -= 1
+            if sent.left == 0:
+                self.in_flight_bytes -= sent.run.size
+        if self.in_flight < before and self.outbox.tracked and self.line is not None:
+            self.hub.wake(self.line)
 
     def taken(self, packet_id: int, is_refused: bool) -> bool:
         """PUBREC: the client has a QoS 2 message, or will not have it."""
@@ -564,7 +627,14 @@ class Session(Receiver):
         for delivery in self.unacknowledged.values():
             self._count(SESSION_ENDED, 1)
             self._note(delivery, SHED, SESSION_ENDED)
+        for sent in dict.fromkeys(self.sent_runs.values()):
+            self._count(SESSION_ENDED, sent.left)
+            marks = bytes(self.sent_runs.get(each) is sent for each in sent.ids)
+            for is_left, piece in sent.run.pieces(marks):
+                if is_left:
+                    self._note(piece, SHED, SESSION_ENDED)
         self.unacknowledged = {}
+        self.sent_runs = {}
         self.replaceable = {}
         self.being_shaped = []
         self._drop_tracked(SESSION_ENDED)
@@ -575,19 +645,25 @@ class Session(Receiver):
 
     def check_invariants(self) -> None:
         stages = [delivery.stage for delivery in self.unacknowledged.values()]
-        assert self.in_flight == sum(stage >= SENT for stage in stages)
+        assert self.in_flight == sum(stage >= SENT for stage in stages) + len(self.sent_runs)
+        sent_runs = set(self.sent_runs.values())
         assert self.in_flight_bytes == sum(
             delivery.size for delivery in self.unacknowledged.values() if delivery.stage >= SENT
-        )
+        ) + sum(sent.run.size for sent in sent_runs)
+        assert sum(sent.left for sent in sent_runs) == len(self.sent_runs)
+        assert not self.sent_runs.keys() & self.unacknowledged.keys()
         assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
         for parcel in self.outbox.tracked_parcels():
-            assert isinstance(parcel, Delivery)
-            assert not parcel.qos or self.unacknowledged.get(parcel.packet_id) is parcel
+            assert (
+                isinstance(parcel, MessageRun)
+                or not cast("Delivery", parcel).qos
+                or self.unacknowledged.get(cast("Delivery", parcel).packet_id) is parcel
+            )
 
     def _drop_tracked(self, cause: str) -> None:
         """Empty that part of the queue; of what is acknowledged the session knows without it."""
         for parcel in self.outbox.drop_tracked():
-            if isinstance(parcel, Delivery) and not parcel.qos:
+            if isinstance(parcel, MessageRun) or not cast("Delivery", parcel).qos:
                 self._shed(parcel, cause)
 
     def _deliver_tracked(
@@ -621,14 +697,31 @@ class Session(Receiver):
         self.hub.hold(HeldDelivery(self, delivery))
 
     def _new_packet_id(self) -> int:
-        if len(self.unacknowledged) == _LAST_PACKET_ID:
+        if len(self.unacknowledged) + len(self.sent_runs) >= _LAST_PACKET_ID:
             return 0
         packet_id = self.last_packet_id
         while True:
             packet_id = packet_id + 1 if packet_id < _LAST_PACKET_ID else 1
-            if packet_id not in self.unacknowledged:
+            if packet_id not in self.unacknowledged and packet_id not in self.sent_runs:
                 self.last_packet_id = packet_id
                 return packet_id
+
+    def _new_packet_ids(self, count: int) -> Sequence[int]:
+        """So many that are free; there are as many, because no more are on their way."""
+        ids = range(self.last_packet_id + 1, self.last_packet_id + 1 + count)
+        if (
+            ids.stop <= _LAST_PACKET_ID + 1
+            and self.unacknowledged.keys().isdisjoint(ids)
+            and self.sent_runs.keys().isdisjoint(ids)
+        ):
+            self.last_packet_id += count
+            return ids
+        found: list[int] = []
+        while len(found) < count:
+            packet_id = self._new_packet_id()
+            assert packet_id
+            found.append(packet_id)
+        return found
 
     def _encode(self, delivery: Delivery) -> bytes:
         message = delivery.message
@@ -720,6 +813,17 @@ class Session(Receiver):
         self.hub.counters.shed(cause, self.name, count)
 
 
+class SentRun:
+    """QoS 1 messages of which `left` are not acknowledged yet; they have the packet `ids`."""
+
+    __slots__ = ("ids", "left", "run")
+
+    def __init__(self, run: MessageRun, ids: Sequence[int]) -> None:
+        self.run = run
+        self.ids = ids
+        self.left = run.count
+
+
 class HeldDelivery(HeldShape):
     """A message that may be queued once it is recorded, or shaped."""
 
@@ -743,3 +847,10 @@ def _is_newer(one: Delivery, other: Delivery) -> bool:
     if ours.home == theirs.home:
         return one.number > other.number
     return ours.received_ms > theirs.received_ms
+
+
+def is_tracked(parcel: Parcel) -> bool:
+    """Whether it waits for acknowledged delivery."""
+    if isinstance(parcel, MessageRun):
+        return parcel.qos > 0
+    return isinstance(parcel, Delivery) and parcel.is_tracked

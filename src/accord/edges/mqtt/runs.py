@@ -1,0 +1,499 @@
+"""Runs: messages that go to the same receivers travel together, as the publisher's own frames.
+
+`core.native` scans a read once and gives each frame a label, and `frames.ways` says what a label
+stands for: in the end, a `Selection` of receivers. `Forwarding` makes of that one run for all who
+get the same frames: those of their labels, in the order they came in. What is counted, numbered and
+noted about a run is done once for each of its labels.
+
+Receivers that take no frames get the same messages one by one, as do those for whom a message has
+to be made: it is only taken apart for them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from accord.core.monitoring.channels import ChannelCounts
+from accord.core.native import Frames, cut, expired, rewrite
+from accord.core.node.routes import Copy, Receiver, Route, Selection, Way
+from accord.core.qos.policies import Grant
+from accord.core.scheduling.parcels import ANY_NUMBER, Run, cost_in_parts
+from accord.edges.mqtt.codes import V5, PacketType
+from accord.edges.mqtt.hub import Hub, KeptRun
+from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.properties import NO_PROPERTIES, decode_properties, passed_on_block
+from accord.edges.mqtt.wire import read_varint, string_bytes, varint_bytes
+
+MOST_PARTS: Final = 255  # labels of one run: each frame has a byte for its own
+_IDENTIFIER: Final = b"\x0b"
+_EVERYTHING: Final = 1 << 62
+
+# Labels whose frames go to a receiver, as the copy has it.
+Wanted = tuple[Copy, list[int]]
+
+
+class Part(NamedTuple):
+    """The events of one channel in a run, by their numbers."""
+
+    channel: str
+    counts: ChannelCounts
+    numbers: Sequence[int]
+
+
+class MessageRun(Run):
+    """Frames of one publisher, with what is counted and noted of them when they are sent.
+
+    A run of several channels, or of one whose events are not numbered consecutively, has `parts`;
+    if there are several, `marks` says for each frame to which of them it belongs, counted from 1.
+    `expiry_s` is the least that a frame has, -1 where none has one. Frames of QoS 1 get their
+    packet identifiers when they are sent.
+    """
+
+    __slots__ = (
+        "channel",
+        "counts",
+        "expiry_s",
+        "grant",
+        "is_v5",
+        "marks",
+        "parts",
+        "publisher",
+        "qos",
+    )
+
+    def __init__(
+        self,
+        frames: bytes,
+        count: int,
+        grant: Grant,
+        queued_ms: int,
+        number: int,
+        channel: str,
+        publisher: str,
+        counts: ChannelCounts,
+        is_v5: bool = False,
+        qos: int = 0,
+        expiry_s: int = -1,
+    ) -> None:
+        # Not by way of Run.__init__: a call is a good part of what a message may cost.
+        importance = grant.importance
+        self.size = len(frames)
+        self.count = count
+        self.importance = importance
+        self.bin = 2 * importance + counts.is_light()
+        self.queued_ms = queued_ms
+        self.expires_ms = queued_ms + grant.deadline_ms if grant.deadline_ms else 0
+        if expiry_s >= 0:
+            due_ms = queued_ms + expiry_s * 1000
+            if self.expires_ms == 0 or due_ms < self.expires_ms:
+                self.expires_ms = due_ms
+        self.number = number
+        self.frames = frames
+        self.channel = channel
+        self.publisher = publisher
+        self.grant = grant
+        self.counts = counts
+        self.is_v5 = is_v5
+        self.qos = qos
+        self.expiry_s = expiry_s
+        self.parts: tuple[Part, ...] | None = None
+        self.marks = b""
+
+    def cost(self, wanted: int) -> int:
+        return cost_in_parts(self, wanted)
+
+    def part(self, wanted: int, largest: int) -> int:
+        if self.count == 1 or self.size <= min(wanted, largest):
+            return self.size
+        return cut(self.frames, wanted, largest, ANY_NUMBER)[0]
+
+    def split(self, bytes_wanted: int, most: int) -> tuple[MessageRun, MessageRun] | None:
+        at, count = cut(self.frames, bytes_wanted, _EVERYTHING, most)
+        if not 0 < count < self.count:
+            return None
+        return self._piece(0, at, 0, count), self._piece(at, self.size, count, self.count)
+
+    def by_expiry(self, due_ms: int) -> Iterator[tuple[bool, MessageRun]]:
+        """Its pieces in order, and of each whether its events will have expired at `due_ms`."""
+        deadline_ms = self.grant.deadline_ms
+        if deadline_ms and self.queued_ms + deadline_ms <= due_ms:
+            return iter([(True, self)])
+        return self.pieces(expired(self.frames, self.is_v5, due_ms - self.queued_ms))
+
+    def pieces(self, marks: bytes) -> Iterator[tuple[bool, MessageRun]]:
+        """Its pieces in order, where `marks` has 0 or 1 for each event; with their marks."""
+        start = at = 0
+        while start < self.count:
+            mark = marks[start]
+            end = marks.find(1 - mark, start)
+            end = self.count if end < 0 else end
+            size, _ = cut(self.frames[at:], _EVERYTHING, _EVERYTHING, end - start)
+            yield mark == 1, self._piece(at, at + size, start, end)
+            start, at = end, at + size
+
+    def numbered(self) -> Iterator[tuple[str, int, int]]:
+        """Events numbered consecutively: their channel, the first one's number, how many."""
+        if self.parts is None:
+            yield self.channel, self.number, self.count
+            return
+        for channel, _, numbers in self.parts:
+            start = 0
+            for at in range(1, len(numbers) + 1):
+                if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+                    yield channel, numbers[start], at - start
+                    start = at
+
+    def has(self, number: int) -> bool:
+        return any(first <= number < first + count for _, first, count in self.numbered())
+
+    def count_delivered(self, wait_ms: int) -> None:
+        """All of it is on its way to one receiver."""
+        if self.parts is None:
+            self.counts.is_delivered(self.count, self.size, wait_ms)
+            return
+        mean_bytes = self.size // self.count
+        for _, counts, numbers in self.parts:
+            counts.is_delivered(len(numbers), len(numbers) * mean_bytes, wait_ms)
+
+    def count_lost(self, is_expired: bool) -> None:
+        """All of it does not reach one receiver."""
+        if self.parts is None:
+            self.counts.is_lost(self.count, is_expired)
+            return
+        for _, counts, numbers in self.parts:
+            counts.is_lost(len(numbers), is_expired)
+
+    def _copy(self, frames: bytes, count: int) -> MessageRun:
+        made = MessageRun(
+            frames,
+            count,
+            self.grant,
+            self.queued_ms,
+            self.number,
+            self.channel,
+            self.publisher,
+            self.counts,
+            self.is_v5,
+            self.qos,
+            self.expiry_s,
+        )
+        made.bin = self.bin
+        return made
+
+    def _piece(self, at: int, end: int, first: int, last: int) -> MessageRun:
+        """The events from `first` to before `last`, whose frames are from `at` to `end`."""
+        made = self._copy(self.frames[at:end], last - first)
+        if self.parts is None:
+            made.number = self.number + first
+        elif len(self.parts) == 1:
+            made.parts = (_sliced(self.parts[0], first, last),)
+        else:
+            marks = self.marks
+            made.marks = marks[first:last]
+            places = [
+                (marks.count(mark, 0, first), made.marks.count(mark))
+                for mark in range(1, len(self.parts) + 1)
+            ]
+            made.parts = tuple(
+                _sliced(part, place, place + count)
+                for part, (place, count) in zip(self.parts, places, strict=True)
+                if count
+            )
+            if len(made.parts) < len(self.parts):
+                left = [mark for mark, (_, count) in enumerate(places, 1) if count]
+                table = bytearray(256)
+                for mark, each in enumerate(left, 1):
+                    table[each] = mark
+                made.marks = made.marks.translate(bytes(table))
+        return made
+
+
+def _sliced(part: Part, start: int, end: int) -> Part:
+    return Part(part.channel, part.counts, part.numbers[start:end])
+
+
+class Forwarding:
+    """Hands the frames of one publisher to those who get them."""
+
+    def __init__(self, hub: Hub, publisher: str, is_v5: bool) -> None:
+        self.hub = hub
+        self.publisher = publisher
+        self.is_v5 = is_v5
+
+    def forward(
+        self, frames: Frames, labels: list[int], numbers: dict[int, Sequence[int]] | None = None
+    ) -> None:
+        """The frames of these labels, which stand for selections without groups.
+
+        They are numbered label by label, and kept where their channels are, unless `numbers` has
+        those of each label's events.
+        """
+        if numbers is None and len(labels) == 1 and len(frames.ways) == 1:
+            self._forward_all(frames)
+            return
+        parts: dict[int, Part] = {}
+        sizes = frames.sizes() if numbers is None else []
+        for label in labels:
+            route = frames.ways[label].way.route
+            if numbers is not None:
+                parts[label] = Part(route.channel, route.counts, numbers[label])
+                continue
+            entered = self.hub.enter_run(sizes[label][0])
+            parts[label] = Part(route.channel, route.counts, entered)
+            if route.is_kept:
+                self.keep(frames, label, route, entered)
+        # Who gets which labels, as what; in order, what has the same importance.
+        wanting: dict[tuple[Receiver, int], dict[tuple[object, ...], Wanted]] = {}
+        for label in labels:
+            for copy in frames.ways[label].copies:
+                known = wanting.setdefault((copy.receiver, copy.grant.importance), {})
+                if copy.key in known:
+                    known[copy.key][1].append(label)
+                else:
+                    known[copy.key] = copy, [label]
+        shared: dict[tuple[object, ...], list[MessageRun]] = {}
+        events = _Events(self, frames, parts)
+        for several in wanting.values():
+            if numbers is not None and len(several) > 1:
+                self._interleave(frames, parts, list(several.values()), events)
+                continue
+            for copy, wanted in several.values():
+                if not copy.takes_run(frames.qos):
+                    events.deliver([(copy, wanted)])
+                    continue
+                key = (*copy.key, *wanted)
+                runs = shared.get(key)
+                if runs is None:
+                    runs = shared[key] = self._runs(frames, parts, copy, wanted)
+                for run in runs:
+                    copy.receiver.forward(run)
+
+    def _interleave(
+        self, frames: Frames, parts: dict[int, Part], several: list[Wanted], events: _Events
+    ) -> None:
+        """What one receiver gets of a channel, each stretch of it as its own copy says."""
+        qos = frames.qos
+        if len(several) > MOST_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
+            events.deliver(several)
+            return
+        table = bytearray(1 + max(label for _, labels in several for label in labels))
+        for mark, (_, labels) in enumerate(several, 1):
+            for label in labels:
+                table[label] = mark
+        taken, marks, expiry_s = frames.take(bytes(table))
+        channel, counts, _ = parts[several[0][1][0]]
+        numbers = sorted(
+            number for _, labels in several for label in labels for number in parts[label].numbers
+        )
+        at = place = 0
+        for mark, stretch in groupby(marks):
+            count = len(list(stretch))
+            size, _ = cut(taken[at:], _EVERYTHING, _EVERYTHING, count)
+            part = Part(channel, counts, numbers[place : place + count])
+            copy = several[mark - 1][0]
+            run = self._run(taken[at : at + size], part, copy, qos, expiry_s)
+            run.parts = (part,)
+            copy.receiver.forward(run)
+            at += size
+            place += count
+
+    def _forward_all(self, frames: Frames) -> None:
+        """All frames have the one label, as most often."""
+        selection: Selection = frames.ways[0]
+        route = selection.way.route
+        copies = selection.copies
+        numbers = self.hub.enter_run(frames.count)
+        if not copies and not route.is_kept:
+            return
+        taken, _, expiry_s = frames.take(b"\1")
+        part = Part(route.channel, route.counts, numbers)
+        made: MessageRun | None = None
+        made_for: Copy | None = None
+        shared: dict[tuple[object, ...], MessageRun] | None = None
+        for copy in copies:
+            if not copy.takes_run(frames.qos):
+                _Events(self, frames, {0: part}).deliver([(copy, [0])])
+                continue
+            if made is None or made_for is None or made_for.key != copy.key:
+                shared = {} if shared is None else shared
+                made = shared.get(copy.key)
+                if made is None:
+                    made = self._run(taken, part, copy, frames.qos, expiry_s)
+                    shared[copy.key] = made
+                made_for = copy
+            copy.receiver.forward(made)
+        if route.is_kept:
+            self.keep(frames, 0, route, numbers)
+
+    def _runs(
+        self, frames: Frames, parts: dict[int, Part], copy: Copy, wanted: list[int]
+    ) -> list[MessageRun]:
+        """The frames of the labels `wanted`: one run, unless there are very many of them."""
+        runs: list[MessageRun] = []
+        for start in range(0, len(wanted), MOST_PARTS):
+            some = wanted[start : start + MOST_PARTS]
+            table = bytearray(max(some) + 1)
+            for mark, label in enumerate(some, 1):
+                table[label] = mark
+            taken, marks, expiry_s = frames.take(bytes(table))
+            few = tuple(parts[label] for label in some)
+            run = self._run(taken, few[0], copy, frames.qos, expiry_s)
+            if len(few) > 1 or not isinstance(few[0].numbers, range):
+                run.count = len(marks)
+                run.parts, run.marks = few, marks
+            runs.append(run)
+        return runs
+
+    def _run(self, taken: bytes, part: Part, copy: Copy, qos: int, expiry_s: int) -> MessageRun:
+        """What goes to the receivers of a copy."""
+        to_v5 = copy.receiver.dialect == V5
+        at_qos = min(qos, copy.qos)
+        more = b""
+        if copy.identifiers and to_v5:
+            more = b"".join(_IDENTIFIER + varint_bytes(each) for each in copy.identifiers)
+        frames = taken
+        if more or at_qos != qos or to_v5 != self.is_v5:
+            frames = rewrite(taken, self.is_v5, to_v5, at_qos, 0, more)
+        channel, counts, numbers = part
+        return MessageRun(
+            frames,
+            len(numbers),
+            copy.grant,
+            self.hub.now_ms,
+            numbers[0],
+            channel,
+            self.publisher,
+            counts,
+            to_v5,
+            at_qos,
+            expiry_s,
+        )
+
+    def keep(self, frames: Frames, label: int, route: Route, numbers: range) -> None:
+        """Hand the frames of a label to the journal."""
+        taken, _, _ = frames.take(bytes(label) + b"\1")
+        hub = self.hub
+        kept = KeptRun(
+            taken,
+            self.is_v5,
+            len(numbers),
+            route.channel,
+            self.publisher,
+            frames.qos,
+            numbers.start,
+            hub.now_ms,
+        )
+        hub.keep_run(kept)
+
+    def messages(self, frames: Frames, label: int) -> Iterator[tuple[MqttMessage, int]]:
+        """The frames of a label as messages that have no numbers, with their packet identifiers."""
+        way: Way = frames.ways[label].way
+        for start, end in frames.places(label):
+            yield _read_message(frames.data, start, end, self.is_v5, way, self.publisher, self.hub)
+
+
+class _Events:
+    """The messages of labels, taken apart when the first receiver wants them so."""
+
+    def __init__(self, forwarding: Forwarding, frames: Frames, parts: dict[int, Part]) -> None:
+        self._forwarding = forwarding
+        self._frames = frames
+        self._parts = parts
+        self._messages: dict[int, list[tuple[int, MqttMessage]]] = {}
+
+    def deliver(self, several: list[Wanted]) -> None:
+        """What one receiver gets, in the order in which it came."""
+        found = [
+            (start, message, copy)
+            for copy, labels in several
+            for label in labels
+            for start, message in self._of(label)
+        ]
+        found.sort(key=itemgetter(0))
+        for _, message, copy in found:
+            qos = min(copy.qos, self._frames.qos)
+            copy.receiver.deliver(message, qos, False, copy.identifiers, copy.grant)
+
+    def _of(self, label: int) -> list[tuple[int, MqttMessage]]:
+        """The messages of a label, with the places where they begin."""
+        found = self._messages.get(label)
+        if found is None:
+            found = self._messages[label] = []
+            numbers = self._parts[label].numbers
+            places = self._frames.places(label)
+            messages = self._forwarding.messages(self._frames, label)
+            for number, (start, _), (message, _) in zip(numbers, places, messages, strict=True):
+                message.number = number
+                found.append((start, message))
+        return found
+
+
+def _read_message(
+    data: bytes, start: int, end: int, is_v5: bool, way: Way, publisher: str, hub: Hub
+) -> tuple[MqttMessage, int]:
+    """The message of a clean frame, which has no key and no deadline of its own."""
+    qos = data[start] >> 1 & 3
+    _, body = read_varint(data, start + 1, end)
+    at = body + 2 + (data[body] << 8 | data[body + 1])
+    packet_id = 0
+    if qos:
+        packet_id = data[at] << 8 | data[at + 1]
+        at += 2
+    properties, block = NO_PROPERTIES, b""
+    if is_v5:
+        properties, at = decode_properties(data, at, end, PacketType.PUBLISH)
+        if properties is not NO_PROPERTIES:
+            block = passed_on_block(properties)
+    route = way.route
+    expiry_s = properties.message_expiry_s
+    message = MqttMessage(
+        route.channel,
+        string_bytes(route.channel),
+        data[at:end],
+        qos,
+        False,
+        publisher,
+        hub.now_ms,
+        properties,
+        block,
+        0 if expiry_s is None else hub.now_ms + expiry_s * 1000,
+    )
+    message.counts = route.counts
+    return message, packet_id
+
+
+def divide(frames: Frames, label: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Let the members of the groups of a label's selection take turns.
+
+    Its `count` frames are divided evenly into pieces that follow each other. Gives for each piece
+    its own label, and which of the frames it has: from a first to before a last.
+    """
+    selection: Selection = frames.ways[label]
+    assert selection.groups is not None
+    turns = [group.choose(members, count) for group, members in selection.groups]
+    ends = sorted({end for turn in turns for end in _ends(len(turn), count)})
+    which = array("I")
+    ways: list[Selection] = []
+    start = 0
+    for end in ends:
+        members = [turn[_piece_of(start, len(turn), count)] for turn in turns]
+        which.extend([len(ways)] * (end - start))
+        ways.append(selection.with_members(members))
+        start = end
+    first = frames.relabel(label, which, ways)
+    for piece, (start, end) in enumerate(pairwise([0, *ends])):
+        yield first + piece, start, end
+
+
+def _ends(pieces: int, count: int) -> list[int]:
+    """Where the pieces end: the first have one more, if it does not come out even."""
+    each, more = divmod(count, pieces)
+    return [each * piece + min(piece, more) for piece in range(1, pieces + 1)]
+
+
+def _piece_of(place: int, pieces: int, count: int) -> int:
+    return next(piece for piece, end in enumerate(_ends(pieces, count)) if place < end)

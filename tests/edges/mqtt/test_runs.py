@@ -1,0 +1,276 @@
+"""Messages in runs reach the same receivers, in the same order and form, as messages one by one."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from accord.core.monitoring.channels import ChannelCounts
+from accord.core.monitoring.ledger import DELIVERED
+from accord.core.qos.book import read_book
+from accord.core.qos.policies import DEFAULT_GRANT, Policies
+from accord.edges.mqtt import publishing
+from accord.edges.mqtt.codec import encode
+from accord.edges.mqtt.codes import V5, V311
+from accord.edges.mqtt.packets import Filter, Packet, Puback, Publish
+from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.edges.mqtt.runs import MessageRun, Part
+from accord.journal.events import decode_event, encode_kept
+from tests.edges.mqtt.dialogue import Peer, Table
+
+CHANNELS: Final = ("a/1", "a/2", "b")
+WHERES: Final = ("n > 4", "n = 3", "n > 2 AND s = 'x'", "t > TIMESTAMP '2026-01-01T00:00:00Z'")
+# Those with conditions on single events leave them in order as long as they matter the same.
+BOOKS: Final = (
+    "",
+    'channel = "a/+"\nimportance = 6\n',
+    'channel = "#"\nwhere = "n > 5"\npreferences = { deadline = "60 s" }\n',
+    'operation = "publish"\nwhere = "n > 5"\npreferences = { deadline = "60 s" }\n',
+    'client = "r1"\nwhere = "s = \'x\'"\npreferences = { deadline = "60 s" }\n',
+    'where = "payload_bytes > 3"\npreferences = { deadline = "60 s" }\n',
+)
+BY_IMPORTANCE: Final = 'where = "n > 5"\nimportance = 6\n'
+
+
+@dataclass
+class Client:
+    name: str
+    version: int
+    expiry_s: int
+    filters: list[tuple[Filter, Properties]]
+
+
+@dataclass
+class Plan:
+    """What happens, drawn from a seed."""
+
+    book: str
+    clients: list[Client] = field(default_factory=list)
+    reads: list[tuple[str, list[Publish]]] = field(default_factory=list)
+
+
+def draw(seed: int, book: str | None = None) -> Plan:
+    random = Random(seed)  # noqa: S311
+    plan = Plan(random.choice(BOOKS) if book is None else book)
+    for number in range(4):
+        version = random.choice((V5, V5, V311))
+        filters = [
+            (_filter(random), _asking(random) if version == V5 else NO_PROPERTIES)
+            for _ in range(random.randint(1, 3))
+        ]
+        plan.clients.append(Client(f"r{number}", version, random.choice((0, 0, 300)), filters))
+    for number in range(2):
+        shared = Filter("$share/g/a/+", 1)
+        plan.clients.append(Client(f"s{number}", V5, 0, [(shared, NO_PROPERTIES)]))
+    publishers = [each for each in plan.clients if each.name.startswith("r")][:2]
+    packet_id = 0
+    aliases: dict[str, dict[str, int]] = defaultdict(dict)
+    for _ in range(10):
+        client = random.choice(publishers)
+        read: list[Publish] = []
+        for _ in range(random.choice((1, 2, 5, 20))):
+            packet_id += 1
+            qos = random.choice((0, 0, 1, 1, 2))
+            topic = random.choice(CHANNELS)
+            payload = b"%d" % packet_id * random.choice((1, 1, 3))
+            properties = NO_PROPERTIES
+            if client.version == V5:
+                topic, properties = _told(random, topic, aliases[client.name])
+            read.append(
+                Publish(topic, payload, qos, False, False, packet_id if qos else 0, properties)
+            )
+        plan.reads.append((client.name, read))
+    return plan
+
+
+def _filter(random: Random) -> Filter:
+    pattern = random.choice(("a/+", "a/1", "#", "b"))
+    return Filter(pattern, random.choice((0, 1, 2)), no_local=random.random() < 0.2)
+
+
+def _asking(random: Random) -> Properties:
+    user = (("where", random.choice(WHERES)),) if random.random() < 0.6 else ()
+    identifiers = (random.randint(1, 300),) if random.random() < 0.5 else ()
+    return Properties(user=user, subscription_identifiers=identifiers)
+
+
+def _told(random: Random, topic: str, aliases: dict[str, int]) -> tuple[str, Properties]:
+    pairs = [("n", str(random.randint(0, 9))), ("s", random.choice("xyz")), ("other", "é")]
+    if random.random() < 0.05:
+        pairs.append(("t", "2026-03-29T01:30:00Z"))
+    alias = None
+    if random.random() < 0.3:
+        topic, alias = ("", aliases[topic]) if topic in aliases else (topic, len(aliases) + 1)
+        aliases.setdefault(topic, alias) if topic else None
+    expiry_s = random.choice((None, None, 30))
+    user = tuple(random.sample(pairs, random.randint(0, len(pairs))))
+    return topic, Properties(user=user, topic_alias=alias, message_expiry_s=expiry_s)
+
+
+class World:
+    """The plan as it was carried out."""
+
+    def __init__(self, plan: Plan, has_runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
+        if not has_runs:
+            monkeypatch.setattr(publishing, "scan", lambda *_: None)
+        self.table = Table(is_durable=True, kept=["a/2"])
+        if plan.book:
+            book = read_book('[[policies]]\nname = "P"\n' + plan.book)
+            self.table.broker.switch(book, Policies(book))
+        self.runs = 0
+        self.qos = {each.payload: each.qos for _, read in plan.reads for each in read}
+        self.got: dict[str, list[Publish]] = defaultdict(list)
+        self.acks: dict[str, list[Packet]] = defaultdict(list)
+        self.kept: list[tuple[object, ...]] = []
+        self.ledger: Counter[tuple[object, ...]] = Counter()
+        peers: dict[str, Peer] = {}
+        for each in plan.clients:
+            peer = self.table.join(each.name, each.version, expiry_s=each.expiry_s)
+            for wanted, properties in each.filters:
+                peer.subscribe(wanted, properties=properties)
+            peers[each.name] = peer
+        for name, read in plan.reads:
+            peers[name].send(*read)
+            self._settle(peers)
+        self.table.check_invariants()
+
+    def _settle(self, peers: dict[str, Peer]) -> None:
+        hub = self.table.hub
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            records = map(decode_event, encode_kept(hub.kept))
+            self.kept += [
+                (each.channel, each.payload, each.attributes, each.qos) for each in records
+            ]
+            self.runs += sum(not hasattr(each, "payload") for each in hub.kept)
+            hub.kept = []
+            self.table.commit()
+            for name, peer in peers.items():
+                for packet in peer.hear():
+                    is_settled = False
+                    if isinstance(packet, Publish):
+                        self.got[name].append(packet)
+                        if packet.qos == 1:
+                            peer.send(Puback(packet.packet_id))
+                    else:
+                        self.acks[name].append(packet)
+        batch = hub.ledger.take()
+        for row in [] if batch is None else batch.rows:
+            (
+                _,
+                count,
+                _,
+                channel,
+                publisher,
+                destination,
+                outcome,
+                *_,
+                importance,
+                policy,
+                detail,
+                _,
+            ) = row
+            if destination.startswith("r") or outcome != DELIVERED:
+                self.ledger[
+                    channel, publisher, destination, outcome, importance, policy, detail
+                ] += count
+
+    def ordered(self) -> dict[tuple[object, ...], list[object]]:
+        """What each receiver got of a channel and of messages of one QoS; a group as one."""
+        found: dict[tuple[object, ...], list[object]] = defaultdict(list)
+        for name, packets in self.got.items():
+            for packet in packets:
+                if name.startswith("s"):
+                    found["group", packet.topic].append(packet.payload)
+                else:
+                    content = (packet.payload, packet.retain, packet.properties)
+                    published = self.qos[packet.payload]
+                    found[name, packet.topic, published, packet.qos].append(content)
+        for key, several in found.items():
+            if key[0] == "group":
+                several.sort(key=repr)
+        return found
+
+    def in_journal(self) -> dict[object, list[tuple[object, ...]]]:
+        """The kept events of each channel and QoS."""
+        found: dict[object, list[tuple[object, ...]]] = defaultdict(list)
+        for each in self.kept:
+            found[each[0], each[-1]].append(each)
+        return found
+
+    def counts(self) -> dict[str, Any]:
+        broker = self.table.broker
+        return {
+            channel: (counts.published, counts.published_bytes, counts.delivered)
+            for channel in CHANNELS
+            for counts in [broker.router.route(channel).counts]
+        }
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_runs_change_nothing_for_anybody(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = draw(seed)
+    together, single = World(plan, True, monkeypatch), World(plan, False, monkeypatch)
+    assert together.ordered() == single.ordered()
+    assert {name: Counter(map(repr, acks)) for name, acks in together.acks.items()} == {
+        name: Counter(map(repr, acks)) for name, acks in single.acks.items()
+    }
+    assert together.in_journal() == single.in_journal()
+    assert together.counts() == single.counts()
+    assert together.ledger == single.ledger
+    assert single.runs == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_conditions_on_importance_hold_in_runs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = draw(seed, BY_IMPORTANCE)
+    together, single = World(plan, True, monkeypatch), World(plan, False, monkeypatch)
+    assert {key: Counter(map(repr, each)) for key, each in together.ordered().items()} == {
+        key: Counter(map(repr, each)) for key, each in single.ordered().items()
+    }
+    assert together.ledger == single.ledger
+
+
+def test_most_messages_of_these_worlds_travel_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sum(World(draw(seed), True, monkeypatch).runs for seed in range(10)) > 30
+
+
+def test_pieces_of_a_run_have_the_numbers_of_their_events() -> None:
+    frames = [encode(Publish("a", bytes(size)), V5) for size in (3, 1, 40, 2, 2, 7)]
+    run = MessageRun(
+        b"".join(frames), 6, DEFAULT_GRANT, 0, 10, "a", "bob", ChannelCounts("a"), is_v5=True
+    )
+    run.parts = (
+        Part("a", ChannelCounts("a"), range(10, 13)),
+        Part("b", ChannelCounts("b"), [20, 22]),
+        Part("c", ChannelCounts("c"), [31]),
+    )
+    run.marks = bytes((1, 2, 1, 1, 2, 3))
+    whole = list(run.numbered())
+    assert whole == [("a", 10, 3), ("b", 20, 1), ("b", 22, 1), ("c", 31, 1)]
+    for at in range(1, 6):
+        parts = run.split(1 << 40, at)
+        assert parts is not None
+        first, rest = parts
+        assert first.frames + rest.frames == run.frames
+        assert (first.count, rest.count) == (at, 6 - at)
+        numbered = Counter(_single(first)) + Counter(_single(rest))
+        assert numbered == Counter(_single(run))
+        assert all(run.has(number) for _, number in numbered)
+    (left, first), (_, second), (_, third) = run.pieces(bytes((1, 1, 0, 0, 0, 1)))
+    assert (left, list(_single(first))) == (True, [("a", 10), ("b", 20)])
+    assert list(_single(second)) == [("a", 11), ("a", 12), ("b", 22)]
+    assert list(_single(third)) == [("c", 31)]
+
+
+def _single(run: MessageRun) -> Iterator[tuple[str, int]]:
+    for channel, first, count in run.numbered():
+        for number in range(first, first + count):
+            yield channel, number
