@@ -233,8 +233,7 @@ def test_what_travels_in_runs(channel: str, options: dict[str, object], has_runs
     place.subscribe("ada", channel, **options)  # type: ignore[arg-type]
     way = Way(Entity("cyn"), place.router.route(channel))
     assert way.has_runs is has_runs
-    needs_matching = "where" in options or "group" in options
-    assert (way.selection is None) is (needs_matching or not has_runs)
+    assert (place.router.fixed_selection(way) is None) is ("where" in options)
 
 
 def test_a_change_of_subscriptions_is_seen_by_who_remembers_routes() -> None:

@@ -379,7 +379,8 @@ def test_a_snapshot_is_shorter_than_the_log() -> None:
     bob.publish("a", b"last", 1)
     table.commit()
     kinds = [type(decode_record(data)) for data in snapshot(table.broker)]
-    assert kinds == [durable.SessionOpened, durable.Subscribed, durable.Stored, durable.Queued]
+    assert kinds[:2] == [durable.SessionOpened, durable.Subscribed]
+    assert kinds[2:] == [durable.StoredRun, durable.QueuedRun]
 
 
 def test_a_message_for_many_is_stored_once_in_a_snapshot() -> None:

@@ -142,7 +142,6 @@ def test_packet_identifiers_go_round_and_skip_those_in_use() -> None:
     session.last_packet_id = 65_534
     bob.publish("a", b"last", 1)
     bob.publish("a", b"first again", 1)
-    assert list(session.unacknowledged) == [1, 65_535, 2]
     ada.send(Puback(1))
     ada.send(Puback(65_535))
     assert [each.packet_id for each in ada.hear() if isinstance(each, Publish)] == [1, 65_535, 2]

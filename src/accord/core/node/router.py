@@ -35,7 +35,7 @@ from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Poli
 
 _REMEMBERED_ROUTES: Final = 10_000
 _REMEMBERED_LENGTH: Final = 1_024
-_REMEMBERED_SELECTIONS: Final = 1_000
+_REMEMBERED_SELECTIONS: Final = 100_000
 
 
 class Router:
@@ -263,33 +263,45 @@ class Router:
 
     def _choose(self, message: Message, route: Route) -> list[Target]:
         """The targets of one message: predicates decide, and shared subscriptions take turns."""
-        chosen = list(route.subscriptions)
-        wanting: dict[tuple[str, str], list[Subscription]] = {}
-        for group_key in route.groups:
-            wanting[group_key] = []
-            for member in self._members(group_key):
-                if member.predicate is None and not (
-                    member.denied and member.denies(message.channel)
-                ):
-                    wanting[group_key].append(member)
-        if route.has_predicates:
-            for key in self._matching(message):
-                assert isinstance(key, Subscription)
-                if key.denied and key.denies(message.channel):
-                    continue
-                if key.group:
-                    wanting[key.pattern, key.group].append(key)
-                else:
-                    chosen.append(key)
+        matching = self._matching(message) if route.has_predicates else []
+        chosen, wanting = self._candidates(route, matching)
         targets = merge(chosen, route.view)
-        for (pattern, name), candidates in wanting.items():
-            if candidates:
-                groups = self._shared.get(pattern)
-                assert groups is not None
-                # A copy of its own: the receiver has it on behalf of the group.
-                (chosen_member,) = groups[name].choose(candidates, 1)
-                targets.append(Target(chosen_member, route.view))
+        for key, candidates in wanting.items():
+            # A copy of its own: the receiver has it on behalf of the group.
+            (member,) = self._group(key).choose(candidates, 1)
+            targets.append(Target(member, route.view))
         return targets
+
+    def _candidates(
+        self, route: Route, matching: Iterable[Hashable]
+    ) -> tuple[list[Subscription], dict[tuple[str, str], list[Subscription]]]:
+        """Who gets a message for which the predicates of `matching` hold, and who may of groups."""
+        channel = route.channel
+        if route.open_groups is None:
+            members = {key: self._group(key).members for key in route.groups}
+            route.open_groups = {
+                key: found
+                for key, several in members.items()
+                if (found := [each for each in several if _is_open(each, channel)])
+            }
+        chosen = list(route.subscriptions)
+        wanting = {key: list(members) for key, members in route.open_groups.items()}
+        for each in matching:
+            assert isinstance(each, Subscription)
+            if each.denied and each.denies(channel):
+                continue
+            if each.group:
+                wanting.setdefault((each.pattern, each.group), []).append(each)
+            else:
+                chosen.append(each)
+        return chosen, wanting
+
+    def fixed_selection(self, way: Way) -> Selection | None:
+        """Who gets all messages of `way` in runs; None where that depends on the message."""
+        if way.route.has_predicates:
+            return None
+        selection = self.select(way, ())
+        return None if selection.mask or selection.needs_events else selection
 
     def select(self, way: Way, matching: tuple[Subscription, ...]) -> Selection:
         """Who gets the messages of `way` in runs for which the predicates of `matching` hold."""
@@ -297,24 +309,21 @@ class Router:
         if known is not None:
             return known
         route = way.route
-        channel = route.channel
-        chosen = list(route.subscriptions)
-        groups: dict[tuple[str, str], list[Subscription]] = {key: [] for key in route.groups}
-        for key in route.groups:
-            for member in self._members(key):
-                if member.predicate is None and not member.denies(channel):
-                    groups[key].append(member)
-        for each in matching:
-            if each.denied and each.denies(channel):
-                continue
-            if each.group:
-                groups[each.pattern, each.group].append(each)
+        chosen, groups = self._candidates(route, matching)
+        targets = merge(chosen, route.view)
+        taking_turns: list[tuple[Group, list[Subscription]]] = []
+        for key, members in groups.items():
+            if len(members) == 1:
+                targets.append(Target(members[0], route.view))
             else:
-                chosen.append(each)
-        candidates = [(self._group(key), members) for key, members in groups.items() if members]
-        selection = Selection(way, merge(chosen, route.view), candidates or None)
+                taking_turns.append((self._group(key), members))
+        selection = Selection(way, targets, taking_turns or None)
         if len(way.selections) >= _REMEMBERED_SELECTIONS:
             way.selections.clear()
+            way.distinct.clear()
+        if selection.groups is None:
+            received = tuple((each.receiver, each.rank, each.key) for each in selection.copies)
+            selection = way.distinct.setdefault(received, selection)
         way.selections[matching] = selection
         return selection
 
@@ -356,9 +365,6 @@ class Router:
         view = self.policies.view(subscription.pattern)
         return view.grant(NO_SIDE, view.receiver(subscription.receiver.entity)).importance
 
-    def _members(self, group_key: tuple[str, str]) -> list[Subscription]:
-        return self._group(group_key).members
-
     def _group(self, group_key: tuple[str, str]) -> Group:
         groups = self._shared.get(group_key[0])
         assert groups is not None
@@ -396,3 +402,8 @@ class Router:
 
 def _unbound(_: str) -> Bound:
     return UNBOUND
+
+
+def _is_open(member: Subscription, channel: str) -> bool:
+    """Whether a member of a group may get each message of `channel`."""
+    return member.predicate is None and not (member.denied and member.denies(channel))

@@ -8,6 +8,7 @@ Messages with the same selection, the same receivers with the same grants, trave
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -146,19 +147,21 @@ class Group:
 
 
 class Copy:
-    """What one receiver gets of a run: at most this QoS, with these identifiers and this grant."""
+    """What one receiver gets of a run: at most this QoS, with these identifiers and this grant.
 
-    __slots__ = ("grant", "identifiers", "key", "qos", "receiver")
+    It gets several copies of the same messages if it is a member of groups; `rank` counts them.
+    """
 
-    def __init__(
-        self, receiver: Receiver, qos: int, identifiers: tuple[int, ...], grant: Grant
-    ) -> None:
-        self.receiver = receiver
-        self.qos = qos
-        self.identifiers = identifiers
+    __slots__ = ("grant", "identifiers", "key", "qos", "rank", "receiver")
+
+    def __init__(self, target: Target, grant: Grant) -> None:
+        self.receiver = target.receiver
+        self.qos = target.qos
+        self.identifiers = target.identifiers
+        self.rank = 0
         self.grant = grant
         # Those who get the same messages under the same key share them.
-        self.key = (receiver.dialect, qos, identifiers, grant)
+        self.key = (target.receiver.dialect, target.qos, target.identifiers, grant)
 
     def takes_run(self, qos: int) -> bool:
         """Whether messages of this QoS go to the receiver as frames, not one by one."""
@@ -200,7 +203,7 @@ class Selection:
         self.targets = targets
         self.groups = groups
         self.matching = matching
-        self.copies = way.copies(targets, matching)
+        self.copies = ranked(way.copies(targets, matching))
         self.mask = way.side.mask
         self.needs_events = False
         view = way.route.view
@@ -231,8 +234,18 @@ class Selection:
         # A target of its own: a receiver has it on behalf of its group.
         chosen = [Target(each, view) for each in members]
         made = Selection(self.way, chosen, None, self.matching)
-        made.copies = self.copies + made.copies
+        made.copies = ranked(self.copies + made.copies)
         return made
+
+
+def ranked(copies: list[Copy]) -> list[Copy]:
+    """The same with their ranks; those that have one already come first, and keep it."""
+    if len({copy.receiver for copy in copies}) < len(copies):
+        counts: Counter[Receiver] = Counter()
+        for copy in copies:
+            copy.rank = counts[copy.receiver]
+            counts[copy.receiver] += 1
+    return copies
 
 
 class Route:
@@ -250,6 +263,8 @@ class Route:
         self.is_kept_always = False  # also where it was published at another node
         self.is_watched = False  # whether its events are measured, one by one
         self.bound = UNBOUND
+        # Of groups with members that have no predicate: those. None until somebody asks.
+        self.open_groups: dict[tuple[str, str], list[Subscription]] | None = None
         self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
         # Whether messages that need nothing special can travel in runs.
@@ -260,8 +275,7 @@ class Way:
     """A route as one publisher uses it.
 
     `pending` are its messages, or runs of them, that wait for their turn on the CPU: no later one
-    may overtake them. `selection` is that of all its messages in runs, None where predicates,
-    conditions or turns have to be looked at.
+    may overtake them. `selections` are remembered by the subscriptions whose predicates hold.
     """
 
     def __init__(self, entity: Entity, route: Route, is_held: bool = False) -> None:
@@ -279,11 +293,8 @@ class Way:
         self.side = view.publisher(self.entity)
         self.grant = view.publish_grant(self.side)
         self.has_runs = route.has_runs and not self.is_held
-        self.selection: Selection | None = None
         self.selections: dict[tuple[Subscription, ...], Selection] = {}
-        if self.has_runs and not route.has_predicates and not route.groups:
-            selection = Selection(self, route.targets)
-            self.selection = None if selection.mask else selection
+        self.distinct: dict[tuple[object, ...], Selection] = {}  # by what their receivers get
 
     def copies(self, targets: list[Target], matching: int) -> list[Copy]:
         """What the receivers of `targets` get of this publisher's messages.
@@ -300,7 +311,7 @@ class Way:
             grant = DEFAULT_GRANT
             if not view.is_plain:
                 grant = view.grant(self.side, target.side, matching)
-            copies.append(Copy(target.receiver, target.qos, target.identifiers, grant))
+            copies.append(Copy(target, grant))
         return copies
 
 

@@ -7,7 +7,7 @@ just the records that would make the present state from nothing.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -17,6 +17,8 @@ from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Will
 from accord.edges.mqtt.properties import read_passed_on
 from accord.edges.mqtt.wire import string_bytes
+
+PacketIds = Annotated[int, msgspec.Meta(ge=1, le=65_535)]  # how many of them
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -84,6 +86,20 @@ class Stored(_Record, frozen=True, tag="msg"):
     home_number: int = 0
 
 
+class StoredRun(_Record, frozen=True, tag="msgs"):
+    """Messages as frames, stored under `number` and those after it.
+
+    `events` are their own numbers: stretches of them, each a first number and a count.
+    """
+
+    number: int
+    frames: bytes
+    is_v5: bool
+    publisher: str
+    received_ms: int
+    events: tuple[tuple[int, int], ...]
+
+
 class Retained(_Record, frozen=True, tag="retain"):
     number: int
 
@@ -102,6 +118,16 @@ class Queued(_Record, frozen=True, tag="queue"):
     was_sent: bool = False
 
 
+class QueuedRun(_Record, frozen=True, tag="queues"):
+    """QoS 1 messages that were stored from `number` on, under identifiers from `packet_id` on."""
+
+    client: str
+    packet_id: int
+    number: int
+    count: PacketIds
+    was_sent: bool = False
+
+
 class Released(_Record, frozen=True, tag="rel"):
     """The client has the QoS 2 message and was told that it may forget the identifier."""
 
@@ -112,6 +138,12 @@ class Released(_Record, frozen=True, tag="rel"):
 class Done(_Record, frozen=True, tag="done"):
     client: str
     packet_id: int
+
+
+class DoneRun(_Record, frozen=True, tag="dones"):
+    client: str
+    packet_id: int
+    count: PacketIds
 
 
 class Received(_Record, frozen=True, tag="recv"):
@@ -144,13 +176,22 @@ SessionRecord = (
     | Subscribed
     | Unsubscribed
     | Queued
+    | QueuedRun
     | Released
     | Done
+    | DoneRun
     | Received
     | Completed
 )
 Record = (
-    SessionOpened | SessionRecord | Stored | Retained | RetainedCleared | KeptThrough | Together
+    SessionOpened
+    | SessionRecord
+    | Stored
+    | StoredRun
+    | Retained
+    | RetainedCleared
+    | KeptThrough
+    | Together
 )
 
 encode_record: Final = msgspec.msgpack.Encoder().encode

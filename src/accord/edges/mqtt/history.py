@@ -318,7 +318,7 @@ class CatchUp(Receiver):
         outbox = session.outbox
         if session.line is None:
             return False
-        free = outbox.tracked_limit - len(session.unacknowledged)
+        free = outbox.tracked_limit - session.unfinished()
         free_bytes = outbox.tracked_bytes_limit - outbox.tracked_bytes - session.in_flight_bytes
         free_bytes = min(free_bytes, outbox.bytes_limit - outbox.bytes)
         return free > len(self._waiting) and free_bytes > 2 * self._waiting_bytes
@@ -357,7 +357,7 @@ def page_room(session: Session, qos: int) -> tuple[int, int] | None:
     limit = outbox.bytes_limit
     used = outbox.bytes
     if qos:
-        rows = min(rows, (outbox.tracked_limit - len(session.unacknowledged)) // 2)
+        rows = min(rows, (outbox.tracked_limit - session.unfinished()) // 2)
         limit = outbox.tracked_bytes_limit
         used = outbox.tracked_bytes + session.in_flight_bytes
     if rows <= 0 or outbox.tracked > ROWS or used > min(BYTES, limit // 2):
@@ -370,7 +370,7 @@ def has_room(session: Session, message: MqttMessage) -> bool:
     outbox = session.outbox
     size = message.size() + 64
     return (
-        len(session.unacknowledged) < outbox.tracked_limit
+        session.unfinished() < outbox.tracked_limit
         and outbox.tracked_bytes + size <= outbox.tracked_bytes_limit
     ) or outbox.tracked == 0
 

@@ -237,10 +237,15 @@ class Hub:
     def store(self, message: MqttMessage) -> int:
         """The number that records can refer to `message` by."""
         if not message.stored_as:
-            self._last_number += 1
-            message.stored_as = self._last_number
+            message.stored_as = self.new_number()
             self.record(stored(message.stored_as, message))
         return message.stored_as
+
+    def new_number(self, count: int = 1) -> int:
+        """The first of so many new numbers for records."""
+        first = self._last_number + 1
+        self._last_number += count
+        return first
 
     def restored(self, number: int) -> None:
         self._last_number = max(self._last_number, number)

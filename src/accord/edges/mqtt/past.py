@@ -242,8 +242,8 @@ class Past(Front):
         if not self.subscription.qos:
             return outbox.bytes == 0 or outbox.bytes + size <= outbox.bytes_limit // 2
         used = outbox.tracked_bytes + session.in_flight_bytes
-        is_free = len(session.unacknowledged) + count < outbox.tracked_limit
-        is_empty = not session.unacknowledged  # then as much as there is
+        is_free = session.unfinished() + count < outbox.tracked_limit
+        is_empty = not session.unfinished()  # then as much as there is
         return is_empty or (is_free and used + size <= outbox.tracked_bytes_limit)
 
     # ------------------------------------------------------------------------------------- telling

@@ -124,9 +124,10 @@ class Publishing(Answering):
         ways = frames.ways
         counters.publishes_received[qos] += count
         session.published += count
-        if len(ways) == 1 and isinstance(ways[0], Selection) and not ways[0].way.pending:
+        only = ways[0] if len(ways) == 1 else None
+        if isinstance(only, Selection) and only.groups is None and not only.way.pending:
             # As most often: all of them to the same receivers, at once.
-            counts = ways[0].way.route.counts
+            counts = only.way.route.counts
             size = frames.end - frames.start
             counters.publish_bytes_received += size
             counts.published += count
@@ -143,11 +144,14 @@ class Publishing(Answering):
             counts.published += count
             counts.published_bytes += size
             if isinstance(each, Selection) and not way.pending:
-                at_once.append(label)
+                if each.groups is None:
+                    at_once.append(label)
+                else:
+                    at_once += [piece for piece, _, _ in divide(frames, label, count)]
             else:
                 self._defer_run(frames, label, way)
         if at_once:
-            self._pass_on(frames, at_once, sizes, hub.appended)
+            self._pass_on(frames, sorted(at_once), frames.sizes(), hub.appended)
 
     def _pass_on(
         self,
@@ -245,7 +249,10 @@ class Publishing(Answering):
             frames.ways[label] = selections[0]
         else:
             first = frames.relabel(label, which, selections)
-            ordered = (np.argsort(which, kind="stable") + entered.start).tolist()
+            ordered: Sequence[int] = entered
+            if way.route.is_kept:
+                # As they are in the journal; otherwise those of one selection follow each other.
+                ordered = (np.argsort(which, kind="stable") + entered.start).tolist()
             ends = np.cumsum(np.bincount(which)).tolist()
             numbers = {
                 first + each: ordered[start:end]
@@ -273,8 +280,13 @@ class Publishing(Answering):
             found = router.match_frames(route, frames.data, spans)
             if found.undecided:
                 return None
-            selections = [router.select(way, keys) for keys in found.answers[1:]]
-            which = np.frombuffer(found.which, "I") - np.uint32(1)
+            # Many answers may mean the same for receivers.
+            distinct: dict[Selection, int] = {}
+            ranks = [0]
+            for keys in found.answers[1:]:
+                ranks.append(distinct.setdefault(router.select(way, keys), len(distinct)))
+            selections = list(distinct)
+            which = np.array(ranks, "I")[np.frombuffer(found.which, "I")]
         else:
             selections.append(router.select(way, ()))
         if any(each.needs_events for each in selections):
@@ -467,7 +479,8 @@ class Publishing(Answering):
     def _remember(self, topic: bytes, way: Way, qos: int) -> None:
         """Let later clean frames of this topic be runs."""
         if way.route.is_valid and self._ways.get(topic) is way and not (qos and self._tells_events):
-            self._topics[qos][topic] = way.selection or way
+            selection = self.broker.router.fixed_selection(way)
+            self._topics[qos][topic] = way if selection is None else selection
 
     def _forget_ways(self) -> None:
         self._ways = {}

@@ -17,6 +17,7 @@ from accord.edges.mqtt import durable
 from accord.edges.mqtt.broker import FOREVER, Broker, Condition, split_shared
 from accord.edges.mqtt.delivery import RELEASED, Delivery
 from accord.edges.mqtt.message import MqttMessage
+from accord.edges.mqtt.runs import restored_run, stored_run
 from accord.edges.mqtt.session import Session
 
 
@@ -85,6 +86,7 @@ class _Restoring:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._messages: dict[int, MqttMessage] = {}
+        self._identifiers: dict[int, tuple[int, ...]] = {}  # of messages of runs
         self._present: set[str] = set()  # clients that were connected
         self.kept_through: int | None = None
 
@@ -95,10 +97,15 @@ class _Restoring:
         elif isinstance(record, durable.Stored):
             self._messages[record.number] = durable.restored(record)
             self._broker.hub.restored(record.number)
+        elif isinstance(record, durable.StoredRun):
+            for message, identifiers in restored_run(record):
+                self._messages[message.stored_as] = message
+                self._broker.hub.restored(message.stored_as)
+                if identifiers:
+                    self._identifiers[message.stored_as] = identifiers
         elif isinstance(record, durable.Retained):
-            message = self._messages.get(record.number)
-            if message is not None:
-                self._broker.retained.set(message)
+            if record.number in self._messages:
+                self._broker.retained.set(self._messages[record.number])
         elif isinstance(record, durable.RetainedCleared):
             self._broker.retained.remove(record.channel)
         elif isinstance(record, durable.KeptThrough):
@@ -152,8 +159,24 @@ class _Restoring:
     def _apply_to(self, session: Session, record: durable.SessionRecord) -> None:
         if isinstance(record, durable.Queued):
             self._queue(session, record)
+        elif isinstance(record, durable.QueuedRun):
+            for place in range(record.count):
+                number = record.number + place
+                queued = durable.Queued(
+                    record.client,
+                    record.packet_id + place,
+                    number,
+                    1,
+                    False,
+                    self._identifiers.get(number, ()),
+                    record.was_sent,
+                )
+                self._queue(session, queued)
         elif isinstance(record, durable.Done):
             session.unacknowledged.pop(record.packet_id, None)
+        elif isinstance(record, durable.DoneRun):
+            for packet_id in range(record.packet_id, record.packet_id + record.count):
+                session.unacknowledged.pop(packet_id, None)
         elif isinstance(record, durable.Released):
             delivery = session.unacknowledged.get(record.packet_id)
             if delivery is not None:
@@ -247,7 +270,12 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
         yield broker.left(session)
     for pattern in session.subscriptions:
         yield broker.subscribed(session, pattern)
-    for delivery in session.unacknowledged.values():
+    for delivery in session.in_order():
+        if not isinstance(delivery, Delivery):
+            run, was_sent = delivery
+            yield stored_run(run)
+            yield durable.QueuedRun(client, run.first_id, run.stored_as, run.count, was_sent)
+            continue
         if not delivery.original.stored_as:
             continue  # of the past: it can be had again
         yield from _stored(delivery.original, written)

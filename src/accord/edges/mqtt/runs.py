@@ -19,10 +19,11 @@ from typing import Final, NamedTuple
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.native import Frames, cut, expired, rewrite
-from accord.core.node.routes import Copy, Receiver, Route, Selection, Way
+from accord.core.node.routes import Copy, Route, Selection
 from accord.core.qos.policies import Grant
 from accord.core.scheduling.parcels import ANY_NUMBER, Run, cost_in_parts
 from accord.edges.mqtt.codes import V5, PacketType
+from accord.edges.mqtt.durable import StoredRun
 from accord.edges.mqtt.hub import Hub, KeptRun
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import NO_PROPERTIES, decode_properties, passed_on_block
@@ -50,19 +51,24 @@ class MessageRun(Run):
     A run of several channels, or of one whose events are not numbered consecutively, has `parts`;
     if there are several, `marks` says for each frame to which of them it belongs, counted from 1.
     `expiry_s` is the least that a frame has, -1 where none has one. Frames of QoS 1 get their
-    packet identifiers when they are sent.
+    packet identifiers when they are sent; those of durable sessions are known before, from
+    `first_id` on, and stored in the state log from `stored_as` on. Pieces of it are in order by
+    `arrival`.
     """
 
     __slots__ = (
+        "arrival",
         "channel",
         "counts",
         "expiry_s",
+        "first_id",
         "grant",
         "is_v5",
         "marks",
         "parts",
         "publisher",
         "qos",
+        "stored_as",
     )
 
     def __init__(
@@ -102,6 +108,9 @@ class MessageRun(Run):
         self.expiry_s = expiry_s
         self.parts: tuple[Part, ...] | None = None
         self.marks = b""
+        self.first_id = 0
+        self.stored_as = 0
+        self.arrival = (queued_ms, number, 0)
 
     def cost(self, wanted: int) -> int:
         return cost_in_parts(self, wanted)
@@ -147,6 +156,39 @@ class MessageRun(Run):
                     yield channel, numbers[start], at - start
                     start = at
 
+    def numbers(self) -> list[int]:
+        """The numbers of its events, frame by frame."""
+        if self.parts is None:
+            return list(range(self.number, self.number + self.count))
+        if len(self.parts) == 1:
+            return list(self.parts[0].numbers)
+        left = [iter(part.numbers) for part in self.parts]
+        return [next(left[mark - 1]) for mark in self.marks]
+
+    def messages(self) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
+        """Its messages, with the subscription identifiers that they have."""
+        counts = {part.channel: part.counts for part in self.parts or ()}
+        at = 0
+        for place, number in enumerate(self.numbers()):
+            size, _ = cut(self.frames[at:], 1, 1, 1)
+            found = read_message(
+                self.frames, at, at + size, self.is_v5, self.publisher, self.queued_ms
+            )
+            message, _, identifiers = found
+            message.number = number
+            message.counts = counts.get(message.channel, self.counts)
+            message.stored_as = self.stored_as + place if self.stored_as else 0
+            yield message, identifiers
+            at += size
+
+    def owned(self, first_id: int) -> MessageRun:
+        """The same for one receiver, with packet identifiers."""
+        made = self._piece(0, self.size, 0, self.count)
+        made.first_id = first_id
+        if made.parts is not None:
+            made.arrival = (made.queued_ms, min(part.numbers[0] for part in made.parts), 0)
+        return made
+
     def has(self, number: int) -> bool:
         return any(first <= number < first + count for _, first, count in self.numbered())
 
@@ -187,6 +229,9 @@ class MessageRun(Run):
     def _piece(self, at: int, end: int, first: int, last: int) -> MessageRun:
         """The events from `first` to before `last`, whose frames are from `at` to `end`."""
         made = self._copy(self.frames[at:end], last - first)
+        made.first_id = self.first_id + first if self.first_id else 0
+        made.stored_as = self.stored_as + first if self.stored_as else 0
+        made.arrival = (*self.arrival[:2], self.arrival[2] + first)
         if self.parts is None:
             made.number = self.number + first
         elif len(self.parts) == 1:
@@ -247,10 +292,11 @@ class Forwarding:
             if route.is_kept:
                 self.keep(frames, label, route, entered)
         # Who gets which labels, as what; in order, what has the same importance.
-        wanting: dict[tuple[Receiver, int], dict[tuple[object, ...], Wanted]] = {}
+        wanting: dict[tuple[object, ...], dict[tuple[object, ...], Wanted]] = {}
         for label in labels:
             for copy in frames.ways[label].copies:
-                known = wanting.setdefault((copy.receiver, copy.grant.importance), {})
+                place = (copy.receiver, copy.rank, copy.grant.importance)
+                known = wanting.setdefault(place, {})
                 if copy.key in known:
                     known[copy.key][1].append(label)
                 else:
@@ -277,29 +323,25 @@ class Forwarding:
     ) -> None:
         """What one receiver gets of a channel, each stretch of it as its own copy says."""
         qos = frames.qos
-        if len(several) > MOST_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
+        labels = [label for _, some in several for label in some]
+        if len(labels) > MOST_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
             events.deliver(several)
             return
-        table = bytearray(1 + max(label for _, labels in several for label in labels))
-        for mark, (_, labels) in enumerate(several, 1):
-            for label in labels:
-                table[label] = mark
+        table = bytearray(max(labels) + 1)
+        for mark, label in enumerate(labels, 1):
+            table[label] = mark
         taken, marks, expiry_s = frames.take(bytes(table))
-        channel, counts, _ = parts[several[0][1][0]]
-        numbers = sorted(
-            number for _, labels in several for label in labels for number in parts[label].numbers
-        )
-        at = place = 0
-        for mark, stretch in groupby(marks):
-            count = len(list(stretch))
-            size, _ = cut(taken[at:], _EVERYTHING, _EVERYTHING, count)
-            part = Part(channel, counts, numbers[place : place + count])
-            copy = several[mark - 1][0]
+        channel, counts, _ = parts[labels[0]]
+        numbers = [iter(parts[label].numbers) for label in labels]
+        copies = [copy for copy, some in several for _ in some]
+        at = 0
+        for copy, stretch in groupby(marks, lambda mark: copies[mark - 1]):
+            part = Part(channel, counts, [next(numbers[mark - 1]) for mark in stretch])
+            size, _ = cut(taken[at:], _EVERYTHING, _EVERYTHING, len(part.numbers))
             run = self._run(taken[at : at + size], part, copy, qos, expiry_s)
             run.parts = (part,)
             copy.receiver.forward(run)
             at += size
-            place += count
 
     def _forward_all(self, frames: Frames) -> None:
         """All frames have the one label, as most often."""
@@ -391,9 +433,13 @@ class Forwarding:
 
     def messages(self, frames: Frames, label: int) -> Iterator[tuple[MqttMessage, int]]:
         """The frames of a label as messages that have no numbers, with their packet identifiers."""
-        way: Way = frames.ways[label].way
+        route = frames.ways[label].way.route
         for start, end in frames.places(label):
-            yield _read_message(frames.data, start, end, self.is_v5, way, self.publisher, self.hub)
+            message, packet_id, _ = read_message(
+                frames.data, start, end, self.is_v5, self.publisher, self.hub.now_ms, route.channel
+            )
+            message.counts = route.counts
+            yield message, packet_id
 
 
 class _Events:
@@ -432,13 +478,23 @@ class _Events:
         return found
 
 
-def _read_message(
-    data: bytes, start: int, end: int, is_v5: bool, way: Way, publisher: str, hub: Hub
-) -> tuple[MqttMessage, int]:
-    """The message of a clean frame, which has no key and no deadline of its own."""
+def read_message(
+    data: bytes,
+    start: int,
+    end: int,
+    is_v5: bool,
+    publisher: str,
+    received_ms: int,
+    channel: str = "",
+) -> tuple[MqttMessage, int, tuple[int, ...]]:
+    """The message of a clean frame, its packet identifier and its subscription identifiers.
+
+    `channel` is given where an alias may stand for it.
+    """
     qos = data[start] >> 1 & 3
     _, body = read_varint(data, start + 1, end)
     at = body + 2 + (data[body] << 8 | data[body + 1])
+    channel = channel or data[body + 2 : at].decode()
     packet_id = 0
     if qos:
         packet_id = data[at] << 8 | data[at + 1]
@@ -448,22 +504,20 @@ def _read_message(
         properties, at = decode_properties(data, at, end, PacketType.PUBLISH)
         if properties is not NO_PROPERTIES:
             block = passed_on_block(properties)
-    route = way.route
     expiry_s = properties.message_expiry_s
     message = MqttMessage(
-        route.channel,
-        string_bytes(route.channel),
+        channel,
+        string_bytes(channel),
         data[at:end],
         qos,
         False,
         publisher,
-        hub.now_ms,
+        received_ms,
         properties,
         block,
-        0 if expiry_s is None else hub.now_ms + expiry_s * 1000,
+        0 if expiry_s is None else received_ms + expiry_s * 1000,
     )
-    message.counts = route.counts
-    return message, packet_id
+    return message, packet_id, properties.subscription_identifiers
 
 
 def divide(frames: Frames, label: int, count: int) -> Iterator[tuple[int, int, int]]:
@@ -497,3 +551,35 @@ def _ends(pieces: int, count: int) -> list[int]:
 
 def _piece_of(place: int, pieces: int, count: int) -> int:
     return next(piece for piece, end in enumerate(_ends(pieces, count)) if place < end)
+
+
+def stored_run(run: MessageRun) -> StoredRun:
+    """The record of a run that was given numbers."""
+    events: list[tuple[int, int]] = []
+    for number in run.numbers():
+        if events and sum(events[-1]) == number:
+            events[-1] = (events[-1][0], events[-1][1] + 1)
+        else:
+            events.append((number, 1))
+    return StoredRun(
+        run.stored_as, run.frames, run.is_v5, run.publisher, run.queued_ms, tuple(events)
+    )
+
+
+def restored_run(record: StoredRun) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
+    """The messages of a record; ProtocolError or ValueError where it is damaged."""
+    if sum(count for _, count in record.events) > len(record.frames):
+        raise ValueError("expected a frame for each event")
+    numbers = [number for first, count in record.events for number in range(first, first + count)]
+    at = 0
+    for place, number in enumerate(numbers):
+        size, _ = cut(record.frames[at:], 1, 1, 1)
+        if not size:
+            raise ValueError("expected a frame for each event")
+        message, _, identifiers = read_message(
+            record.frames, at, at + size, record.is_v5, record.publisher, record.received_ms
+        )
+        message.number = number
+        message.stored_as = record.number + place
+        yield message, identifiers
+        at += size

@@ -3,8 +3,9 @@
 A QoS 1 or 2 message gets its packet identifier when it is queued. It is `sent` while it waits for
 PUBACK or PUBREC, and `released` from PUBREC until PUBCOMP. When the connection is lost, what was
 sent goes back to the queue in its old place, to be sent again as a duplicate. A session that ends
-with its connection has nothing to send again: it takes QoS 1 messages in runs, too, which get their
-identifiers when they are sent.
+with its connection has nothing to send again, so its runs of QoS 1 messages get their identifiers
+when they are sent. Those of a durable session get them when they are queued, and are taken apart
+when the connection is lost.
 
 A durable session has every step on disk before the client can draw a conclusion from it: QoS 2
 messages are sent, and PUBREL answers given, only once recorded. So a crash repeats QoS 1 messages
@@ -58,11 +59,11 @@ from accord.edges.mqtt.delivery import (
     Delivery,
     expires_ms,
 )
-from accord.edges.mqtt.durable import Done, Queued, Released
+from accord.edges.mqtt.durable import Done, DoneRun, Queued, QueuedRun, Released
 from accord.edges.mqtt.hub import HeldShape, Hub, Line
 from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
 from accord.edges.mqtt.packets import Will
-from accord.edges.mqtt.runs import MessageRun
+from accord.edges.mqtt.runs import MessageRun, stored_run
 from accord.edges.mqtt.shaping import join_shaping, shape_for
 
 _LAST_PACKET_ID: Final = 65_535
@@ -100,6 +101,7 @@ class Session(Receiver):
         self.unacknowledged: dict[int, Delivery] = {}
         # By each packet identifier that is not acknowledged.
         self.sent_runs: dict[int, SentRun] = {}
+        self.queued_ids: set[int] = set()  # those of runs that wait, in a durable session
         # QoS 2 messages of the client, until released; False while they wait to be matched.
         self.received: dict[int, bool] = {}
         self.in_flight = 0
@@ -139,7 +141,7 @@ class Session(Receiver):
         self.aliases = {}
         self.wants_names = wants_names
         self.dialect = 0 if packet_limit or alias_limit or wants_names else version
-        self.run_qos = 0 if self.is_durable else 1
+        self.run_qos = 1
         self.forget_routes()
         for delivery in self.unacknowledged.values():
             if delivery.stage == RELEASED:
@@ -158,6 +160,8 @@ class Session(Receiver):
         self.replaceable = {
             key: each for key, each in self.replaceable.items() if each.qos and each.stage == QUEUED
         }
+        if self.is_durable:
+            self._take_runs_apart()
         if self.outbox.tracked or self.unacknowledged:
             self.requeue()
 
@@ -204,7 +208,15 @@ class Session(Receiver):
         if line is None:
             self._shed(run, OFFLINE)
             return
-        shed = self.outbox.put_tracked(run) if is_tracked(run) else self.outbox.put(run)
+        assert isinstance(run, MessageRun)
+        if run.qos and self.is_durable:
+            owned = self._owned(run)
+            if owned is None:
+                for message, identifiers in run.messages():
+                    self._deliver_tracked(message, run.qos, False, identifiers, run.grant)
+                return
+            run = owned
+        shed = self.outbox.put_tracked(run) if run.qos else self.outbox.put(run)
         if shed is not None:
             self._give_way(shed)
         if not line.is_dirty:
@@ -343,6 +355,8 @@ class Session(Receiver):
             if isinstance(each, Delivery | MessageRun) and each.qos:
                 if isinstance(each, Delivery):
                     self._forget(each)
+                else:
+                    self._forget_run(each)
                 self._count(QUEUE_FULL, each.count)
                 self._note(each, REFUSED_OUTCOME, QUEUE_FULL)
             else:
@@ -489,7 +503,11 @@ class Session(Receiver):
             frames = rewrite(frames, run.is_v5, run.is_v5, run.qos, waited_s, b"")
         if not run.qos:
             return frames
-        ids = self._new_packet_ids(run.count)
+        if run.first_id:
+            ids: Sequence[int] = range(run.first_id, run.first_id + run.count)
+            self.queued_ids.difference_update(ids)
+        else:
+            ids = self._new_packet_ids(run.count)
         self.sent_runs.update(dict.fromkeys(ids, SentRun(run, ids)))
         self.in_flight += run.count
         self.in_flight_bytes += run.size
@@ -547,33 +565,42 @@ class Session(Receiver):
 
     def acknowledged(self, packet_id: int) -> bool:
         """The client has a QoS 1 message; False where it could not mean one."""
+        return self.acknowledged_run(packet_id, 1)
+
+    def acknowledged_run(self, first: int, count: int) -> bool:
+        """The same for `count` packet identifiers from `first` on; False if it means none."""
+        done: list[tuple[int, int]] = []
+        for packet_id in range(first, first + count):
+            if not self._is_acknowledged(packet_id):
+                continue
+            if done and sum(done[-1]) == packet_id:
+                done[-1] = (done[-1][0], done[-1][1] + 1)
+            else:
+                done.append((packet_id, 1))
+        if not done:
+            return False
+        if self.is_durable:
+            for start, several in done:
+                self.hub.record(DoneRun(self.name, start, several))
+        if self.outbox.tracked and self.line is not None:
+            self.hub.wake(self.line)
+        return True
+
+    def _is_acknowledged(self, packet_id: int) -> bool:
+        sent = self.sent_runs.pop(packet_id, None)
+        if sent is not None:
+            sent.left -= 1
+            self.in_flight -= 1
+            if sent.left == 0:
+                self.in_flight_bytes -= sent.run.size
+            return True
         delivery = self.unacknowledged.get(packet_id)
         if delivery is None or delivery.qos != 1 or delivery.stage != SENT:
             return False
         del self.unacknowledged[packet_id]
         self.in_flight -= 1
         self.in_flight_bytes -= delivery.size
-        if self.is_durable:
-            self.hub.record(Done(self.name, packet_id))
-        if self.outbox.tracked and self.line is not None:
-            self.hub.wake(self.line)
         return True
-
-    def acknowledged_run(self, first: int, count: int) -> None:
-        """The client has QoS 1 messages with `count` packet identifiers from `first` on."""
-        sent_runs = self.sent_runs
-        before = self.in_flight
-        for packet_id in range(first, first + count):
-            sent = sent_runs.pop(packet_id, None) if sent_runs else None
-            if sent is None:
-                self.acknowledged(packet_id)
-                continue
-            sent.left -= 1
-            self.in_flight -= 1
-            if sent.left == 0:
-                self.in_flight_bytes -= sent.run.size
-        if self.in_flight < before and self.outbox.tracked and self.line is not None:
-            self.hub.wake(self.line)
 
     def taken(self, packet_id: int, is_refused: bool) -> bool:
         """PUBREC: the client has a QoS 2 message, or will not have it."""
@@ -635,6 +662,7 @@ class Session(Receiver):
                     self._note(piece, SHED, SESSION_ENDED)
         self.unacknowledged = {}
         self.sent_runs = {}
+        self.queued_ids = set()
         self.replaceable = {}
         self.being_shaped = []
         self._drop_tracked(SESSION_ENDED)
@@ -652,6 +680,9 @@ class Session(Receiver):
         ) + sum(sent.run.size for sent in sent_runs)
         assert sum(sent.left for sent in sent_runs) == len(self.sent_runs)
         assert not self.sent_runs.keys() & self.unacknowledged.keys()
+        assert self.queued_ids.isdisjoint(self.sent_runs.keys() | self.unacknowledged.keys())
+        waiting = [each for each in self.outbox.tracked_parcels() if isinstance(each, MessageRun)]
+        assert len(self.queued_ids) == sum(run.count for run in waiting if run.first_id)
         assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
         for parcel in self.outbox.tracked_parcels():
             assert (
@@ -696,25 +727,106 @@ class Session(Receiver):
         delivery.waits += 1
         self.hub.hold(HeldDelivery(self, delivery))
 
+    def _owned(self, run: MessageRun) -> MessageRun | None:
+        """A run as this durable session has it, recorded; None where it has no identifiers."""
+        ids = self._free_range(run.count)
+        if ids is None:
+            return None
+        hub = self.hub
+        if hub.is_durable:
+            if not run.stored_as:
+                run.stored_as = hub.new_number(run.count)
+                hub.record(stored_run(run))
+            hub.record(QueuedRun(self.name, ids.start, run.stored_as, run.count))
+        self.queued_ids.update(ids)
+        return run.owned(ids.start)
+
+    def _forget_run(self, run: MessageRun) -> None:
+        """Nothing of it will be sent."""
+        if run.first_id:
+            self.queued_ids.difference_update(range(run.first_id, run.first_id + run.count))
+            self.hub.record(DoneRun(self.name, run.first_id, run.count))
+
+    def in_order(self) -> Iterator[Delivery | tuple[MessageRun, bool]]:
+        """What is not acknowledged, in the order in which it came; of runs, whether it was sent."""
+        runs: list[tuple[MessageRun, bool]] = []
+        for parcel in self.outbox.tracked_parcels():
+            if isinstance(parcel, MessageRun) and parcel.first_id:
+                runs.append((parcel, False))
+        for sent in dict.fromkeys(self.sent_runs.values()):
+            marks = bytes(self.sent_runs.get(each) is sent for each in sent.ids)
+            for is_left, piece in sent.run.pieces(marks):
+                if is_left:
+                    runs.append((piece, True))
+        runs.sort(key=lambda each: each[0].arrival, reverse=True)
+        for delivery in self.unacknowledged.values():
+            while runs and runs[-1][0].arrival < (delivery.queued_ms, delivery.number, 0):
+                yield runs.pop()
+            yield delivery
+        yield from reversed(runs)
+
+    def _take_runs_apart(self) -> None:
+        """Let messages in runs be like all others, because they have to be sent again."""
+        if not self.sent_runs and not self.queued_ids:
+            return
+        found = list(self.in_order())
+        self.unacknowledged = {}
+        for each in found:
+            if isinstance(each, Delivery):
+                self.unacknowledged[each.packet_id] = each
+                continue
+            run, was_sent = each
+            if not was_sent:
+                self.outbox.void(run, True)
+            for packet_id, (message, identifiers) in enumerate(run.messages(), run.first_id):
+                delivery = Delivery(
+                    message, run.qos, False, identifiers, packet_id, run.queued_ms, run.grant
+                )
+                delivery.was_sent = was_sent
+                self.unacknowledged[packet_id] = delivery
+        self.sent_runs = {}
+        self.queued_ids = set()
+
+    def _is_free(self, packet_id: int) -> bool:
+        return not (
+            packet_id in self.unacknowledged
+            or packet_id in self.sent_runs
+            or packet_id in self.queued_ids
+        )
+
+    def unfinished(self) -> int:
+        """How many messages wait to be sent or acknowledged."""
+        return max(len(self.unacknowledged), self.outbox.tracked + self.in_flight)
+
     def _new_packet_id(self) -> int:
-        if len(self.unacknowledged) + len(self.sent_runs) >= _LAST_PACKET_ID:
+        used = len(self.unacknowledged) + len(self.sent_runs) + len(self.queued_ids)
+        if used >= _LAST_PACKET_ID:
             return 0
         packet_id = self.last_packet_id
         while True:
             packet_id = packet_id + 1 if packet_id < _LAST_PACKET_ID else 1
-            if packet_id not in self.unacknowledged and packet_id not in self.sent_runs:
+            if self._is_free(packet_id):
                 self.last_packet_id = packet_id
                 return packet_id
 
+    def _free_range(self, count: int) -> range | None:
+        """So many identifiers that follow each other, taken, if there are."""
+        for first in (self.last_packet_id + 1, 1):
+            ids = range(first, first + count)
+            if (
+                ids.stop <= _LAST_PACKET_ID + 1
+                and self.unacknowledged.keys().isdisjoint(ids)
+                and self.sent_runs.keys().isdisjoint(ids)
+                and self.queued_ids.isdisjoint(ids)
+            ):
+                self.last_packet_id = ids.stop - 1
+                return ids
+        return None
+
     def _new_packet_ids(self, count: int) -> Sequence[int]:
         """So many that are free; there are as many, because no more are on their way."""
-        ids = range(self.last_packet_id + 1, self.last_packet_id + 1 + count)
-        if (
-            ids.stop <= _LAST_PACKET_ID + 1
-            and self.unacknowledged.keys().isdisjoint(ids)
-            and self.sent_runs.keys().isdisjoint(ids)
-        ):
-            self.last_packet_id += count
+        ids = self._free_range(count)
+        if ids is not None:
             return ids
         found: list[int] = []
         while len(found) < count:
@@ -802,6 +914,8 @@ class Session(Receiver):
                 self._is_unreplaceable(parcel)
             if parcel.qos and parcel.packet_id:
                 self._forget(parcel)
+        elif isinstance(parcel, MessageRun):
+            self._forget_run(parcel)
         self._note(parcel, outcome, detail)
 
     def _note(self, parcel: Parcel, outcome: int, detail: str) -> None:
