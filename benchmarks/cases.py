@@ -16,6 +16,7 @@ from benchmarks.selections import PAYLOAD_BYTES, Selection
 
 _ONE_TO_ONE: Final = Shape("1→1")
 _SHARED: Final = Shape("1→4 shared", subscribers=4, is_shared=True)
+_BY_TOPIC: Final = Shape("1→4 by topic", subscribers=4, topics=4)  # as many messages for each
 _SHAPES: Final = (
     _ONE_TO_ONE,
     Shape("1→10", subscribers=10),
@@ -100,7 +101,7 @@ def _predicates(case: Case, many: int) -> Iterator[Case]:
 
 
 def _shared(case: Case) -> Iterator[Case]:
-    ordinary = replace(case, name="ordinary", content=ONE)
+    ordinary = replace(case, shape=_BY_TOPIC, name="ordinary", content=ONE)
     yield ordinary
     yield replace(ordinary, shape=_SHARED, name="shared", most=1.25, beside="ordinary")
     asked = replace(ordinary, name="ordinary, predicate", where=_ALL_MEET)
