@@ -46,9 +46,10 @@ _KEPT: Final = Setup(
     mosquitto="persistence true\npersistence_location {folder}/\n",
 )
 NOTES: Final = (
-    "predicates: cost per published message. 100 predicates per connection.",
+    "predicates: cost per published message. 100 or 1,000 predicates per connection, each a shared",
+    "subscription of its own: MQTT has one subscription for a filter. Or with different filters.",
     "predicates: mosquitto forwards the same messages to one plain subscriber, whoever gets them.",
-    "shared: with a predicate that all messages meet, mosquitto without; or 1,000 groups of one.",
+    "shared: with a predicate that all messages meet, mosquitto without.",
     "kept: durable sessions. Accord writes to its journal, with fsync, before it acknowledges.",
     "kept: mosquitto writes a file every half an hour, which is not here, and without fsync.",
     "policies: mosquitto has none, it gets the same messages.",
@@ -91,11 +92,14 @@ def _predicates(case: Case, many: int) -> Iterator[Case]:
         (Selection(1, "all"), 0.05),
         (Selection(1_000, "none"), 0.12),
         (Selection(1_000, "one"), 0.12),
+        (Selection(1_000, "one", has_filters=True), None),
         (Selection(many, "none"), 0.6),
         (Selection(many, "one"), 0.6),
     ):
         shape = Shape(f"1→{selection.sessions:,}")
         name = f"{selection.predicates:,}, {selection.met} met"
+        if selection.has_filters:
+            name += ", 100 filters"
         # Only those that get predicates get this shape, for others it is 1→1.
         yield replace(case, shape=shape, name=name, selection=selection, most=most)
 
@@ -108,18 +112,4 @@ def _shared(case: Case) -> Iterator[Case]:
     yield asked
     yield replace(
         asked, shape=_SHARED, name="shared, predicate", most=1.25, beside="ordinary, predicate"
-    )
-    many = replace(
-        case,
-        shape=Shape("1→10"),
-        name="ordinary, 1,000 predicates",
-        selection=Selection(1_000, "one"),
-    )
-    yield many
-    yield replace(
-        many,
-        name="shared, 1,000 predicates",
-        selection=Selection(1_000, "one", is_shared=True),
-        most=1.25,
-        beside=many.name,
     )

@@ -22,7 +22,7 @@ from benchmarks.race import complete
 from benchmarks.report import Table, number, significant
 
 ABOUT: Final = (
-    "Five nodes in a line, each a compiled process. The channel is bound to one template after the "
+    "Five nodes in a line, each a process. The channel is bound to one template after the "
     "other, in turns. Costs: a client publishes at the first node, as long as no more than 256 "
     "events are on their way to another at the last; CPU time of all nodes, medians. Latency: each "
     "link takes 10 ms, give or take 3, by TCP; 100 events/s from the first node to the last, at "

@@ -20,8 +20,7 @@ from benchmarks.workloads import WORKLOADS, Keyed
 
 MQTT: Final = Mqtt(level=5)
 PAYLOAD_BYTES: Final = 100
-# Each session has so many predicates, with different filters.
-_PER_SESSION: Final = 100
+_MANY: Final = 10_000  # predicates: more than that are in fewer sessions
 _SIENA: Final = next(each for each in WORKLOADS if each.name == "siena")
 _EVENTS: Final = 20_000
 _SEED: Final = 28
@@ -34,17 +33,18 @@ Met = Literal["none", "a tenth", "all", "one"]
 class Selection:
     """How many predicates there are, and how many of them a message meets.
 
-    One is on an attribute that all messages have; more are SIENA's, over as few sessions as need
-    no more than a hundred filters each. Where they are shared, each is a group of its own.
+    One is on an attribute that all messages have; more are SIENA's, 100 or 1,000 in a session. MQTT
+    allows one subscription for a filter: so each is a shared subscription, of a group of its own,
+    or `has_filters` of its own.
     """
 
     predicates: int
     met: Met
-    is_shared: bool = False
+    has_filters: bool = False
 
     @property
     def sessions(self) -> int:
-        return -(-self.predicates // _PER_SESSION)
+        return -(-self.predicates // (1_000 if self.predicates >= _MANY else 100))
 
     @property
     def content(self) -> Content:
@@ -54,9 +54,10 @@ class Selection:
         """What it sends to subscribe, a packet for each predicate."""
         asked = []
         keyed = _prepared(self).wheres[session :: self.sessions]
-        for number, (where, topic) in enumerate(zip(keyed, filters(CHANNEL), strict=False)):
+        for number, (where, topic) in enumerate(zip(keyed, cycle(filters(CHANNEL)), strict=False)):
             group = session + number * self.sessions
-            full = f"$share/group-{group}/{CHANNEL}" if self.is_shared else topic
+            is_ordinary = self.has_filters or self.predicates == 1
+            full = topic if is_ordinary else f"$share/group-{group}/{CHANNEL}"
             asked.append(MQTT.subscription(full, number + 1, {"where": where}))
         return asked
 

@@ -46,10 +46,10 @@ def test_a_tenth_meets_the_one_predicate() -> None:
 
 
 def test_no_session_has_a_filter_twice() -> None:
-    selection = Selection(1_000, "none")
+    selection = Selection(1_000, "none", has_filters=True)
     assert selection.sessions == 10
     assert all(len(set(selection.subscriptions(each))) == 100 for each in range(10))
-    shared = Selection(1_000, "none", is_shared=True).subscriptions(9)
+    shared = Selection(1_000, "none").subscriptions(9)
     assert b"$share/group-999/" + CHANNEL.encode() in shared[-1]
 
 

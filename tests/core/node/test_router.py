@@ -1,4 +1,4 @@
-"""Receivers are sessions here: those are what a compiled router can be given."""
+"""Who gets what: routes, groups, grants. Receivers are sessions here."""
 
 from __future__ import annotations
 

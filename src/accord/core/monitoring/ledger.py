@@ -2,7 +2,7 @@
 
 Hot code adds an entry per run of events and destination, so an entry is one tuple and everything
 else happens where somebody asks. Numbers that grow are kept relative to the batch's first entry:
-small integers need no memory when compiled and few bytes when written (80 against 55 for an entry).
+small integers need few bytes when written (80 against 55 for an entry).
 The driver takes the entries away as batches; what does not fit between two takings is counted.
 
 An event is known to people by its number in Crockford's base 32, which has no letters that are

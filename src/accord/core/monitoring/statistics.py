@@ -1,8 +1,7 @@
 """What a node has done and holds, as numbers.
 
 `Statistics` is a frozen picture for people and machines: metrics, statistics topics, the status
-page. `Counters` (next door) is what the node increments on its way; it is compiled, which these
-structs can not be.
+page. `Counters` is what the node increments on its way.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from accord.core.qos.policies import DEFAULT_GRANT, Entity, Grant, View
 from accord.core.scheduling.outbox import Run
 
 REQUESTS: Final = "$accord/"  # what is published there is for the node itself
-_REMEMBERED_GRANTS: Final = 64  # of a selection, for different conditions
+_REMEMBERED_OTHERS: Final = 64  # selections like another
 
 
 class HeavyMatchError(Exception):
@@ -212,7 +212,8 @@ class Selection:
             self.mask |= target.side.mask
             # Other nodes get events.
             self.needs_events = self.needs_events or target.receiver.is_remote
-        self._others: dict[int, Selection] = {}
+        # By the conditions that are met, or the members whose turn it is.
+        self._others: dict[int | tuple[Subscription, ...], Selection] = {}
 
     def under(self, matching: int) -> Selection:
         """The same for messages that meet these conditions of policies."""
@@ -221,20 +222,26 @@ class Selection:
             return self
         found = self._others.get(matching)
         if found is None:
-            if len(self._others) >= _REMEMBERED_GRANTS:
-                self._others.clear()
-            found = self._others[matching] = Selection(
-                self.way, self.targets, self.groups, matching
-            )
+            made = Selection(self.way, self.targets, self.groups, matching)
+            found = self._remember(matching, made)
         return found
 
-    def with_members(self, members: list[Subscription]) -> Selection:
+    def with_members(self, members: tuple[Subscription, ...]) -> Selection:
         """The same with one member of each group, whose turn it is."""
-        view = self.way.route.view
-        # A target of its own: a receiver has it on behalf of its group.
-        chosen = [Target(each, view) for each in members]
-        made = Selection(self.way, chosen, None, self.matching)
-        made.copies = ranked(self.copies + made.copies)
+        found = self._others.get(members)
+        if found is None:
+            view = self.way.route.view
+            # A target of its own: a receiver has it on behalf of its group.
+            chosen = [Target(each, view) for each in members]
+            made = Selection(self.way, chosen, None, self.matching)
+            made.copies = ranked(self.copies + made.copies)
+            found = self._remember(members, made)
+        return found
+
+    def _remember(self, key: int | tuple[Subscription, ...], made: Selection) -> Selection:
+        if len(self._others) >= _REMEMBERED_OTHERS:
+            self._others.clear()
+        self._others[key] = made
         return made
 
 

@@ -32,11 +32,10 @@ PATH: Final = "\0"  # no attribute's name contains it
 _TRUE: Final = ("boolean", True)
 _FALSE: Final = ("boolean", False)
 
-# The numbers are integers or floats. Declared as floats, a compiler would round large integers.
-NumberRange = tuple[str, Any, Any]
+NumberRange = tuple[str, float, float]
 TextRange = tuple[str, str, str | None]
 AxisKey = tuple[str, bool]  # a name, and whether its values are texts
-Bits = Any  # an int; declared as such, compiled code would keep it in a form of its own
+Bits = int
 
 
 def key_of(value: Value) -> Hashable:

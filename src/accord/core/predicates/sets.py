@@ -236,10 +236,7 @@ def successor(value: Value) -> Bound | None:
 
 
 def _next_number(value: Any) -> Any | None:
-    """The next among all 64-bit integers and all floats, compared exactly.
-
-    Not declared as float: compiled, that would round a large integer before it is looked at.
-    """
+    """The next among all 64-bit integers and all floats, compared exactly."""
     real = float(value)
     if -EXACT_MAX < real < EXACT_MAX:
         return math.nextafter(real, math.inf)

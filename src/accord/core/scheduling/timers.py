@@ -11,13 +11,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from mypy_extensions import mypyc_attr
-
 _FEW: Final = 1_000
 _ALL: Final = 1 << 62
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
     """Something to be done when `due` comes; 0 while it is not wanted."""
 

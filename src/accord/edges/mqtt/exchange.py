@@ -1,7 +1,4 @@
-"""Enhanced authentication: what a method such as SCRAM has to do.
-
-Not compiled, so that anybody can make a subclass of it.
-"""
+"""Enhanced authentication: what a method such as SCRAM has to do."""
 
 from __future__ import annotations
 

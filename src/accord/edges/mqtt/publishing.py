@@ -68,7 +68,7 @@ from accord.edges.mqtt.wire import read_varint, string_bytes
 _REMEMBERED_TOPICS: Final = 1_000
 _TASKS: Final = 64  # of one client that wait: no more is read from it
 _TASK_BYTES: Final = 262_144  # the same of runs
-_PIECE_US: Final = 500  # that a piece of a run takes at a time
+_PIECE_US: Final = 900  # that a piece of a run takes at a time
 _FIRST_PIECE: Final = 8  # messages of a channel, while nobody knows what they take
 _REQUESTS_WAITING: Final = 1_000
 _OVERLOAD: Final = "cpu overload"
@@ -831,7 +831,7 @@ class PublishTask(Task):
 
 
 class RunTask(Task):
-    """A run that waits to be matched and passed on, in pieces that take about half a millisecond.
+    """A run that waits to be matched and passed on, in pieces that take less than a millisecond.
 
     So something more important need not wait longer than that.
     """

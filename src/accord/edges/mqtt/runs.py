@@ -534,7 +534,7 @@ def divide(frames: Frames, label: int, count: int) -> Iterator[tuple[int, int, i
     ways: list[Selection] = []
     start = 0
     for end in ends:
-        members = [turn[_piece_of(start, len(turn), count)] for turn in turns]
+        members = tuple(turn[_piece_of(start, len(turn), count)] for turn in turns)
         which.extend([len(ways)] * (end - start))
         ways.append(selection.with_members(members))
         start = end
