@@ -29,4 +29,3 @@ number = _chosen.number
 records = _chosen.records
 rewrite = _chosen.rewrite
 scan = _chosen.scan
-select = _chosen.select

@@ -5,7 +5,7 @@ from typing import Any, final
 @final
 class Matcher:
     def __new__(
-        cls, instant: Callable[[datetime], int], decode: Callable[[bytes], dict[str, Any] | None]
+        cls, instant: Callable[[datetime | str], int | None], decode: Callable[[bytes], dict[str, Any] | None]
     ) -> Matcher: ...
     def root(self) -> int: ...
     def drop(self, root: int, /) -> None: ...
@@ -13,7 +13,7 @@ class Matcher:
         self,
         root: int,
         key: Hashable,
-        terms: tuple[tuple[tuple[tuple[str, bool, tuple[Any, ...]], ...], object, int], ...],
+        terms: tuple[tuple[tuple[str, ...], bytes, bytes, object, int], ...],
         /,
     ) -> int: ...
     def remove(self, number: int, /) -> None: ...

@@ -1,1212 +1,778 @@
 /* Frames of MQTT: scanning a read, and rewriting messages on their way to receivers.
 
-   A *frame* is one PUBLISH, QoS 0 or 1. A frame is *clean* if Python need not look at it: its topic is known, it
-   is neither retained nor a duplicate, and its properties are well-formed and of the kinds that are forwarded
-   unchanged. Whatever is not clean, and whatever is wrong, ends a scan: Python takes that packet apart and says
-   what is wrong with it. So nothing here raises for bad input from the network.
+   A *frame* is one PUBLISH, QoS 0 or 1. A frame is *clean* if Python need not look at it: its topic
+   is known, it is neither retained nor a duplicate, and its properties are well-formed and of the
+   kinds that are forwarded unchanged. Whatever is not clean, and whatever is wrong, ends a scan:
+   Python takes that packet apart and says what is wrong with it. So a scan raises nothing for bad
+   input from the network.
 
-   Frames that were scanned once travel as bytes of whole frames, and are parsed again where they must change. */
+   Frames that were scanned once travel as runs, bytes of whole frames one after the other, and are
+   taken apart again where they must change. */
 #include "native.h"
+#include <structmember.h>
 
-#define NO_EXPIRY UINT32_MAX
-#define MAX_PAIRS 256
-#define MAX_NAME 256
-#define CACHED_TOPICS 64 /* a power of two */
+enum { MAX_NAME = 256, CACHED = 64, PROBES = 4, FIRST_ROOM = 16, NO_ACK = 255 };
+enum { UNKNOWN = -2 };
 
-enum { FORMAT = 0x01, EXPIRY = 0x02, CONTENT_TYPE = 0x03, RESPONSE = 0x08, CORRELATION = 0x09, IDENTIFIER = 0x0b,
-       ALIAS = 0x23, USER = 0x26 };
-
-typedef const uint8_t *bytes_t;
-
-/* A frame as found in a scan; offsets into the scanned data. */
 typedef struct {
-    uint32_t start, end;       /* of the whole frame */
-    uint32_t topic;            /* of the topic's length */
-    uint32_t topic_end;
-    uint32_t block, payload;   /* of the properties without their length, and behind them */
-    uint32_t expiry_s;
+    Bytes start, topic; /* the topic, with its length, may stand elsewhere */
+    uint32_t topic_size;
+    uint32_t block, payload, size; /* offsets of the properties, the payload and the end */
+    uint32_t expiry_s, expiries;   /* the first expiry, and how many there are */
     uint32_t label;
-    uint16_t packet_id;
-    uint16_t alias;            /* that stands for the topic, 0 where the topic is there */
-} scanned_t;
+    uint16_t packet_id; /* 0 at QoS 0 */
+    uint16_t alias;     /* that stands for the topic, 0 where there is none */
+} Frame;
 
-/* A frame in parts. */
-typedef struct {
-    uint8_t first;
-    bytes_t topic, topic_end;  /* with the length in front */
-    uint16_t packet_id;        /* 0 at QoS 0 */
-    bytes_t block, block_end;
-    bytes_t payload, end;
-} parts_t;
+/* ---- reading ---- */
 
-/* How a frame is to be written. */
-typedef struct {
-    int v5;
-    int qos;
-    uint32_t waited_s;         /* taken off its expiry */
-    int drops_alias;
-    bytes_t more;              /* further properties */
-    size_t more_size;
-} form_t;
-
-static unsigned
-two_bytes(bytes_t at)
+static uint32_t four_bytes(Bytes at)
 {
-    return (unsigned)at[0] << 8 | at[1];
+    return two_bytes(at) << 16 | two_bytes(at + 2);
 }
 
-static uint32_t
-four_bytes(bytes_t at)
+/* Whether eight bytes are ASCII, and none of them is null. */
+static inline bool is_plain(uint64_t bytes)
 {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    uint64_t has_null = (bytes - 0x0101010101010101u) & ~bytes;
+    return ((bytes | has_null) & 0x8080808080808080u) == 0;
 }
 
-static uint8_t *
-put_bytes(uint8_t *to, const void *from, size_t size)
+/* Whether it is UTF-8 as MQTT wants it: no surrogates, no overlong forms, no null character. */
+static bool is_text(Bytes at, size_t size)
 {
-    if (size) {
-        memcpy(to, from, size);
+    Bytes end = at + size;
+    uint64_t eight;
+    uint32_t four;
+    for (; end - at >= 8; at += 8) {
+        memcpy(&eight, at, 8);
+        if (!is_plain(eight)) break;
     }
+    if (end - at >= 4) {
+        memcpy(&four, at, 4);
+        if (is_plain((uint64_t)four << 32 | 0x01010101u)) at += 4;
+    }
+    while (at < end) {
+        uint8_t lead = *at++;
+        if (lead == 0) return false;
+        if (lead < 0x80) continue;
+        int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+        if (lead < 0xC2 || lead > 0xF4 || end - at < more) return false;
+        if ((lead == 0xE0 && *at < 0xA0) || (lead == 0xED && *at > 0x9F)
+            || (lead == 0xF0 && *at < 0x90) || (lead == 0xF4 && *at > 0x8F))
+            return false;
+        for (; more; more--)
+            if ((*at++ & 0xC0) != 0x80) return false;
+    }
+    return true;
+}
+
+/* Whether an attribute may have this name; what means something to a node is for Python. */
+static inline bool is_attribute(Bytes name, size_t size)
+{
+    bool is_own = size >= 7 && memcmp(name, "accord-", 7) == 0;
+    return size && size <= MAX_NAME && !is_own && !meaning_of(name, size) && is_text(name, size);
+}
+
+static inline bool is_clean_pair(Bytes at)
+{
+    Bytes value = at + 3 + two_bytes(at + 1);
+    return is_attribute(at + 3, two_bytes(at + 1)) && is_text(value + 2, two_bytes(value));
+}
+
+/* Whether a well-formed property is forwarded as it is. */
+static inline bool is_clean(Bytes at)
+{
+    if (*at == CONTENT_TYPE) return is_text(at + 3, two_bytes(at + 1));
+    if (*at == FORMAT) return at[1] <= 1;
+    return *at == EXPIRY || (*at == ALIAS && two_bytes(at + 1) != 0);
+}
+
+/* Note expiry and alias; false where the properties are not well-formed, or, if asked, clean. */
+static inline bool read_properties(Frame *frame, bool must_be_clean)
+{
+    uint64_t seen = 0;
+    uint32_t pairs = 0;
+    Bytes end = frame->start + frame->payload;
+    for (Bytes at = frame->start + frame->block, next; at < end; at = next) {
+        next = property_end(at, end);
+        if (next == NULL) return false;
+        if (*at == USER) {
+            if (must_be_clean && (++pairs > MAX_PAIRS || !is_clean_pair(at))) return false;
+            continue;
+        }
+        if (must_be_clean && !is_clean(at)) return false;
+        if (*at == EXPIRY && frame->expiries++ == 0) frame->expiry_s = four_bytes(at + 1);
+        if (*at == ALIAS) frame->alias = (uint16_t)two_bytes(at + 1);
+        uint64_t bit = UINT64_C(1) << *at;
+        if (seen & bit && must_be_clean) return false;
+        seen |= bit;
+    }
+    return true;
+}
+
+/* Note where the packet at `at` has its body and its end, which may be beyond `end`. */
+static inline bool read_length(Bytes at, Bytes end, Frame *frame)
+{
+    uint32_t length;
+    Bytes body = end - at < 2 ? NULL : read_varint(at + 1, end, &length);
+    if (body == NULL) return false;
+    frame->start = at;
+    frame->topic = body;
+    frame->size = (uint32_t)(body - at) + length;
+    return true;
+}
+
+/* Note where a PUBLISH that is all there has its parts. */
+static inline bool read_parts(Frame *frame, bool is_v5)
+{
+    Bytes end = frame->start + frame->size;
+    size_t id_size = *frame->start & 6 ? 2 : 0, length = (size_t)(end - frame->topic);
+    if (length < 2 || length < 2 + two_bytes(frame->topic) + id_size) return false;
+    frame->topic_size = 2 + two_bytes(frame->topic);
+    Bytes block = frame->topic + frame->topic_size + id_size;
+    frame->packet_id = id_size ? (uint16_t)two_bytes(block - 2) : 0;
+    uint32_t block_size = 0;
+    if (is_v5) block = read_varint(block, end, &block_size);
+    if (block == NULL || (size_t)(end - block) < block_size) return false;
+    frame->block = (uint32_t)(block - frame->start);
+    frame->payload = frame->block + block_size;
+    frame->expiries = frame->alias = 0;
+    return true;
+}
+
+typedef enum { LENGTHS, V4, V5 } Depth;
+
+typedef struct {
+    Bytes at, end; /* what is left of it */
+    Frame frame;
+    Depth depth; /* to which its frames are read */
+    bool has_failed;
+} Run;
+
+static Run run_of(PyObject *frames, Depth depth)
+{
+    Bytes start = (Bytes)PyBytes_AsString(frames);
+    return (Run){.at = start, .end = start + PyBytes_Size(frames), .depth = depth};
+}
+
+/* Take the next frame of a run apart; false at its end, or with an exception where it is none. */
+static inline bool next_frame(Run *run)
+{
+    Frame *frame = &run->frame;
+    if (run->at == run->end) return false;
+    bool is_read = read_length(run->at, run->end, frame)
+                   && frame->size <= (size_t)(run->end - run->at);
+    if (is_read && run->depth != LENGTHS)
+        is_read = *run->at >> 4 == 3 && read_parts(frame, run->depth == V5)
+                  && read_properties(frame, false);
+    if (is_read) {
+        run->at += frame->size;
+        return true;
+    }
+    run->has_failed = true;
+    PyErr_SetString(PyExc_ValueError, "expected whole PUBLISH packets");
+    return false;
+}
+
+/* ---- writing ---- */
+
+typedef struct { /* how a frame is to be written */
+    bool is_v5, drops_alias;
+    int qos;
+    uint32_t waited_s; /* taken off its expiry */
+    const void *more;  /* further properties */
+    size_t more_size;
+} Form;
+
+static PyObject *new_bytes(size_t size, uint8_t **start)
+{
+    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    *start = made == NULL ? NULL : (uint8_t *)PyBytes_AsString(made);
+    return made;
+}
+
+/* What was written into `room`, from `start` to `end`. */
+static PyObject *shorten(PyObject *room, const uint8_t *start, const uint8_t *end)
+{
+    PyObject *made = PyBytes_FromStringAndSize((const char *)start, end - start);
+    Py_DECREF(room);
+    return made;
+}
+
+static uint8_t *put_bytes(uint8_t *to, const void *from, size_t size)
+{
+    if (size) memcpy(to, from, size);
     return to + size;
 }
 
-static uint8_t *
-put_integer(uint8_t *to, uint64_t value, int size)
+static uint8_t *put_integer(uint8_t *to, uint64_t value, int size)
 {
-    for (int shift = 8 * (size - 1); shift >= 0; shift -= 8) {
-        *to++ = (uint8_t)(value >> shift);
-    }
+    for (int shift = 8 * (size - 1); shift >= 0; shift -= 8) *to++ = (uint8_t)(value >> shift);
     return to;
 }
 
-static int
-varint_size(size_t value)
+static uint8_t *put_varint(uint8_t *to, size_t value)
 {
-    return value < 1 << 7 ? 1 : value < 1 << 14 ? 2 : value < 1 << 21 ? 3 : 4;
-}
-
-static uint8_t *
-put_varint(uint8_t *to, size_t value)
-{
-    while (value >= 0x80) {
-        *to++ = (uint8_t)(value | 0x80);
-        value >>= 7;
-    }
+    for (; value >= 0x80; value >>= 7) *to++ = (uint8_t)(value | 0x80);
     *to++ = (uint8_t)value;
     return to;
 }
 
-/* Reads a variable byte integer. Gives what follows it, or NULL: with *is_short where more bytes are needed. */
-static bytes_t
-read_varint(bytes_t at, bytes_t end, uint32_t *value, int *is_short)
+static size_t varint_size(size_t value)
 {
-    uint32_t found = 0;
-    for (int shift = 0; shift < 28; shift += 7) {
-        if (at == end) {
-            *is_short = 1;
-            return NULL;
-        }
-        uint8_t byte = *at++;
-        found |= (uint32_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *value = found;
-            *is_short = 0;
-            return byte == 0 && shift ? NULL : at;
-        }
-    }
-    *is_short = 0;
-    return NULL;
+    size_t size = 1;
+    for (; value >= 0x80; value >>= 7) size++;
+    return size;
 }
 
-/* Whether it is UTF-8 as MQTT wants it: no surrogates, no overlong forms, no null character. */
-static int
-is_text(bytes_t at, size_t size)
+static size_t block_size(const Frame *frame, const Form *form)
 {
-    bytes_t end = at + size;
-    while (end - at >= 8) { /* plain ASCII, eight at a time */
-        uint64_t chunk;
-        memcpy(&chunk, at, 8);
-        uint64_t has_null = (chunk - 0x0101010101010101u) & ~chunk & 0x8080808080808080u;
-        if ((chunk & 0x8080808080808080u) | has_null) {
-            break;
-        }
-        at += 8;
-    }
-    while (at < end) {
-        uint8_t lead = *at++;
-        if (lead < 0x80) {
-            if (lead == 0) {
-                return 0;
-            }
-            continue;
-        }
-        int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-        if (lead < 0xc2 || lead > 0xf4 || end - at < more) {
-            return 0;
-        }
-        uint8_t next = *at;
-        if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) || (lead == 0xf0 && next < 0x90) ||
-            (lead == 0xf4 && next > 0x8f)) {
-            return 0;
-        }
-        for (; more; more--) {
-            if ((*at++ & 0xc0) != 0x80) {
-                return 0;
-            }
-        }
-    }
-    return 1;
+    return frame->payload - frame->block + form->more_size - (form->drops_alias ? 3 : 0);
 }
 
-static int
-is_same(bytes_t at, size_t size, const char *text)
+static size_t body_size(const Frame *frame, const Form *form)
 {
-    return size == strlen(text) && memcmp(at, text, size) == 0;
+    size_t block = block_size(frame, form);
+    return frame->topic_size + (form->qos ? 2 : 0) + (form->is_v5 ? varint_size(block) + block : 0)
+           + frame->size - frame->payload;
 }
 
-/* Whether an attribute may have this name; those that mean something to a node are looked at by Python. */
-static int
-is_attribute(bytes_t at, size_t size)
+static size_t frame_size(const Frame *frame, const Form *form)
 {
-    if (size == 0 || size > MAX_NAME || !is_text(at, size)) {
-        return 0;
-    }
-    if (at[0] == 'a') {
-        return size < 7 || memcmp(at, "accord-", 7) != 0;
-    }
-    return !(is_same(at, size, "key") || is_same(at, size, "deadline-ms") || is_same(at, size, "metadata"));
+    size_t body = body_size(frame, form);
+    return 1 + varint_size(body) + body;
 }
 
-/* The end of the property that begins at `at`, or NULL where it runs over `end` or is of no known kind. */
-static bytes_t
-property_end(bytes_t at, bytes_t end)
+/* Write the properties of other kinds than `dropped`, with less expiry. */
+static uint8_t *put_properties(uint8_t *to, const Frame *frame, uint8_t dropped, uint32_t waited_s)
 {
-    uint8_t kind = *at++;
-    if (kind == FORMAT) {
-        return end - at < 1 ? NULL : at + 1;
-    }
-    if (kind == EXPIRY) {
-        return end - at < 4 ? NULL : at + 4;
-    }
-    if (kind == ALIAS) {
-        return end - at < 2 ? NULL : at + 2;
-    }
-    if (kind == IDENTIFIER) {
-        uint32_t value;
-        int is_short;
-        return read_varint(at, end, &value, &is_short);
-    }
-    if (kind != USER && kind != CONTENT_TYPE && kind != RESPONSE && kind != CORRELATION) {
-        return NULL;
-    }
-    for (int texts = kind == USER ? 2 : 1; texts; texts--) {
-        if (end - at < 2 || end - at - 2 < (ptrdiff_t)two_bytes(at)) {
-            return NULL;
+    Bytes at = frame->start + frame->block, end = frame->start + frame->payload;
+    if (!dropped && !(waited_s && frame->expiries)) return put_bytes(to, at, (size_t)(end - at));
+    for (Bytes next; at < end; at = next) {
+        next = property_end(at, end);
+        if (*at == dropped) continue;
+        to = put_bytes(to, at, (size_t)(next - at));
+        if (*at == EXPIRY) {
+            uint32_t expiry_s = four_bytes(at + 1);
+            put_integer(to - 4, expiry_s > waited_s ? expiry_s - waited_s : 0, 4);
         }
-        at += 2 + two_bytes(at);
     }
-    return at;
+    return to;
 }
 
-/* Notes expiry and alias of a clean block of properties; -1 if it is not clean. */
-static int
-check_block(bytes_t at, bytes_t end, scanned_t *frame)
+static uint8_t *put_frame(uint8_t *to, const Frame *frame, const Form *form)
 {
-    unsigned seen = 0;
-    int pairs = 0;
-    while (at < end) {
-        bytes_t next = property_end(at, end);
-        if (next == NULL) {
-            return -1;
-        }
-        uint8_t kind = *at;
-        if (kind == USER) {
-            size_t name = two_bytes(at + 1);
-            bytes_t value = at + 3 + name;
-            if (++pairs > MAX_PAIRS || !is_attribute(at + 3, name) || !is_text(value + 2, two_bytes(value))) {
-                return -1;
-            }
-        }
-        else {
-            unsigned bit = kind == FORMAT ? 1 : kind == EXPIRY ? 2 : kind == CONTENT_TYPE ? 4 : kind == ALIAS ? 8 : 0;
-            if (!bit || seen & bit) {
-                return -1;
-            }
-            seen |= bit;
-            if (kind == EXPIRY) {
-                frame->expiry_s = four_bytes(at + 1);
-            }
-            else if (kind == ALIAS) {
-                frame->alias = (uint16_t)two_bytes(at + 1);
-            }
-            else if (kind == FORMAT ? at[1] > 1 : !is_text(at + 3, two_bytes(at + 1))) {
-                return -1;
-            }
-        }
-        at = next;
+    *to++ = (uint8_t)(0x30 | form->qos << 1);
+    to = put_varint(to, body_size(frame, form));
+    to = put_bytes(to, frame->topic, frame->topic_size);
+    if (form->qos) to = put_integer(to, frame->packet_id, 2);
+    if (form->is_v5) {
+        to = put_varint(to, block_size(frame, form));
+        to = put_properties(to, frame, form->drops_alias ? ALIAS : 0, form->waited_s);
+        to = put_bytes(to, form->more, form->more_size);
     }
-    return seen & 8 && !frame->alias ? -1 : 0;
+    return put_bytes(to, frame->start + frame->payload, frame->size - frame->payload);
 }
 
-/* ---------------------------------------------------------------------------------------------- scanning */
+/* Append a pair to a list, which is given up where that fails. */
+static void append_pair(PyObject **list, size_t first, size_t second)
+{
+    PyObject *pair = Py_BuildValue("nn", (Py_ssize_t)first, (Py_ssize_t)second);
+    if (pair == NULL || PyList_Append(*list, pair) < 0) Py_CLEAR(*list);
+    Py_XDECREF(pair);
+}
+
+/* ---- frames of a read ---- */
 
 typedef struct {
     PyObject_HEAD
     PyObject *data;
-    PyObject *ways;            /* by label: what the topics table has for the topic */
-    PyObject *topics;          /* by label: the topic with its length */
-    scanned_t *frames;
-    Py_ssize_t count;
-    Py_ssize_t end;            /* of the last frame, in data */
-    Py_ssize_t wanted;         /* bytes that the packet behind it has, 0 where that is not known or it is all there */
-    uint32_t labels;
-    int v5;
+    PyObject *ways;   /* by label: what the topics table has for the topic */
+    PyObject *topics; /* by label: the topic with its length */
+    Frame *frames;
+    Py_ssize_t count, start, end, wanted;
+    size_t room;
     int qos;
-    int has_alias;
+    bool is_v5, has_alias;
 } Frames;
+
+typedef struct {
+    Bytes topic;
+    uint32_t size, label;
+} Cached;
+
+typedef struct {
+    PyObject *topics, *aliases;
+    PyObject *labels; /* by topic */
+    Cached cache[CACHED];
+} Scan;
 
 static PyTypeObject *frames_type;
 
-/* The label of the topic from `at` on, a new one if need be; -1 where it is not known, -2 for an exception. */
-static int64_t
-label_of(Frames *self, PyObject *topics, PyObject *labels, PyObject *key)
+/* The label of a topic, a new one if need be; UNKNOWN where it is not known. */
+static int64_t label_of(Frames *self, const Scan *scan, PyObject *topic)
 {
-    PyObject *way = PyDict_GetItemWithError(topics, key);
-    if (way == NULL) {
-        return PyErr_Occurred() ? -2 : -1;
-    }
-    PyObject *known = PyDict_GetItemWithError(labels, key);
-    if (known != NULL) {
-        return PyLong_AsLong(known);
-    }
-    if (PyErr_Occurred()) {
-        return -2;
-    }
-    PyObject *label = PyLong_FromUnsignedLong(self->labels);
-    if (label == NULL) {
-        return -2;
-    }
-    int failed = PyDict_SetItem(labels, key, label) < 0 || PyList_Append(self->ways, way) < 0 ||
-                 PyList_Append(self->topics, key) < 0;
-    Py_DECREF(label);
-    return failed ? -2 : (int64_t)self->labels++;
+    PyObject *known = PyDict_GetItemWithError(scan->labels, topic);
+    if (known != NULL) return PyLong_AsLong(known);
+    PyObject *way = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(scan->topics, topic);
+    if (way == NULL) return PyErr_Occurred() ? FAILED : UNKNOWN;
+    Py_ssize_t count = PyList_Size(self->topics);
+    PyObject *label = PyLong_FromSsize_t(count);
+    bool has_failed = PyList_Append(self->ways, way) < 0 || PyList_Append(self->topics, topic) < 0
+                      || label == NULL || PyDict_SetItem(scan->labels, topic, label) < 0;
+    Py_XDECREF(label);
+    return has_failed ? FAILED : count;
 }
 
-typedef struct {
-    bytes_t at;
-    size_t size;
-    uint32_t label;
-} cached_t;
-
-static uint32_t
-hash_of(bytes_t at, size_t size)
+static int64_t label_of_alias(Frames *self, const Scan *scan, Frame *frame)
 {
-    uint64_t hash = size;
-    for (; size >= 8; at += 8, size -= 8) {
-        uint64_t chunk;
-        memcpy(&chunk, at, 8);
-        hash = (hash ^ chunk) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 32;
+    PyObject *number = PyLong_FromLong(frame->alias);
+    PyObject *topic = number == NULL ? NULL : PyDict_GetItemWithError(scan->aliases, number);
+    Py_XDECREF(number);
+    if (topic == NULL) return PyErr_Occurred() ? FAILED : UNKNOWN;
+    if (!PyBytes_Check(topic)) {
+        PyErr_SetString(PyExc_TypeError, "scan: expected topics as bytes");
+        return FAILED;
     }
-    for (; size; at++, size--) {
-        hash = (hash ^ *at) * 0x9e3779b97f4a7c15u;
+    int64_t label = label_of(self, scan, topic);
+    if (label >= 0) {
+        PyObject *held = PyList_GetItem(self->topics, (Py_ssize_t)label);
+        frame->topic = (Bytes)PyBytes_AsString(held);
+        frame->topic_size = (uint32_t)PyBytes_Size(held);
+        self->has_alias = true;
     }
-    return (uint32_t)(hash >> 40);
+    return label;
 }
 
-/* Notes the frames from `start` on; -1 with an exception set. */
-static int
-scan_frames(Frames *self, bytes_t data, size_t size, size_t start, size_t limit, PyObject *topics, PyObject *aliases,
-            PyObject *labels)
+/* The label of a clean frame; a topic that comes with an alias is for Python, which notes both. */
+static int64_t find_label(Frames *self, Scan *scan, Frame *frame)
 {
-    cached_t cache[CACHED_TOPICS] = {{0}};
-    size_t at = start, room = 0;
-    uint8_t first = data[at];
-    while (size - at >= 2 && data[at] == first) {
-        uint32_t length;
-        int is_short;
-        bytes_t body = read_varint(data + at + 1, data + size, &length, &is_short);
-        if (body == NULL) {
+    uint32_t size = frame->topic_size;
+    if ((size == 2) != (frame->alias != 0)) return UNKNOWN;
+    if (frame->alias) return label_of_alias(self, scan, frame);
+    uint32_t hash = (uint32_t)hash_bytes(0, frame->topic, size) % CACHED;
+    Cached *cached;
+    for (uint32_t place = hash; place < hash + PROBES; place++) {
+        cached = &scan->cache[place % CACHED];
+        if (cached->size == size && memcmp(cached->topic, frame->topic, size) == 0)
+            return cached->label;
+        if (cached->size == 0) break;
+    }
+    PyObject *topic = PyBytes_FromStringAndSize((const char *)frame->topic, size);
+    int64_t label = topic == NULL ? FAILED : label_of(self, scan, topic);
+    Py_XDECREF(topic);
+    if (label >= 0) *cached = (Cached){frame->topic, size, (uint32_t)label};
+    return label;
+}
+
+static int scan_frames(Frames *self, Scan *scan, Bytes at, Bytes end, size_t limit)
+{
+    uint8_t first = *at;
+    Frame frame;
+    while (at < end && *at == first && read_length(at, end, &frame) && frame.size <= limit) {
+        if (frame.size > (size_t)(end - at)) {
+            self->wanted = frame.size;
             break;
         }
-        size_t end = (size_t)(body - data) + length;
-        if (end - at > limit) {
+        if (!read_parts(&frame, self->is_v5) || (self->qos && frame.packet_id == 0)
+            || !read_properties(&frame, true))
             break;
-        }
-        if (end > size) {
-            self->wanted = (Py_ssize_t)(end - at);
-            break;
-        }
-        bytes_t stop = data + end;
-        if (length < 2) {
-            break;
-        }
-        size_t topic = 2 + two_bytes(body);
-        size_t fixed = topic + (self->qos ? 2 : 0) + (self->v5 ? 1 : 0);
-        if (length < fixed) {
-            break;
-        }
-        bytes_t behind = body + topic + (self->qos ? 2 : 0);
-        scanned_t frame = {.start = (uint32_t)at, .end = (uint32_t)end, .topic = (uint32_t)(body - data),
-                           .topic_end = (uint32_t)((size_t)(body - data) + topic), .expiry_s = NO_EXPIRY};
-        if (self->qos) {
-            frame.packet_id = (uint16_t)two_bytes(body + topic);
-            if (frame.packet_id == 0) {
-                break;
-            }
-        }
-        bytes_t payload = behind;
-        if (self->v5) {
-            uint32_t block;
-            behind = read_varint(behind, stop, &block, &is_short);
-            if (behind == NULL || (size_t)(stop - behind) < block || check_block(behind, behind + block, &frame) < 0) {
-                break;
-            }
-            payload = behind + block;
-        }
-        frame.block = (uint32_t)(behind - data);
-        frame.payload = (uint32_t)(payload - data);
-        int64_t label = -1;
-        if (topic == 2) {
-            if (!frame.alias) {
-                break;
-            }
-            PyObject *number = PyLong_FromLong(frame.alias);
-            PyObject *key = number == NULL ? NULL : PyDict_GetItemWithError(aliases, number);
-            Py_XDECREF(number);
-            if (key != NULL) {
-                label = label_of(self, topics, labels, key);
-                self->has_alias = 1;
-            }
-            else if (PyErr_Occurred()) {
-                return -1;
-            }
-        }
-        else if (!frame.alias) { /* one that is set up is noted by Python */
-            cached_t *cached = &cache[hash_of(body, topic) & (CACHED_TOPICS - 1)];
-            if (cached->size == topic && memcmp(cached->at, body, topic) == 0) {
-                label = cached->label;
-            }
-            else {
-                PyObject *key = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)topic);
-                if (key == NULL) {
-                    return -1;
-                }
-                label = label_of(self, topics, labels, key);
-                Py_DECREF(key);
-                if (label >= 0) {
-                    *cached = (cached_t){body, topic, (uint32_t)label};
-                }
-            }
-        }
-        if (label < 0) {
-            if (label == -2) {
-                return -1;
-            }
-            break;
-        }
+        int64_t label = find_label(self, scan, &frame);
+        if (label == UNKNOWN) break;
+        if (label < 0 || reserve(&self->frames, (size_t)self->count, &self->room, sizeof frame) < 0)
+            return FAILED;
         frame.label = (uint32_t)label;
-        if ((size_t)self->count == room) {
-            room = room ? 2 * room : 16;
-            scanned_t *grown = PyMem_Realloc(self->frames, room * sizeof *grown);
-            if (grown == NULL) {
-                PyErr_NoMemory();
-                return -1;
-            }
-            self->frames = grown;
-        }
         self->frames[self->count++] = frame;
-        at = end;
+        at += frame.size;
     }
-    self->end = (Py_ssize_t)at;
+    self->end = at - (Bytes)PyBytes_AsString(self->data);
     return 0;
 }
 
-PyDoc_STRVAR(scan_doc,
-"scan(data, start, is_v5, limit, topics, aliases) -> Frames | None\n\n"
-"The clean frames of one QoS from `start` on, up to the first packet that is none; None if that is the first.\n"
-"`topics` has what is known by topic (with its length in front), `aliases` topics by alias; a packet has at most\n"
-"`limit` bytes.");
-
-static PyObject *
-scan(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *scan_data(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *data, *topics, *aliases;
+    PyObject *data;
     Py_ssize_t start, limit;
-    int v5;
-    if (!PyArg_ParseTuple(args, "SnpnO!O!:scan", &data, &start, &v5, &limit, &PyDict_Type, &topics, &PyDict_Type,
-                          &aliases)) {
+    int is_v5;
+    Scan scan = {.topics = NULL};
+    if (!PyArg_ParseTuple(args, "SnpnO!O!:scan", &data, &start, &is_v5, &limit, &PyDict_Type,
+                          &scan.topics, &PyDict_Type, &scan.aliases))
         return NULL;
-    }
-    bytes_t bytes = (bytes_t)PyBytes_AsString(data);
+    if (start < 0 || limit < 0)
+        return PyErr_Format(PyExc_ValueError, "scan: expected no negative start or limit");
+    Bytes bytes = (Bytes)PyBytes_AsString(data);
     Py_ssize_t size = PyBytes_Size(data);
-    if (start < 0 || limit < 0) {
-        PyErr_SetString(PyExc_ValueError, "scan: expected a start and a limit that are not negative");
-        return NULL;
-    }
-    if (start >= size || size >= UINT32_MAX || (bytes[start] != 0x30 && bytes[start] != 0x32)) {
-        Py_RETURN_NONE;
-    }
-    allocfunc allocate = (allocfunc)PyType_GetSlot(frames_type, Py_tp_alloc);
-    Frames *self = (Frames *)allocate(frames_type, 0);
-    if (self == NULL) {
-        return NULL;
-    }
-    Py_INCREF(data);
-    self->data = data;
-    self->v5 = v5;
+    if (start >= size || size >= UINT32_MAX || (bytes[start] & ~2) != 0x30) Py_RETURN_NONE;
+    Frames *self = (Frames *)((allocfunc)PyType_GetSlot(frames_type, Py_tp_alloc))(frames_type, 0);
+    if (self == NULL) return NULL;
+    self->data = Py_NewRef(data);
+    self->start = start;
+    self->is_v5 = is_v5;
     self->qos = bytes[start] >> 1 & 3;
     self->ways = PyList_New(0);
     self->topics = PyList_New(0);
-    PyObject *labels = PyDict_New();
-    int failed = self->ways == NULL || self->topics == NULL || labels == NULL ||
-                 scan_frames(self, bytes, (size_t)size, (size_t)start, (size_t)limit, topics, aliases, labels) < 0;
-    Py_XDECREF(labels);
-    if (failed || self->count == 0) {
-        Py_DECREF(self);
-        if (failed) {
-            return NULL;
-        }
-        Py_RETURN_NONE;
-    }
-    return (PyObject *)self;
+    self->frames = PyMem_Malloc(FIRST_ROOM * sizeof(Frame));
+    self->room = self->frames == NULL ? 0 : FIRST_ROOM;
+    scan.labels = PyDict_New();
+    bool has_failed = self->ways == NULL || self->topics == NULL || scan.labels == NULL
+                      || scan_frames(self, &scan, bytes + start, bytes + size, (size_t)limit) < 0;
+    Py_XDECREF(scan.labels);
+    if (!has_failed && self->count) return (PyObject *)self;
+    Py_DECREF(self);
+    return has_failed ? NULL : Py_NewRef(Py_None);
 }
 
-static void
-frames_dealloc(Frames *self)
+static void frames_dealloc(Frames *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyMem_Free(self->frames);
     Py_XDECREF(self->data);
     Py_XDECREF(self->ways);
     Py_XDECREF(self->topics);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
-/* ------------------------------------------------------------------------------------------- writing frames */
-
-static int
-is_kept(bytes_t property, const form_t *form)
+/* The next frame that has `label`, from `*place` on; NULL where there is none. */
+static inline Frame *next_of(const Frames *self, size_t label, Py_ssize_t *place)
 {
-    return !(form->drops_alias && *property == ALIAS);
-}
-
-static size_t
-block_size(const parts_t *parts, const form_t *form)
-{
-    size_t size = (size_t)(parts->block_end - parts->block) + form->more_size;
-    return form->drops_alias ? size - 3 : size;
-}
-
-static size_t
-body_size(const parts_t *parts, const form_t *form)
-{
-    size_t size = (size_t)(parts->topic_end - parts->topic) + (form->qos ? 2 : 0) + (size_t)(parts->end - parts->payload);
-    if (form->v5) {
-        size_t block = block_size(parts, form);
-        size += varint_size(block) + block;
+    while (*place < self->count) {
+        Frame *frame = &self->frames[(*place)++];
+        if (frame->label == label) return frame;
     }
-    return size;
-}
-
-static size_t
-frame_size(const parts_t *parts, const form_t *form)
-{
-    size_t body = body_size(parts, form);
-    return 1 + varint_size(body) + body;
-}
-
-static uint8_t *
-put_block(uint8_t *to, const parts_t *parts, const form_t *form)
-{
-    to = put_varint(to, block_size(parts, form));
-    if (!form->drops_alias && !form->waited_s) {
-        to = put_bytes(to, parts->block, (size_t)(parts->block_end - parts->block));
-    }
-    else {
-        for (bytes_t at = parts->block, next; at < parts->block_end; at = next) {
-            next = property_end(at, parts->block_end); /* well-formed: it was checked */
-            if (!is_kept(at, form)) {
-                continue;
-            }
-            to = put_bytes(to, at, (size_t)(next - at));
-            if (*at == EXPIRY) {
-                uint32_t expiry_s = four_bytes(at + 1);
-                put_integer(to - 4, expiry_s > form->waited_s ? expiry_s - form->waited_s : 0, 4);
-            }
-        }
-    }
-    return put_bytes(to, form->more, form->more_size);
-}
-
-static uint8_t *
-put_frame(uint8_t *to, const parts_t *parts, const form_t *form)
-{
-    *to++ = (uint8_t)(0x30 | form->qos << 1);
-    to = put_varint(to, body_size(parts, form));
-    to = put_bytes(to, parts->topic, (size_t)(parts->topic_end - parts->topic));
-    if (form->qos) {
-        to = put_integer(to, parts->packet_id, 2);
-    }
-    if (form->v5) {
-        to = put_block(to, parts, form);
-    }
-    return put_bytes(to, parts->payload, (size_t)(parts->end - parts->payload));
-}
-
-/* Takes the frame at `at` apart; gives its end, or NULL with ValueError where it is no well-formed frame. */
-static bytes_t
-read_frame(bytes_t at, bytes_t end, int v5, parts_t *parts)
-{
-    uint32_t length, block = 0;
-    int is_short;
-    bytes_t body = end - at < 2 ? NULL : read_varint(at + 1, end, &length, &is_short);
-    if (body == NULL || (size_t)(end - body) < length || (*at & 0xf0) != 0x30 || length < 2) {
-        goto malformed;
-    }
-    end = body + length;
-    parts->first = *at;
-    parts->topic = body;
-    size_t fixed = 2 + (size_t)two_bytes(body) + (*at & 6 ? 2 : 0);
-    if (length < fixed) {
-        goto malformed;
-    }
-    parts->topic_end = body + 2 + two_bytes(body);
-    parts->packet_id = *at & 6 ? (uint16_t)two_bytes(parts->topic_end) : 0;
-    parts->block = body + fixed;
-    if (v5) {
-        parts->block = read_varint(parts->block, end, &block, &is_short);
-        if (parts->block == NULL || (size_t)(end - parts->block) < block) {
-            goto malformed;
-        }
-    }
-    parts->block_end = parts->payload = parts->block + block;
-    parts->end = end;
-    for (bytes_t each = parts->block; each < parts->block_end;) {
-        each = property_end(each, parts->block_end);
-        if (each == NULL) {
-            goto malformed;
-        }
-    }
-    return end;
-malformed:
-    PyErr_SetString(PyExc_ValueError, "expected whole PUBLISH packets");
     return NULL;
 }
 
-/* The end of a frame, of which only the length is looked at; NULL with ValueError. */
-static bytes_t
-skip_frame(bytes_t at, bytes_t end)
+/* The byte of a frame's label among `marks`, or `other` beyond them. */
+static inline uint8_t mark_of(const char *marks, Py_ssize_t count, const Frame *frame, int other)
 {
-    uint32_t length;
-    int is_short;
-    bytes_t body = end - at < 2 ? NULL : read_varint(at + 1, end, &length, &is_short);
-    if (body == NULL || (size_t)(end - body) < length) {
-        PyErr_SetString(PyExc_ValueError, "expected whole packets");
-        return NULL;
-    }
-    return body + length;
+    return (uint8_t)(frame->label < (size_t)count ? marks[frame->label] : other);
 }
 
-static PyObject *
-new_bytes(size_t size, uint8_t **start)
-{
-    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-    if (made != NULL) {
-        *start = (uint8_t *)PyBytes_AsString(made);
-    }
-    return made;
-}
-
-static void
-parts_of(const Frames *self, const scanned_t *frame, bytes_t data, parts_t *parts)
-{
-    *parts = (parts_t){.first = data[frame->start], .topic = data + frame->topic, .topic_end = data + frame->topic_end,
-                       .packet_id = frame->packet_id, .block = data + frame->block, .block_end = data + frame->payload,
-                       .payload = data + frame->payload, .end = data + frame->end};
-    if (frame->alias) {
-        PyObject *topic = PyList_GetItem(self->topics, frame->label);
-        parts->topic = (bytes_t)PyBytes_AsString(topic);
-        parts->topic_end = parts->topic + PyBytes_Size(topic);
-    }
-}
-
-PyDoc_STRVAR(take_doc,
-"take(parts) -> tuple[bytes, bytes, int]\n\n"
-"The frames of the labels whose byte in `parts` is not 0 (labels beyond it have 0), in their order, with topics for\n"
-"aliases; for each its byte; and the least expiry among them in seconds, -1 where none has one.");
-
-static PyObject *
-frames_take(Frames *self, PyObject *argument)
+static PyObject *frames_take(Frames *self, PyObject *argument)
 {
     char *wanted;
     Py_ssize_t labels;
-    if (PyBytes_AsStringAndSize(argument, &wanted, &labels) < 0) {
-        return NULL;
-    }
-    bytes_t data = (bytes_t)PyBytes_AsString(self->data);
+    if (PyBytes_AsStringAndSize(argument, &wanted, &labels) < 0) return NULL;
+    Form form = {.is_v5 = self->is_v5, .qos = self->qos, .drops_alias = true};
+    const Frame *end = self->frames + self->count;
     size_t size = 0, count = 0;
-    uint32_t expiry_s = NO_EXPIRY;
-    parts_t parts;
-    form_t form = {.v5 = self->v5, .qos = self->qos, .drops_alias = 1};
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        const scanned_t *frame = &self->frames[n];
-        if (frame->label >= (size_t)labels || !wanted[frame->label]) {
-            continue;
-        }
+    uint32_t none = UINT32_MAX, least = none; /* the largest expiry is as good as none */
+    for (const Frame *frame = self->frames; frame < end; frame++) {
+        if (!mark_of(wanted, labels, frame, 0)) continue;
         count++;
-        if (frame->expiry_s < expiry_s) {
-            expiry_s = frame->expiry_s;
-        }
-        if (frame->alias) {
-            parts_of(self, frame, data, &parts);
-            size += frame_size(&parts, &form);
-        }
-        else {
-            size += frame->end - frame->start;
-        }
+        if (frame->expiries && frame->expiry_s < least) least = frame->expiry_s;
+        size += frame->alias ? frame_size(frame, &form) : frame->size;
     }
-    uint8_t *to = NULL, *part = NULL;
-    PyObject *taken = new_bytes(size, &to);
-    PyObject *marks = new_bytes(count, &part);
+    uint8_t *to, *mark;
+    PyObject *taken = new_bytes(size, &to), *marks = new_bytes(count, &mark);
     if (taken == NULL || marks == NULL) {
         Py_XDECREF(taken);
         Py_XDECREF(marks);
         return NULL;
     }
-    if (count == (size_t)self->count && !self->has_alias) {
-        put_bytes(to, data + self->frames[0].start, size);
-        for (Py_ssize_t n = 0; n < self->count; n++) {
-            *part++ = (uint8_t)wanted[self->frames[n].label];
-        }
+    bool is_whole = count == (size_t)self->count && !self->has_alias;
+    if (is_whole) put_bytes(to, self->frames->start, size);
+    for (const Frame *frame = self->frames; frame < end; frame++) {
+        uint8_t found = mark_of(wanted, labels, frame, 0);
+        if (!found) continue;
+        *mark++ = found;
+        if (is_whole) continue;
+        to = frame->alias ? put_frame(to, frame, &form) : put_bytes(to, frame->start, frame->size);
     }
-    else {
-        for (Py_ssize_t n = 0; n < self->count; n++) {
-            const scanned_t *frame = &self->frames[n];
-            if (frame->label >= (size_t)labels || !wanted[frame->label]) {
-                continue;
-            }
-            *part++ = (uint8_t)wanted[frame->label];
-            if (frame->alias) {
-                parts_of(self, frame, data, &parts);
-                to = put_frame(to, &parts, &form);
-            }
-            else {
-                to = put_bytes(to, data + frame->start, frame->end - frame->start);
-            }
-        }
-    }
-    return Py_BuildValue("NNL", taken, marks, expiry_s == NO_EXPIRY ? -1LL : (long long)expiry_s);
+    return Py_BuildValue("NNL", taken, marks, least == none ? -1LL : (long long)least);
 }
 
-PyDoc_STRVAR(spans_doc,
-"spans(label) -> bytes\n\n"
-"Where the properties of the frames with this label are in `data`: pairs of native unsigned integers of 32 bits.");
-
-static PyObject *
-frames_spans(Frames *self, PyObject *argument)
+static PyObject *frames_spans(Frames *self, PyObject *argument)
 {
-    unsigned long label = PyLong_AsUnsignedLong(argument);
-    if (PyErr_Occurred()) {
-        return NULL;
+    size_t label = PyLong_AsSize_t(argument);
+    uint8_t *start, *to;
+    PyObject *room = PyErr_Occurred() ? NULL : new_bytes((size_t)self->count * 8, &start);
+    if (room == NULL) return NULL;
+    Bytes data = (Bytes)PyBytes_AsString(self->data);
+    const Frame *frame;
+    to = start;
+    for (Py_ssize_t n = 0; (frame = next_of(self, label, &n)) != NULL;) {
+        uint32_t offset = (uint32_t)(frame->start - data);
+        uint32_t pair[2] = {offset + frame->block, offset + frame->payload};
+        to = put_bytes(to, pair, sizeof pair);
     }
-    uint8_t *to;
-    size_t count = 0;
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        count += self->frames[n].label == label;
-    }
-    PyObject *spans = new_bytes(count * 8, &to);
-    if (spans == NULL) {
-        return NULL;
-    }
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        const scanned_t *frame = &self->frames[n];
-        if (frame->label == label) {
-            uint32_t pair[2] = {frame->block, frame->payload};
-            to = put_bytes(to, pair, sizeof pair);
-        }
-    }
-    return spans;
+    return shorten(room, start, to);
 }
 
-PyDoc_STRVAR(relabel_doc,
-"relabel(label, which, ways) -> int\n\n"
-"Give the frames with `label` new labels: the first free one plus the number that `which` (native unsigned integers of\n"
-"32 bits) has for each of them, in their order. `ways` are what the new labels stand for. Gives the first of them.");
-
-static PyObject *
-frames_relabel(Frames *self, PyObject *args)
+static PyObject *frames_relabel(Frames *self, PyObject *args)
 {
     unsigned int label;
     Py_buffer which;
-    PyObject *ways;
-    if (!PyArg_ParseTuple(args, "Iy*O!:relabel", &label, &which, &PyList_Type, &ways)) {
-        return NULL;
+    PyObject *ways, *result = NULL;
+    if (!PyArg_ParseTuple(args, "Iy*O!:relabel", &label, &which, &PyList_Type, &ways)) return NULL;
+    Py_ssize_t first = PyList_Size(self->topics), added = PyList_Size(ways), count = 0, n;
+    uint32_t step;
+    bool is_right = label < first && added <= INT32_MAX - first && which.len % 4 == 0;
+    for (n = 0; next_of(self, label, &n) != NULL;) count++;
+    for (n = 0; n < which.len / 4; n++) {
+        memcpy(&step, (const char *)which.buf + 4 * n, 4);
+        is_right &= step < (size_t)added;
     }
-    PyObject *result = NULL;
-    size_t known = (size_t)which.len / 4, at = 0;
-    Py_ssize_t added = PyList_Size(ways);
-    uint32_t offset = self->labels;
-    if (label >= self->labels || added > INT32_MAX - (Py_ssize_t)offset) {
-        PyErr_SetString(PyExc_ValueError, "relabel: no such label");
+    if (!is_right || count != which.len / 4) {
+        PyErr_SetString(PyExc_ValueError, "relabel: expected a way's number for each frame");
         goto done;
     }
-    for (Py_ssize_t n = 0; n < self->count; n++) { /* all of it is checked before anything changes */
-        if (self->frames[n].label == label) {
-            uint32_t step;
-            if (at == known) {
-                break;
-            }
-            memcpy(&step, (char *)which.buf + 4 * at++, 4);
-            if (step >= (size_t)added) {
-                at = known + 1;
-                break;
-            }
-        }
+    if (PyList_SetSlice(self->ways, first, first, ways) < 0) goto done;
+    for (n = 0; n < added; n++)
+        if (PyList_Append(self->topics, PyList_GetItem(self->topics, label)) < 0) goto done;
+    n = 0;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        memcpy(&step, (const char *)which.buf + 4 * at, 4);
+        next_of(self, label, &n)->label = (uint32_t)first + step;
     }
-    Py_ssize_t total = 0;
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        total += self->frames[n].label == label;
-    }
-    if (at != known || (size_t)total != known) {
-        PyErr_SetString(PyExc_ValueError, "relabel: expected a number below that of the ways for each frame");
-        goto done;
-    }
-    PyObject *topic = PyList_GetItem(self->topics, label);
-    for (Py_ssize_t n = 0; n < added; n++) {
-        if (PyList_Append(self->ways, PyList_GetItem(ways, n)) < 0 || PyList_Append(self->topics, topic) < 0) {
-            goto done;
-        }
-    }
-    at = 0;
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        if (self->frames[n].label == label) {
-            uint32_t step;
-            memcpy(&step, (char *)which.buf + 4 * at++, 4);
-            self->frames[n].label = offset + step;
-        }
-    }
-    self->labels = offset + (uint32_t)added;
-    result = PyLong_FromUnsignedLong(offset);
+    result = PyLong_FromSsize_t(first);
 done:
     PyBuffer_Release(&which);
     return result;
 }
 
-PyDoc_STRVAR(sizes_doc, "sizes() -> list[tuple[int, int]]\n\nHow many frames each label has, and their bytes.");
-
-static PyObject *
-frames_sizes(Frames *self, PyObject *Py_UNUSED(ignored))
+static PyObject *frames_sizes(Frames *self, PyObject *Py_UNUSED(unused))
 {
-    uint64_t(*sums)[2] = PyMem_Calloc(self->labels, sizeof *sums);
-    if (sums == NULL) {
-        return PyErr_NoMemory();
-    }
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        sums[self->frames[n].label][0]++;
-        sums[self->frames[n].label][1] += self->frames[n].end - self->frames[n].start;
+    size_t labels = (size_t)PyList_Size(self->topics);
+    size_t(*sums)[2] = PyMem_Calloc(labels, sizeof *sums);
+    if (sums == NULL) return PyErr_NoMemory();
+    for (const Frame *frame = self->frames; frame < self->frames + self->count; frame++) {
+        sums[frame->label][0]++;
+        sums[frame->label][1] += frame->size;
     }
     PyObject *sizes = PyList_New(0);
-    for (uint32_t label = 0; sizes != NULL && label < self->labels; label++) {
-        PyObject *pair = Py_BuildValue("KK", sums[label][0], sums[label][1]);
-        if (pair == NULL || PyList_Append(sizes, pair) < 0) {
-            Py_CLEAR(sizes);
-        }
-        Py_XDECREF(pair);
-    }
+    for (size_t label = 0; sizes != NULL && label < labels; label++)
+        append_pair(&sizes, sums[label][0], sums[label][1]);
     PyMem_Free(sums);
     return sizes;
 }
 
-PyDoc_STRVAR(places_doc,
-"places(label) -> list[tuple[int, int]]\n\nWhere the frames with this label begin and end in `data`.");
-
-static PyObject *
-frames_places(Frames *self, PyObject *argument)
+static PyObject *frames_places(Frames *self, PyObject *argument)
 {
-    unsigned long label = PyLong_AsUnsignedLong(argument);
+    size_t label = PyLong_AsSize_t(argument);
     PyObject *places = PyErr_Occurred() ? NULL : PyList_New(0);
-    for (Py_ssize_t n = 0; places != NULL && n < self->count; n++) {
-        if (self->frames[n].label == label) {
-            PyObject *place = Py_BuildValue("II", self->frames[n].start, self->frames[n].end);
-            if (place == NULL || PyList_Append(places, place) < 0) {
-                Py_CLEAR(places);
-            }
-            Py_XDECREF(place);
-        }
+    Bytes data = (Bytes)PyBytes_AsString(self->data);
+    const Frame *frame;
+    for (Py_ssize_t n = 0; places != NULL && (frame = next_of(self, label, &n)) != NULL;) {
+        size_t start = (size_t)(frame->start - data);
+        append_pair(&places, start, start + frame->size);
     }
     return places;
 }
 
-PyDoc_STRVAR(acks_doc,
-"acks(codes) -> bytes\n\n"
-"The PUBACKs of QoS 1 frames whose label has a byte in `codes`, with that reason code; 255 stands for none.");
-
-static PyObject *
-frames_acks(Frames *self, PyObject *argument)
+static PyObject *frames_acks(Frames *self, PyObject *argument)
 {
     char *codes;
     Py_ssize_t labels;
-    if (PyBytes_AsStringAndSize(argument, &codes, &labels) < 0) {
-        return NULL;
-    }
-    size_t size = 0;
-    for (Py_ssize_t n = 0; n < self->count; n++) {
-        uint32_t label = self->frames[n].label;
-        if (label < (size_t)labels && (uint8_t)codes[label] != 255) {
-            size += codes[label] && self->v5 ? 5 : 4;
-        }
-    }
-    uint8_t *to;
-    PyObject *acks = new_bytes(size, &to);
-    for (Py_ssize_t n = 0; acks != NULL && n < self->count; n++) {
-        uint32_t label = self->frames[n].label;
-        if (label >= (size_t)labels || (uint8_t)codes[label] == 255) {
-            continue;
-        }
-        int has_code = codes[label] && self->v5;
+    uint8_t *start;
+    if (PyBytes_AsStringAndSize(argument, &codes, &labels) < 0) return NULL;
+    PyObject *room = new_bytes((size_t)self->count * 5, &start);
+    if (room == NULL) return NULL;
+    uint8_t *to = start;
+    for (const Frame *frame = self->frames; frame < self->frames + self->count; frame++) {
+        uint8_t code = mark_of(codes, labels, frame, NO_ACK);
+        if (code == NO_ACK) continue;
+        bool has_code = code && self->is_v5;
         *to++ = 0x40;
         *to++ = has_code ? 3 : 2;
-        to = put_integer(to, self->frames[n].packet_id, 2);
-        if (has_code) {
-            *to++ = (uint8_t)codes[label];
-        }
+        to = put_integer(to, frame->packet_id, 2);
+        if (has_code) *to++ = code;
     }
-    return acks;
+    return shorten(room, start, to);
 }
 
-/* ------------------------------------------------------------------------------------------- runs of frames */
+/* ---- runs ---- */
 
-PyDoc_STRVAR(rewrite_doc,
-"rewrite(frames, is_v5, to_v5, qos, waited_s, more) -> bytes\n\n"
-"The same messages for another receiver: in its version of MQTT, at a QoS that is not higher, with less expiry, and\n"
-"with the properties `more` behind their own.");
-
-static PyObject *
-rewrite(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *rewrite(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frames;
     const char *more;
-    Py_ssize_t more_size;
-    int v5, to_v5, qos;
+    Py_ssize_t extra;
+    int is_v5, to_v5, most_qos;
     unsigned int waited_s;
-    if (!PyArg_ParseTuple(args, "SppiIy#:rewrite", &frames, &v5, &to_v5, &qos, &waited_s, &more, &more_size)) {
+    if (!PyArg_ParseTuple(args, "SppiIy#:rewrite", &frames, &is_v5, &to_v5, &most_qos, &waited_s,
+                          &more, &extra))
         return NULL;
-    }
-    bytes_t start = (bytes_t)PyBytes_AsString(frames), end = start + PyBytes_Size(frames);
-    form_t form = {.v5 = to_v5, .waited_s = waited_s, .more = (bytes_t)more, .more_size = (size_t)more_size};
-    parts_t parts;
+    if (most_qos < 0) return PyErr_Format(PyExc_ValueError, "rewrite: expected a QoS");
+    Form form = {.is_v5 = to_v5, .waited_s = waited_s, .more = more, .more_size = (size_t)extra};
     size_t size = 0;
-    for (bytes_t at = start; at < end;) {
-        at = read_frame(at, end, v5, &parts);
-        if (at == NULL) {
-            return NULL;
+    uint8_t *to = NULL;
+    PyObject *made = NULL;
+    for (int is_writing = 0; is_writing <= 1; is_writing++) {
+        Run run = run_of(frames, is_v5 ? V5 : V4);
+        if (is_writing && (made = new_bytes(size, &to)) == NULL) return NULL;
+        while (next_frame(&run)) {
+            int qos = *run.frame.start >> 1 & 3;
+            form.qos = qos < most_qos ? qos : most_qos;
+            if (is_writing)
+                to = put_frame(to, &run.frame, &form);
+            else
+                size += frame_size(&run.frame, &form);
         }
-        form.qos = (parts.first >> 1 & 3) < qos ? parts.first >> 1 & 3 : qos;
-        size += frame_size(&parts, &form);
-    }
-    uint8_t *to;
-    PyObject *made = new_bytes(size, &to);
-    for (bytes_t at = start; made != NULL && at < end;) {
-        at = read_frame(at, end, v5, &parts);
-        form.qos = (parts.first >> 1 & 3) < qos ? parts.first >> 1 & 3 : qos;
-        to = put_frame(to, &parts, &form);
+        if (run.has_failed) return NULL; /* before anything was made */
     }
     return made;
 }
 
-PyDoc_STRVAR(number_doc,
-"number(frames, first) -> bytes\n\n"
-"QoS 1 frames with the packet identifiers from `first` on; 1 comes after 65,535.");
-
-static PyObject *
-number(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *number(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frames;
     int first;
-    if (!PyArg_ParseTuple(args, "Si:number", &frames, &first)) {
-        return NULL;
-    }
-    if (first < 1 || first > 65535) {
-        PyErr_SetString(PyExc_ValueError, "number: expected an identifier from 1 to 65535");
-        return NULL;
-    }
-    size_t size = (size_t)PyBytes_Size(frames);
-    uint8_t *at;
-    PyObject *made = new_bytes(size, &at);
-    if (made == NULL) {
-        return NULL;
-    }
-    memcpy(at, PyBytes_AsString(frames), size);
-    bytes_t end = at + size;
-    while (at < end) {
-        bytes_t next = skip_frame(at, end);
-        if (next == NULL) {
-            Py_DECREF(made);
-            return NULL;
-        }
-        uint32_t length;
-        int is_short;
-        bytes_t body = read_varint(at + 1, end, &length, &is_short);
-        if ((*at & 0xf6) != 0x32 || length < 4 || length - 4 < two_bytes(body)) {
-            Py_DECREF(made);
+    uint8_t *to;
+    if (!PyArg_ParseTuple(args, "Si:number", &frames, &first)) return NULL;
+    if (first < 1 || first > 65535)
+        return PyErr_Format(PyExc_ValueError, "number: expected an identifier from 1 to 65535");
+    Run run = run_of(frames, V4);
+    Bytes start = run.at;
+    PyObject *made = new_bytes((size_t)(run.end - start), &to);
+    if (made == NULL) return NULL;
+    put_bytes(to, start, (size_t)(run.end - start));
+    while (next_frame(&run)) {
+        if ((*run.frame.start & 0xF6) != 0x32) {
             PyErr_SetString(PyExc_ValueError, "number: expected PUBLISH packets of QoS 1");
-            return NULL;
+            run.has_failed = true;
+            break;
         }
-        put_integer(at + (body - at) + 2 + two_bytes(body), (uint64_t)first, 2);
+        put_integer(to + (run.frame.topic - start) + run.frame.topic_size, (uint64_t)first, 2);
         first = first == 65535 ? 1 : first + 1;
-        at = (uint8_t *)next;
     }
+    if (run.has_failed) Py_CLEAR(made);
     return made;
 }
 
-PyDoc_STRVAR(cut_doc,
-"cut(frames, wanted, largest, most) -> tuple[int, int]\n\n"
-"Where to cut a run: the first frames that have `wanted` bytes together, or `largest` at most, one at least; no more\n"
-"than `most` of them. Gives their bytes and how many they are.");
-
-static PyObject *
-cut(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frames;
-    Py_ssize_t wanted, largest, most, count = 0;
-    if (!PyArg_ParseTuple(args, "Snnn:cut", &frames, &wanted, &largest, &most)) {
-        return NULL;
-    }
-    bytes_t start = (bytes_t)PyBytes_AsString(frames), end = start + PyBytes_Size(frames), at = start;
-    while (at < end && at - start < wanted && count < most) {
-        bytes_t next = skip_frame(at, end);
-        if (next == NULL) {
-            return NULL;
-        }
-        if (count && next - start > largest) {
-            break;
-        }
-        at = next;
+    Py_ssize_t wanted, largest, most, size = 0, count = 0;
+    if (!PyArg_ParseTuple(args, "Snnn:cut", &frames, &wanted, &largest, &most)) return NULL;
+    Run run = run_of(frames, LENGTHS);
+    Bytes start = run.at;
+    while (next_frame(&run)) {
+        if (size >= wanted || count >= most || (count && run.at - start > largest)) break;
+        size = run.at - start;
         count++;
     }
-    return Py_BuildValue("nn", (Py_ssize_t)(at - start), count);
+    return run.has_failed ? NULL : Py_BuildValue("nn", size, count);
 }
 
-PyDoc_STRVAR(expired_doc,
-"expired(frames, is_v5, waited_ms) -> bytes\n\nFor each frame 1 where its expiry is over after `waited_ms`, else 0.");
-
-static PyObject *
-expired(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *expired(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frames;
-    int v5;
+    int is_v5;
     long long waited_ms;
-    if (!PyArg_ParseTuple(args, "SpL:expired", &frames, &v5, &waited_ms)) {
-        return NULL;
-    }
-    bytes_t start = (bytes_t)PyBytes_AsString(frames), end = start + PyBytes_Size(frames);
     size_t count = 0;
-    for (bytes_t at = start; at < end; count++) {
-        at = skip_frame(at, end);
-        if (at == NULL) {
-            return NULL;
-        }
-    }
     uint8_t *mark;
-    PyObject *marks = new_bytes(count, &mark);
-    parts_t parts;
-    for (bytes_t at = start; marks != NULL && at < end;) {
-        at = read_frame(at, end, v5, &parts);
-        if (at == NULL) {
-            Py_DECREF(marks);
-            return NULL;
-        }
-        *mark = 0;
-        for (bytes_t each = parts.block; each < parts.block_end; each = property_end(each, parts.block_end)) {
-            if (*each == EXPIRY) {
-                *mark = (long long)four_bytes(each + 1) * 1000 <= waited_ms;
-            }
-        }
-        mark++;
-    }
+    if (!PyArg_ParseTuple(args, "SpL:expired", &frames, &is_v5, &waited_ms)) return NULL;
+    Run run = run_of(frames, LENGTHS);
+    while (next_frame(&run)) count++;
+    PyObject *marks = run.has_failed ? NULL : new_bytes(count, &mark);
+    if (marks == NULL) return NULL;
+    run = run_of(frames, is_v5 ? V5 : V4);
+    while (next_frame(&run))
+        *mark++ = run.frame.expiries && (long long)run.frame.expiry_s * 1000 <= waited_ms;
+    if (run.has_failed) Py_CLEAR(marks);
     return marks;
 }
 
-PyDoc_STRVAR(select_doc,
-"select(frames, marks, mark) -> bytes\n\nThe frames whose byte in `marks` is `mark`, in their order.");
-
-static PyObject *
-select_frames(PyObject *Py_UNUSED(module), PyObject *args)
+static bool is_ack(Bytes data, Py_ssize_t at, Py_ssize_t size)
 {
-    PyObject *frames, *marks;
-    int mark;
-    if (!PyArg_ParseTuple(args, "SSi:select", &frames, &marks, &mark)) {
-        return NULL;
-    }
-    bytes_t at = (bytes_t)PyBytes_AsString(frames), end = at + PyBytes_Size(frames);
-    bytes_t each = (bytes_t)PyBytes_AsString(marks), last = each + PyBytes_Size(marks);
-    uint8_t *start;
-    PyObject *room = new_bytes((size_t)(end - at), &start);
-    if (room == NULL) {
-        return NULL;
-    }
-    uint8_t *to = start;
-    for (; at < end && each < last; each++) {
-        bytes_t next = skip_frame(at, end);
-        if (next == NULL) {
-            Py_DECREF(room);
-            return NULL;
-        }
-        if (*each == mark) {
-            to = put_bytes(to, at, (size_t)(next - at));
-        }
-        at = next;
-    }
-    PyObject *selected = PyBytes_FromStringAndSize((const char *)start, to - start);
-    Py_DECREF(room);
-    return selected;
+    return size - at >= 4 && data[at] == 0x40 && data[at + 1] == 2;
 }
 
-PyDoc_STRVAR(acknowledged_doc,
-"acknowledged(data, start) -> tuple[list[tuple[int, int]], int]\n\n"
-"The PUBACKs without reason code from `start` on: ranges of packet identifiers (first, how many), and where they end.");
-
-static PyObject *
-acknowledged(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *acknowledged(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *data;
-    Py_ssize_t start;
-    if (!PyArg_ParseTuple(args, "Sn:acknowledged", &data, &start)) {
-        return NULL;
-    }
-    bytes_t bytes = (bytes_t)PyBytes_AsString(data);
-    Py_ssize_t size = PyBytes_Size(data), at = start < 0 ? size : start;
+    PyObject *object;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "Sn:acknowledged", &object, &at)) return NULL;
+    Bytes data = (Bytes)PyBytes_AsString(object);
+    Py_ssize_t size = PyBytes_Size(object);
     PyObject *ranges = PyList_New(0);
-    while (ranges != NULL && size - at >= 4 && bytes[at] == 0x40 && bytes[at + 1] == 2) {
-        unsigned first = two_bytes(bytes + at + 2), count = 0;
-        if (first == 0) {
-            break;
-        }
-        while (size - at >= 4 && bytes[at] == 0x40 && bytes[at + 1] == 2 &&
-               two_bytes(bytes + at + 2) == first + count) {
+    while (ranges != NULL && at >= 0 && is_ack(data, at, size)) {
+        uint32_t first = two_bytes(data + at + 2), count = 0;
+        if (first == 0) break;
+        for (; is_ack(data, at, size) && two_bytes(data + at + 2) == first + count; at += 4)
             count++;
-            at += 4;
-        }
-        PyObject *range = Py_BuildValue("II", first, count);
-        if (range == NULL || PyList_Append(ranges, range) < 0) {
-            Py_CLEAR(ranges);
-        }
-        Py_XDECREF(range);
+        append_pair(&ranges, first, count);
     }
     return ranges == NULL ? NULL : Py_BuildValue("Nn", ranges, at);
 }
 
-PyDoc_STRVAR(records_doc,
-"records(frames, is_v5, head, first) -> list[bytes]\n\n"
-"A record of the journal for each frame (msgpack, see `journal.events`): `head`, then expiry, attributes, payload and\n"
-"the event's number, which is `first` for the first frame.");
+/* A record in msgpack; see `accord.journal.events`. */
+static PyObject *new_record(const Frame *frame, const char *head, size_t head_size, uint64_t number)
+{
+    size_t block = frame->payload - frame->block - 5 * (size_t)frame->expiries;
+    size_t payload = frame->size - frame->payload;
+    uint8_t *to;
+    PyObject *record =
+        new_bytes(head_size + (frame->expiries ? 5 : 1) + 5 + block + 5 + payload + 11, &to);
+    if (record == NULL) return NULL;
+    to = put_bytes(to, head, head_size);
+    *to++ = frame->expiries ? 0xCE : 0xFF; /* -1 */
+    if (frame->expiries) to = put_integer(to, frame->expiry_s, 4);
+    *to++ = 0xC6;
+    to = put_integer(to, block, 4);
+    to = put_properties(to, frame, EXPIRY, 0);
+    *to++ = 0xC6;
+    to = put_integer(to, payload, 4);
+    to = put_bytes(to, frame->start + frame->payload, payload);
+    *to++ = 0xCF;
+    to = put_integer(to, number, 8);
+    *to++ = 0x00; /* no packet identifier */
+    *to++ = 0xC2; /* not retained */
+    return record;
+}
 
-static PyObject *
-records(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *records(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frames;
-    int v5;
+    int is_v5;
     const char *head;
     Py_ssize_t head_size;
     unsigned long long first;
-    if (!PyArg_ParseTuple(args, "Spy#K:records", &frames, &v5, &head, &head_size, &first)) {
+    if (!PyArg_ParseTuple(args, "Spy#K:records", &frames, &is_v5, &head, &head_size, &first))
         return NULL;
-    }
-    bytes_t start = (bytes_t)PyBytes_AsString(frames), end = start + PyBytes_Size(frames);
+    Run run = run_of(frames, is_v5 ? V5 : V4);
     PyObject *made = PyList_New(0);
-    parts_t parts;
-    for (bytes_t at = start; made != NULL && at < end; first++) {
-        at = read_frame(at, end, v5, &parts);
-        if (at == NULL) {
-            Py_DECREF(made);
-            return NULL;
-        }
-        size_t block = (size_t)(parts.block_end - parts.block), payload = (size_t)(parts.end - parts.payload);
-        uint32_t expiry_s = NO_EXPIRY;
-        int has_expiry = 0;
-        for (bytes_t each = parts.block; each < parts.block_end; each = property_end(each, parts.block_end)) {
-            if (*each == EXPIRY) {
-                expiry_s = four_bytes(each + 1);
-                has_expiry = 1;
-                block -= 5;
-            }
-        }
-        uint8_t *to;
-        PyObject *record = new_bytes((size_t)head_size + (has_expiry ? 5 : 1) + 5 + block + 5 + payload + 11, &to);
-        if (record == NULL) {
-            Py_CLEAR(made);
-            break;
-        }
-        to = put_bytes(to, head, (size_t)head_size);
-        *to++ = has_expiry ? 0xce : 0xff; /* -1 */
-        to = has_expiry ? put_integer(to, expiry_s, 4) : to;
-        *to++ = 0xc6;
-        to = put_integer(to, block, 4);
-        for (bytes_t each = parts.block, next; each < parts.block_end; each = next) {
-            next = property_end(each, parts.block_end);
-            to = *each == EXPIRY ? to : put_bytes(to, each, (size_t)(next - each));
-        }
-        *to++ = 0xc6;
-        to = put_integer(to, payload, 4);
-        to = put_bytes(to, parts.payload, payload);
-        *to++ = 0xcf;
-        to = put_integer(to, first, 8);
-        *to++ = 0x00; /* no packet identifier */
-        *to++ = 0xc2; /* not retained */
-        if (PyList_Append(made, record) < 0) {
-            Py_CLEAR(made);
-        }
-        Py_DECREF(record);
+    while (made != NULL && next_frame(&run)) {
+        PyObject *record = new_record(&run.frame, head, (size_t)head_size, first++);
+        if (record == NULL || PyList_Append(made, record) < 0) Py_CLEAR(made);
+        Py_XDECREF(record);
     }
+    if (run.has_failed) Py_CLEAR(made);
     return made;
 }
 
+/* ---- the module's part; `reference` says what each does ---- */
+
 static PyMethodDef frames_methods[] = {
-    {"take", (PyCFunction)frames_take, METH_O, take_doc},
-    {"spans", (PyCFunction)frames_spans, METH_O, spans_doc},
-    {"relabel", (PyCFunction)frames_relabel, METH_VARARGS, relabel_doc},
-    {"sizes", (PyCFunction)frames_sizes, METH_NOARGS, sizes_doc},
-    {"places", (PyCFunction)frames_places, METH_O, places_doc},
-    {"acks", (PyCFunction)frames_acks, METH_O, acks_doc},
+    {"take", (PyCFunction)frames_take, METH_O, "Frames, their marks and their least expiry."},
+    {"spans", (PyCFunction)frames_spans, METH_O, "Where the properties of a label's frames are."},
+    {"relabel", (PyCFunction)frames_relabel, METH_VARARGS, "Give a label's frames new labels."},
+    {"sizes", (PyCFunction)frames_sizes, METH_NOARGS, "Frames and bytes of each label."},
+    {"places", (PyCFunction)frames_places, METH_O, "Where a label's frames begin and end."},
+    {"acks", (PyCFunction)frames_acks, METH_O, "The PUBACKs of the frames."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyObject *
-frames_get(Frames *self, void *which)
-{
-    switch ((intptr_t)which) {
-    case 0: return PyLong_FromSsize_t(self->count);
-    case 1: return PyLong_FromSsize_t(self->end);
-    case 2: return PyLong_FromSsize_t(self->wanted);
-    case 3: return PyLong_FromLong(self->qos);
-    case 4: Py_INCREF(self->ways); return self->ways;
-    case 5: Py_INCREF(self->data); return self->data;
-    case 6: return PyLong_FromUnsignedLong(self->frames[0].start);
-    default: return PyBool_FromLong(self->v5);
-    }
-}
-
-static PyGetSetDef frames_fields[] = {
-    {"count", (getter)frames_get, NULL, "how many frames there are", (void *)0},
-    {"end", (getter)frames_get, NULL, "where they end in `data`", (void *)1},
-    {"wanted", (getter)frames_get, NULL, "the size of the packet behind them that is not whole, 0: it is, or who knows",
-     (void *)2},
-    {"qos", (getter)frames_get, NULL, "of all of them", (void *)3},
-    {"ways", (getter)frames_get, NULL, "what each label stands for", (void *)4},
-    {"data", (getter)frames_get, NULL, "what was scanned", (void *)5},
-    {"start", (getter)frames_get, NULL, "where they begin in `data`", (void *)6},
-    {"is_v5", (getter)frames_get, NULL, "whether they are of MQTT 5", (void *)7},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef frames_members[] = {
+    {"count", T_PYSSIZET, offsetof(Frames, count), READONLY, "How many frames there are."},
+    {"start", T_PYSSIZET, offsetof(Frames, start), READONLY, "Where they begin in `data`."},
+    {"end", T_PYSSIZET, offsetof(Frames, end), READONLY, "Where they end in `data`."},
+    {"wanted", T_PYSSIZET, offsetof(Frames, wanted), READONLY, "The next packet's size, or 0."},
+    {"qos", T_INT, offsetof(Frames, qos), READONLY, "Of all of them."},
+    {"is_v5", T_BOOL, offsetof(Frames, is_v5), READONLY, "Whether they are of MQTT 5."},
+    {"ways", T_OBJECT_EX, offsetof(Frames, ways), READONLY, "What each label stands for."},
+    {"data", T_OBJECT_EX, offsetof(Frames, data), READONLY, "What was scanned."},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot frames_slots[] = {
     {Py_tp_doc, "The clean frames of one read, each with a label that says who gets it."},
     {Py_tp_dealloc, frames_dealloc},
     {Py_tp_methods, frames_methods},
-    {Py_tp_getset, frames_fields},
+    {Py_tp_members, frames_members},
     {0, NULL},
 };
 
@@ -1218,25 +784,19 @@ static PyType_Spec frames_spec = {
 };
 
 static PyMethodDef functions[] = {
-    {"scan", scan, METH_VARARGS, scan_doc},
-    {"rewrite", rewrite, METH_VARARGS, rewrite_doc},
-    {"number", number, METH_VARARGS, number_doc},
-    {"cut", cut, METH_VARARGS, cut_doc},
-    {"expired", expired, METH_VARARGS, expired_doc},
-    {"select", select_frames, METH_VARARGS, select_doc},
-    {"acknowledged", acknowledged, METH_VARARGS, acknowledged_doc},
-    {"records", records, METH_VARARGS, records_doc},
+    {"scan", scan_data, METH_VARARGS, "The clean frames of a read, from a position on."},
+    {"rewrite", rewrite, METH_VARARGS, "The same messages for another receiver."},
+    {"number", number, METH_VARARGS, "The same frames with packet identifiers one after another."},
+    {"cut", cut, METH_VARARGS, "Where to cut a run."},
+    {"expired", expired, METH_VARARGS, "Which frames have expired."},
+    {"acknowledged", acknowledged, METH_VARARGS, "What a sequence of PUBACKs acknowledges."},
+    {"records", records, METH_VARARGS, "Records of the journal."},
     {NULL, NULL, 0, NULL},
 };
 
-int
-native_add_frames(PyObject *module)
+int native_add_frames(PyObject *module)
 {
-    if (frames_type == NULL) {
-        frames_type = (PyTypeObject *)PyType_FromSpec(&frames_spec);
-        if (frames_type == NULL) {
-            return -1;
-        }
-    }
-    return PyModule_AddType(module, frames_type) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    if (frames_type == NULL) frames_type = (PyTypeObject *)PyType_FromSpec(&frames_spec);
+    if (frames_type == NULL || PyModule_AddType(module, frames_type) < 0) return FAILED;
+    return PyModule_AddFunctions(module, functions);
 }

@@ -13,24 +13,26 @@
    cell there are two rows of bits: which clauses fail for all values in it, and which may fail for
    some (those are in doubt). What is left after one row per axis is found, or in doubt and tested.
 
-   `accord.core.predicates.partition` does the same in Python. */
+   `accord.core.predicates.partition` does the same in Python; `compiled` packs the clauses. */
 #include "native.h"
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 enum { NUMBER, STRING, BOOLEAN, TIMESTAMP, BEYOND, POINT };
 enum { LISTED = 32, MAX_DEPTH = 16, MAX_AXES = 32, CELLS = 64, MAX_CUTS = CELLS + 5 };
-enum { MAX_BLOCK = 8192, MAX_SAMPLE = 512, MAX_PROPERTIES = 256, LAYOUT = 32 };
-enum { NO = 0, YES = 1, CUT = 2, UNREADABLE = 3, FAILED = -1 };
+enum { MAX_BLOCK = 8192, MAX_SAMPLE = 512, MAX_BOUNDS = 8 * MAX_SAMPLE, LAYOUT = 32 };
+enum { LINE = 64, MANY_NAMES = 24, LONGEST_CUT = 64, LONGEST_LITERAL = 64 };
+enum { NO = 0, YES = 1, CUT = 2, UNREADABLE = 3 };
 enum { UNDECIDED = 0 };
 #define NONE UINT32_MAX
+#define UNASKED (UINT32_MAX - 8)
 #define COST_SHIFT 6 /* a step of work is to go through 64 bytes of text */
 
-typedef struct {
+typedef struct { /* `compiled` has the same layout */
     union {
         double number;
         const char *text;
+        uint64_t offset; /* of the text, while packed */
     };
     uint32_t length; /* of the text */
     uint16_t extra;  /* a number is the largest double not above it, and this much more */
@@ -46,30 +48,32 @@ typedef struct {
     uint32_t name, count : 31, has_null : 1;
 } Condition;
 
-typedef struct {
-    uint64_t hash;
-    uint32_t id, references, length, tally;
-    char text[];
-} Name;
-
-typedef struct { /* what an event has under a name */
-    Value value;
-    uint64_t event, hash; /* the hash is 0 until it is needed */
-    uint32_t first, count; /* of several values: where they stand in `several` */
+typedef struct { /* a name that conditions ask for, and what the event in hand has under it */
+    char *name;
+    uint64_t hash, event;
+    uint32_t length, references;
+    uint32_t first, count; /* where its values are; `first` links columns that are free */
 } Column;
 
 typedef struct Node Node;
 typedef struct Block Block;
+typedef struct Clause Clause;
 
 typedef struct {
-    PyObject *key, *rest;
+    PyObject *key;   /* NULL where it is free */
+    Clause *clauses; /* linked */
+    uint64_t event;  /* it was found for; the next that is free */
+} Predicate;
+
+struct Clause {
+    Clause *next; /* of its predicate */
+    PyObject *rest;
     Node *node;
     Block *block;
-    uint64_t needs, event; /* bits of the names it can't do without; the event it was found for */
-    uint32_t number, first, next; /* the clauses of one predicate are a chain */
-    uint32_t slot, weight, count;
+    uint64_t needs; /* bits of the names it can't do without */
+    uint32_t predicate, slot, weight, count;
     Condition conditions[];
-} Clause;
+};
 
 typedef struct {
     uint64_t needs;
@@ -81,9 +85,10 @@ struct Node {
     Listed *listed;
     Block *blocks;
     uint64_t hash, value_names, any_names; /* bits of the names that lead to children */
-    uint32_t name, size, count, room, depth;
-    bool is_any, is_divided, names_vary;
-    Value value;
+    size_t count, room;                    /* of what it lists */
+    uint32_t name, size, depth;
+    bool is_divided, names_vary;
+    Value value; /* that events need to come here; ANY for the name alone */
     char text[];
 };
 
@@ -96,7 +101,6 @@ struct Block {
     Block *next;
     Clause **clauses;
     uint64_t *used, *unsure, *rows;
-    char *text; /* of the cuts */
     uint32_t axes, words, count, alive, built, ranges, outside;
     Axis axis[];
 };
@@ -118,35 +122,43 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *instant, *decode; /* a timestamp as integer; a block of properties as attributes */
+    PyObject *instant; /* a timestamp, or a text that says one, as integer; None for others */
+    PyObject *decode;  /* a block of properties as attributes */
     uint64_t seed;
     Table names, children;
-    Name **by_id;
     Column *columns;
-    uint32_t name_count, name_room, free_name;
-    Clause **clauses;
-    size_t clause_count, clause_room;
-    Numbers free_clauses;
+    size_t column_count, column_room;
+    Predicate *predicates;
+    size_t predicate_count, predicate_room;
+    uint32_t free_column, free_predicate;
     Node **roots;
-    uint32_t root_count;
+    size_t root_count, root_room;
     bool is_busy;
     /* The event in hand. */
     uint64_t event, present_bits;
     Numbers present, found;
-    Value *several;
-    size_t several_count, several_room, text_size;
+    Value *values;
+    size_t value_count, value_room, text_size;
     int64_t work, limit;
-    PyObject *values, *document;
-    const char *block;
+    PyObject *attributes, *document;
+    Bytes block;
     size_t block_size;
 } Matcher;
 
+static int fail(PyObject *type, const char *message)
+{
+    if (!PyErr_Occurred()) PyErr_SetString(type, message);
+    return FAILED;
+}
+
 /* ---- values ---- */
 
-static Value start_of(uint8_t kind)
+static const Value ANY = {.kind = POINT};
+
+/* Whether it is below all other values of its kind. */
+static bool is_start(const Value *value)
 {
-    if (kind == STRING) return (Value){.text = "", .kind = STRING};
-    return (Value){.number = -INFINITY, .kind = kind};
+    return value->kind == STRING ? value->length == 0 : value->number == -INFINITY;
 }
 
 static Value number_of(double number, uint8_t kind)
@@ -158,18 +170,16 @@ static Value integer_of(int64_t integer, uint8_t kind)
 {
     uint64_t size = integer < 0 ? -(uint64_t)integer : (uint64_t)integer;
     int64_t step = 1;
-    while (size >> 53) {
-        size >>= 1;
-        step *= 2;
-    }
+    for (; size >> 53; size >>= 1) step *= 2;
     int64_t base = integer & ~(step - 1); /* the largest multiple of step not above it */
     Value value = number_of((double)base, kind);
     value.extra = (uint16_t)(integer - base);
     return value;
 }
 
-static int compare(const Value *a, const Value *b)
+static int compare(const void *left, const void *right)
 {
+    const Value *a = left, *b = right;
     if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
     if (a->kind == STRING) {
         int order = memcmp(a->text, b->text, a->length < b->length ? a->length : b->length);
@@ -179,119 +189,111 @@ static int compare(const Value *a, const Value *b)
     return (int)a->extra - (int)b->extra;
 }
 
-static int compare_sorted(const void *a, const void *b)
+/* How many of the sorted `values`, which stand `stride` apart, are below `value` (or equal). */
+static inline uint32_t count_below(const Value *values, uint32_t count, size_t stride,
+                                   const Value *value, bool or_equal)
 {
-    return compare(a, b);
-}
-
-static inline uint64_t mix(uint64_t hash)
-{
-    hash ^= hash >> 32;
-    hash *= UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ hash >> 29;
-}
-
-static uint64_t hash_bytes(uint64_t hash, const char *bytes, size_t length)
-{
-    uint64_t word;
-    hash = mix(hash ^ length);
-    for (; length >= 8; bytes += 8, length -= 8) {
-        memcpy(&word, bytes, 8);
-        hash = mix(hash ^ word);
+    uint32_t low = 0;
+    while (low < count) {
+        uint32_t middle = (low + count) / 2;
+        if (compare(&values[middle * stride], value) < or_equal)
+            low = middle + 1;
+        else
+            count = middle;
     }
-    word = 0;
-    memcpy(&word, bytes, length);
-    return mix(hash ^ word);
+    return low;
 }
 
 static uint64_t hash_value(uint64_t seed, const Value *value)
 {
     uint64_t word;
-    if (value->kind == STRING) return hash_bytes(seed, value->text, value->length) | 1;
+    if (value->kind == STRING) return hash_bytes(seed, value->text, value->length);
     memcpy(&word, &value->number, 8);
-    return mix(mix(seed ^ word) ^ value->extra ^ (uint64_t)value->kind << 16) | 1;
+    return mix(mix(seed ^ word) ^ value->extra ^ (uint64_t)value->kind << 16);
 }
 
-static bool is_digit(char character)
+static size_t text_size(const Value *value)
 {
-    return character >= '0' && character <= '9';
+    return value->kind == STRING ? value->length : 0;
 }
 
-/* How many bytes the white space at `text` takes, as `str.strip` sees it: 0 where there is none. */
-static size_t space_at(const char *text, size_t length)
+/* How many bytes the white space at `at` takes, as `str.strip` sees it: 0 where there is none. */
+static size_t space_at(Bytes at, Bytes end)
 {
-    const unsigned char *at = (const unsigned char *)text;
     if (at[0] < 0x80)
         return at[0] == ' ' || (at[0] >= 9 && at[0] <= 13) || (at[0] >= 28 && at[0] <= 31);
-    if (length >= 2 && at[0] == 0xC2) return at[1] == 0x85 || at[1] == 0xA0 ? 2 : 0;
-    if (length < 3 || at[0] < 0xE1 || at[0] > 0xE3) return 0;
+    if (end - at >= 2 && at[0] == 0xC2) return at[1] == 0x85 || at[1] == 0xA0 ? 2 : 0;
+    if (end - at < 3 || at[0] < 0xE1 || at[0] > 0xE3) return 0;
     uint32_t point = (uint32_t)(at[0] & 15) << 12 | (uint32_t)(at[1] & 63) << 6 | (at[2] & 63);
     bool is_space = point == 0x1680 || (point >= 0x2000 && point <= 0x200A) || point == 0x2028
                     || point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
     return is_space ? 3 : 0;
 }
 
-static void strip(const char **text, size_t *length)
+static Bytes skip_space(Bytes at, Bytes end)
 {
-    size_t space, back;
-    while (*length && (space = space_at(*text, *length)) > 0) {
-        *text += space;
-        *length -= space;
-    }
-    while (*length) {
-        for (back = 1; back < *length && back < 4 && ((*text)[*length - back] & 0xC0) == 0x80;)
-            back++;
-        if (space_at(*text + *length - back, back) != back) return;
-        *length -= back;
-    }
+    size_t space;
+    while (at < end && (space = space_at(at, end)) > 0) at += space;
+    return at;
 }
 
-/* The number that `text` of at most 64 bytes says; NO where it says none that 64 bits can hold. */
-static int read_number(const char *text, size_t length, Value *value)
+/* Whether a literal from `start` to `at` is all there is, but for white space. */
+static bool is_whole(Bytes start, Bytes at, Bytes end)
+{
+    return at - start <= LONGEST_LITERAL && skip_space(at, end) == end;
+}
+
+static bool is_digit(uint8_t byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+static Bytes read_digits(Bytes at, Bytes end, uint64_t *digits, bool *is_short)
+{
+    for (; at < end && is_digit(*at); at++) {
+        *is_short &= *digits < UINT64_C(1000000000000000000);
+        if (*is_short) *digits = *digits * 10 + (*at - '0');
+    }
+    return at;
+}
+
+/* The number that `text` says; NO where it says none that 64 bits can hold. */
+static int read_number(Bytes text, Bytes end, Value *value)
 {
     static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-    const char *at = text, *end = text + length;
-    bool is_negative = at < end && *at == '-', is_short = true;
+    Bytes stop = end - text > LONGEST_LITERAL + 1 ? text + LONGEST_LITERAL + 1 : end;
+    bool is_negative = *text == '-', is_short = true;
     uint64_t digits = 0;
-    int whole = 0, fraction = 0, exponent = 0;
-    at += at < end && (*at == '-' || *at == '+');
-    for (; at < end && is_digit(*at); at++, whole++) {
-        is_short &= digits < UINT64_C(1000000000000000000);
-        digits = is_short ? digits * 10 + (uint64_t)(*at - '0') : digits;
-    }
-    if (at == end && whole >= 1 && whole <= 19) {
+    Bytes start = text + (*text == '-' || *text == '+');
+    Bytes at = read_digits(start, stop, &digits, &is_short);
+    ptrdiff_t whole = at - start, fraction = 0;
+    if (whole >= 1 && whole <= 19 && is_whole(text, at, end)) {
         if (digits > (uint64_t)INT64_MAX + is_negative) return NO;
         *value = integer_of((int64_t)(is_negative ? -digits : digits), NUMBER);
         return YES;
     }
-    if (at < end && *at == '.') {
-        for (at++; at < end && is_digit(*at); at++, fraction++) {
-            is_short &= digits < UINT64_C(1000000000000000000);
-            digits = is_short ? digits * 10 + (uint64_t)(*at - '0') : digits;
-        }
+    if (at < stop && *at == '.') {
+        start = at + 1;
+        at = read_digits(start, stop, &digits, &is_short);
+        fraction = at - start;
     }
     if (whole + fraction == 0) return NO;
-    if (at < end && (*at == 'e' || *at == 'E')) {
-        bool is_small = ++at < end && *at == '-';
-        at += at < end && (*at == '-' || *at == '+');
-        const char *start = at;
-        for (; at < end && is_digit(*at) && at < start + 3; at++)
-            exponent = exponent * 10 + (*at - '0');
+    if (at < stop && (*at == 'e' || *at == 'E')) {
+        at++;
+        start = at += at < stop && (*at == '-' || *at == '+');
+        while (at < stop && at < start + 3 && is_digit(*at)) at++;
         if (at == start) return NO;
-        exponent = is_small ? -exponent : exponent;
+        is_short = false;
     }
-    if (at != end) return NO;
-    exponent -= fraction;
+    if (!is_whole(text, at, end)) return NO;
     double number;
-    if (is_short && digits >> 53 == 0 && exponent >= -15 && exponent <= 15) {
-        /* Both are exact, so the result is rounded once. */
-        number = exponent < 0 ? (double)digits / tens[-exponent] : (double)digits * tens[exponent];
+    if (is_short && digits >> 53 == 0 && fraction <= 15) {
+        number = (double)digits / tens[fraction]; /* Both are exact, so it is rounded once. */
         number = is_negative ? -number : number;
     } else {
-        char copy[65];
-        memcpy(copy, text, length);
-        copy[length] = '\0';
+        char copy[LONGEST_LITERAL + 1] = {0};
+        memcpy(copy, text, (size_t)(at - text));
         number = PyOS_string_to_double(copy, NULL, NULL);
         if (number == -1.0 && PyErr_Occurred()) return FAILED;
     }
@@ -299,23 +301,39 @@ static int read_number(const char *text, size_t length, Value *value)
     return isfinite(number) ? YES : NO;
 }
 
-/* `accord.core.model.values.infer`; UNREADABLE where `text` may be a timestamp. */
-static int infer(const char *text, size_t length, Value *value)
+/* The timestamp that Python reads from `text`, or the text itself. */
+static int read_moment(Matcher *self, Bytes text, size_t length, Value *value)
 {
-    const char *bare = text;
-    size_t size = length;
-    strip(&bare, &size);
-    if (size && size <= 64 && bare[0] <= '9') {
-        if (size >= 17 && bare[4] == '-' && bare[7] == '-' && bare[13] == ':') return UNREADABLE;
-        int answer = read_number(bare, size, value);
-        if (answer != NO) return answer;
-    } else if ((size == 4 && !memcmp(bare, "true", 4))
-               || (size == 5 && !memcmp(bare, "false", 5))) {
-        *value = number_of(size == 4, BOOLEAN);
-        return YES;
+    PyObject *instant =
+        PyObject_CallFunction(self->instant, "s#", (const char *)text, (Py_ssize_t)length);
+    if (instant == NULL) return FAILED;
+    *value = (Value){.text = (const char *)text, .length = (uint32_t)length, .kind = STRING};
+    if (instant != Py_None) *value = integer_of(PyLong_AsLongLong(instant), TIMESTAMP);
+    Py_DECREF(instant);
+    return PyErr_Occurred() ? FAILED : YES;
+}
+
+/* `accord.core.model.values.infer` */
+static int infer(Matcher *self, Bytes text, size_t length, Value *value)
+{
+    Bytes end = text + length, at = skip_space(text, end);
+    int answer = NO;
+    if (at < end && *at <= '9') {
+        if (end - at >= 17 && at[4] == '-' && at[7] == '-' && at[13] == ':') {
+            Bytes stop = at + 16;
+            while (stop < end && space_at(stop, end) == 0) stop++;
+            if (is_whole(at, stop, end)) return read_moment(self, text, length, value);
+        }
+        answer = read_number(at, end, value);
+    } else if (end - at >= 4 && (*at == 't' || *at == 'f')) {
+        bool is_true = memcmp(at, "true", 4) == 0;
+        bool is_false = end - at >= 5 && memcmp(at, "false", 5) == 0;
+        answer = (is_true || is_false) && is_whole(at, at + (is_true ? 4 : 5), end);
+        *value = number_of(is_true, BOOLEAN);
     }
-    *value = (Value){.text = text, .length = (uint32_t)length, .kind = STRING};
-    return YES;
+    if (answer == NO)
+        *value = (Value){.text = (const char *)text, .length = (uint32_t)length, .kind = STRING};
+    return answer == FAILED ? FAILED : YES;
 }
 
 /* The value that a Python object is; NO for None. A text is borrowed. */
@@ -324,62 +342,39 @@ static int value_of(Matcher *self, PyObject *object, Value *value)
     if (PyUnicode_Check(object)) {
         Py_ssize_t length;
         const char *text = PyUnicode_AsUTF8AndSize(object, &length);
-        if (text != NULL && (uint64_t)length >= NONE)
-            PyErr_SetString(PyExc_OverflowError, "a text of more than 4 GB");
-        if (text == NULL || (uint64_t)length >= NONE) return FAILED;
+        if (text == NULL || (uint64_t)length >= NONE)
+            return fail(PyExc_OverflowError, "a text of more than 4 GB");
         *value = (Value){.text = text, .length = (uint32_t)length, .kind = STRING};
-        return YES;
-    }
-    if (PyFloat_Check(object)) {
+    } else if (PyFloat_Check(object)) {
         *value = number_of(PyFloat_AsDouble(object), NUMBER);
-        return YES;
-    }
-    if (object == Py_True || object == Py_False) {
+    } else if (PyBool_Check(object)) {
         *value = number_of(object == Py_True, BOOLEAN);
-        return YES;
+    } else if (object == Py_None) {
+        return NO;
+    } else {
+        bool is_integer = PyLong_Check(object);
+        PyObject *integer = is_integer ? Py_NewRef(object)
+                                       : PyObject_CallFunctionObjArgs(self->instant, object, NULL);
+        long long number = integer == NULL ? -1 : PyLong_AsLongLong(integer);
+        Py_XDECREF(integer);
+        if (number == -1 && PyErr_Occurred()) return FAILED;
+        *value = integer_of(number, is_integer ? NUMBER : TIMESTAMP);
     }
-    if (object == Py_None) return NO;
-    bool is_integer = PyLong_Check(object);
-    PyObject *integer = is_integer ? Py_NewRef(object)
-                                   : PyObject_CallFunctionObjArgs(self->instant, object, NULL);
-    if (integer == NULL) return FAILED;
-    long long number = PyLong_AsLongLong(integer);
-    Py_DECREF(integer);
-    if (number == -1 && PyErr_Occurred()) return FAILED;
-    *value = integer_of(number, is_integer ? NUMBER : TIMESTAMP);
     return YES;
 }
 
 /* ---- tables ---- */
 
-static int no_value(void)
+static void *allocate(size_t size)
 {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected names, values and ranges");
-    return FAILED;
-}
-
-static int no_memory(void)
-{
-    PyErr_NoMemory();
-    return FAILED;
-}
-
-/* Room for one more item of `size` bytes in an array: 0, or FAILED. */
-static int reserve(void *array, size_t count, size_t *room, size_t size)
-{
-    if (count < *room) return 0;
-    size_t more = *room ? *room * 2 : 8;
-    void *grown = more > SIZE_MAX / 2 / size ? NULL : PyMem_Realloc(*(void **)array, more * size);
-    if (grown == NULL) return no_memory();
-    *(void **)array = grown;
-    *room = more;
-    return 0;
+    void *made = PyMem_Calloc(1, size);
+    if (made == NULL) PyErr_NoMemory();
+    return made;
 }
 
 static int push(Numbers *numbers, uint32_t number)
 {
-    if (reserve(&numbers->items, numbers->count, &numbers->room, sizeof(uint32_t)) < 0)
-        return FAILED;
+    if (reserve(&numbers->items, numbers->count, &numbers->room, sizeof number) < 0) return FAILED;
     numbers->items[numbers->count++] = number;
     return 0;
 }
@@ -397,12 +392,11 @@ static int table_add(Table *table, uint64_t hash, void *item)
     size_t size = table->slots == NULL ? 0 : table->mask + 1;
     if ((table->used + 1) * 3 > size * 2) {
         size_t larger = size ? size * 2 : 16;
-        Table grown = {PyMem_Calloc(larger, sizeof(Slot)), larger - 1, 0};
-        if (grown.slots == NULL) return no_memory();
-        for (size_t at = 0; at < size; at++) {
+        Table grown = {allocate(larger * sizeof(Slot)), larger - 1, 0};
+        if (grown.slots == NULL) return FAILED;
+        for (size_t at = 0; at < size; at++)
             if (table->slots[at].item != NULL)
                 table_put(&grown, table->slots[at].hash, table->slots[at].item);
-        }
         PyMem_Free(table->slots);
         *table = grown;
     }
@@ -438,70 +432,56 @@ static void table_remove(Table *table, uint64_t hash, const void *item)
 
 /* ---- names ---- */
 
-static Name *find_name(const Matcher *self, const char *text, size_t length, uint64_t hash)
+static uint32_t find_name(const Matcher *self, const void *text, size_t length, uint64_t hash)
 {
+    void *item;
     size_t at = hash;
-    Name *name;
-    while ((name = table_next(&self->names, hash, &at)) != NULL) {
-        if (name->length == length && memcmp(name->text, text, length) == 0) return name;
+    while ((item = table_next(&self->names, hash, &at)) != NULL) {
+        const Column *column = &self->columns[(uintptr_t)item - 1];
+        if (column->length == length && memcmp(column->name, text, length) == 0)
+            return (uint32_t)((uintptr_t)item - 1);
     }
-    return NULL;
+    return NONE;
 }
 
-/* The name of a new condition, which holds it until `release_name`; NULL with an exception. */
-static Name *hold_name(Matcher *self, PyObject *object)
+/* Hold the name of a new condition until `release_name`: its number, or NONE with an exception. */
+static uint32_t hold_name(Matcher *self, PyObject *object)
 {
-    Value text;
-    if (value_of(self, object, &text) != YES) return NULL;
+    Value text = ANY;
+    if (value_of(self, object, &text) < 0 || text.kind != STRING) {
+        fail(PyExc_TypeError, "expected names");
+        return NONE;
+    }
     uint64_t hash = hash_bytes(self->seed, text.text, text.length);
-    Name *name = find_name(self, text.text, text.length, hash);
-    if (name != NULL) {
-        name->references++;
-        return name;
-    }
-    if (self->free_name == NONE && self->name_count == self->name_room) {
-        uint32_t room = self->name_room ? self->name_room * 2 : 16;
-        Name **by_id = PyMem_Realloc(self->by_id, room * sizeof(Name *));
-        self->by_id = by_id == NULL ? self->by_id : by_id;
-        Column *columns = PyMem_Realloc(self->columns, room * sizeof(Column));
-        self->columns = columns == NULL ? self->columns : columns;
-        if (by_id == NULL || columns == NULL) {
-            no_memory();
-            return NULL;
+    uint32_t id = find_name(self, text.text, text.length, hash);
+    if (id == NONE) {
+        size_t count = self->column_count;
+        bool is_new = self->free_column == NONE;
+        if (is_new && reserve(&self->columns, count, &self->column_room, sizeof(Column)) < 0)
+            return NONE;
+        id = is_new ? (uint32_t)count : self->free_column;
+        char *name = allocate((size_t)text.length + 1);
+        if (name == NULL || table_add(&self->names, hash, (void *)((uintptr_t)id + 1)) < 0) {
+            PyMem_Free(name);
+            return NONE;
         }
-        memset(columns + self->name_room, 0, (room - self->name_room) * sizeof(Column));
-        self->name_room = room;
+        self->column_count += is_new;
+        if (!is_new) self->free_column = self->columns[id].first;
+        memcpy(name, text.text, text.length);
+        self->columns[id] = (Column){.name = name, .hash = hash, .length = text.length};
     }
-    name = PyMem_Calloc(1, sizeof(Name) + text.length);
-    if (name == NULL || table_add(&self->names, hash, name) < 0) {
-        PyMem_Free(name);
-        no_memory();
-        return NULL;
-    }
-    memcpy(name->text, text.text, text.length);
-    name->hash = hash;
-    name->length = text.length;
-    name->references = 1;
-    if (self->free_name != NONE) {
-        name->id = self->free_name;
-        self->free_name = self->columns[name->id].first;
-    } else {
-        name->id = self->name_count++;
-    }
-    self->by_id[name->id] = name;
-    return name;
+    self->columns[id].references++;
+    return id;
 }
 
 static void release_name(Matcher *self, uint32_t id)
 {
-    Name *name = self->by_id[id];
-    if (--name->references == 0) {
-        table_remove(&self->names, name->hash, name);
-        PyMem_Free(name);
-        self->by_id[id] = NULL;
-        self->columns[id] = (Column){.first = self->free_name};
-        self->free_name = id;
-    }
+    Column *column = &self->columns[id];
+    if (--column->references) return;
+    table_remove(&self->names, column->hash, (void *)((uintptr_t)id + 1));
+    PyMem_Free(column->name);
+    *column = (Column){.first = self->free_column};
+    self->free_column = id;
 }
 
 static uint64_t bit_of(uint32_t name)
@@ -511,97 +491,69 @@ static uint64_t bit_of(uint32_t name)
 
 /* ---- blocks ---- */
 
-static void block_free(Block *block)
-{
-    if (block != NULL) {
-        PyMem_Free(block->clauses);
-        PyMem_Free(block->rows);
-        PyMem_Free(block->text);
-        PyMem_Free(block);
-    }
-}
+typedef struct { /* what it takes to make a block */
+    Axis axis[MAX_AXES];
+    Value bounds[MAX_BOUNDS];
+} Draft;
 
-/* How many cuts are below `value`, or not above it. */
-static uint32_t cuts_below(const Axis *axis, const Value *value, bool or_equal)
+/* The first names that `clauses` ask for become axes; gives how many. */
+static uint32_t choose_axes(Axis *axes, Clause **clauses, uint32_t count)
 {
-    uint32_t low = 0, high = axis->cuts;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (compare(&axis->cut[middle], value) < or_equal) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-/* The first names that `clauses` ask for become the axes of `block`. */
-static void choose_axes(Block *block, Clause **clauses, uint32_t count)
-{
+    uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t j = 0; j < clauses[i]->count && block->axes < MAX_AXES; j++) {
-            uint32_t name = clauses[i]->conditions[j].name, axis = 0;
-            while (axis < block->axes && block->axis[axis].name != name) axis++;
-            block->axis[axis].name = name;
-            block->axes += axis == block->axes;
+        for (uint32_t j = 0; j < clauses[i]->count && found < MAX_AXES; j++) {
+            uint32_t name = clauses[i]->conditions[j].name, at = 0;
+            while (at < found && axes[at].name != name) at++;
+            axes[at].name = name;
+            found += at == found;
         }
     }
+    return found;
 }
 
-/* Cut `axis` at some bounds of `clauses`, evenly by their number; `bounds` has room for them. */
+static const Condition *condition_on(const Clause *clause, uint32_t name)
+{
+    for (uint32_t i = 0; i < clause->count; i++)
+        if (clause->conditions[i].name == name) return &clause->conditions[i];
+    return NULL;
+}
+
+/* Cut `axis` where kinds start, and at some bounds of `clauses`, evenly by their number. */
 static void cut(Axis *axis, Clause **clauses, uint32_t count, Value *bounds)
 {
-    uint32_t found = 0, stride = count / MAX_SAMPLE + 1, most = count / 2;
-    bool has_start[BEYOND + 1] = {false};
+    uint32_t found = 0, starts = 0, stride = count / MAX_SAMPLE + 1, most = count / 2, n = 0;
     most = most < 4 ? 4 : most > CELLS ? CELLS : most;
     for (uint32_t i = 0; i < count; i += stride) {
-        for (uint32_t j = 0; j < clauses[i]->count; j++) {
-            const Condition *condition = &clauses[i]->conditions[j];
-            for (uint32_t k = 0; condition->name == axis->name && k < condition->count; k++) {
-                const Range *range = &condition->ranges[k];
-                for (const Value *bound = &range->low; bound <= &range->high; bound++) {
-                    if (bound->kind == STRING ? bound->length == 0 : bound->number == -INFINITY) {
-                        has_start[bound->kind] = true;
-                    } else if (bound->kind != POINT && found < 4 * MAX_SAMPLE) {
-                        bounds[found++] = *bound;
-                    }
-                }
-            }
+        const Condition *condition = condition_on(clauses[i], axis->name);
+        for (uint32_t k = 0; condition != NULL && k < 2 * condition->count; k++) {
+            const Range *range = &condition->ranges[k / 2];
+            const Value *bound = k % 2 ? &range->high : &range->low;
+            if (bound->kind == POINT || found == MAX_BOUNDS) continue;
+            bounds[found++] = *bound;
+            starts += is_start(bound);
         }
     }
-    for (uint32_t kind = 1; kind <= BEYOND; kind++) {
-        if (has_start[kind]) axis->cut[axis->cuts++] = start_of((uint8_t)kind);
+    qsort(bounds, found, sizeof(Value), compare);
+    uint32_t step = (found - starts + most - 1) / most;
+    for (Value *bound = bounds; bound < bounds + found; bound++) {
+        if (!is_start(bound) && n++ % step != step / 2) continue;
+        if (text_size(bound) > LONGEST_CUT) bound->length = LONGEST_CUT; /* any value will do */
+        if (axis->cuts == 0 || compare(&axis->cut[axis->cuts - 1], bound) != 0)
+            axis->cut[axis->cuts++] = *bound;
     }
-    qsort(bounds, found, sizeof(Value), compare_sorted);
-    uint32_t step = (found + most - 1) / most;
-    for (uint32_t i = step / 2; i < found; i += step) {
-        Value *bound = &bounds[i];
-        if (bound->kind == STRING && bound->length > 64) {
-            bound->length = 64; /* Any value will do as a cut. */
-        }
-        axis->cut[axis->cuts++] = *bound;
-    }
-    qsort(axis->cut, axis->cuts, sizeof(Value), compare_sorted);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < axis->cuts; i++) {
-        if (kept == 0 || compare(&axis->cut[kept - 1], &axis->cut[i]) != 0)
-            axis->cut[kept++] = axis->cut[i];
-    }
-    axis->cuts = kept;
 }
 
 /* Note which cells of `axis` lie in `range`, and which in part only. */
 static void mark_cells(const Axis *axis, const Range *range, uint8_t *cells, uint32_t *outside)
 {
     bool is_point = range->high.kind == POINT;
-    uint32_t first = cuts_below(axis, &range->low, true);
-    uint32_t last = is_point ? first : cuts_below(axis, &range->high, false);
-    bool is_start = first ? compare(&axis->cut[first - 1], &range->low) == 0
-                          : range->low.kind == NUMBER && range->low.number == -INFINITY;
-    bool is_end = last < axis->cuts && compare(&axis->cut[last], &range->high) == 0;
+    uint32_t first = count_below(axis->cut, axis->cuts, 1, &range->low, true);
+    uint32_t last = is_point ? first : count_below(axis->cut, axis->cuts, 1, &range->high, false);
+    bool is_first = first ? compare(&axis->cut[first - 1], &range->low) == 0
+                          : range->low.kind == NUMBER && is_start(&range->low);
+    bool is_last = last < axis->cuts && compare(&axis->cut[last], &range->high) == 0;
     for (uint32_t cell = first; cell <= last; cell++) {
-        bool is_part = is_point || (cell == first && !is_start) || (cell == last && !is_end);
+        bool is_part = is_point || (cell == first && !is_first) || (cell == last && !is_last);
         cells[cell] = is_part ? CUT : YES;
         *outside += is_part && (cell == 0 || cell + 1 >= axis->cuts);
     }
@@ -644,67 +596,58 @@ static void block_put(Block *block, Clause *clause)
 /* A block of `clauses`, with room for as many again; nothing is changed where that fails. */
 static Block *block_new(Clause **clauses, uint32_t count)
 {
-    Block *block = PyMem_Calloc(1, sizeof(Block) + MAX_AXES * sizeof(Axis));
-    Value *bounds = PyMem_Malloc(4 * MAX_SAMPLE * sizeof(Value));
-    if (block == NULL || bounds == NULL) goto failed;
-    choose_axes(block, clauses, count);
-    size_t rows = 1, text = 1;
-    for (Axis *axis = block->axis; axis < block->axis + block->axes; axis++) {
-        cut(axis, clauses, count, bounds);
-        axis->row = (uint32_t)rows;
+    Draft *draft = allocate(sizeof(Draft));
+    if (draft == NULL) return NULL;
+    uint32_t axes = choose_axes(draft->axis, clauses, count), rows = 1;
+    size_t words = count >= MAX_BLOCK / 2 ? MAX_BLOCK / 64 : count / 32 + 1, text = 0;
+    for (Axis *axis = draft->axis; axis < draft->axis + axes; axis++) {
+        cut(axis, clauses, count, draft->bounds);
+        axis->row = rows;
         rows += axis->cuts + 3;
-        for (uint32_t i = 0; i < axis->cuts; i++)
-            text += axis->cut[i].kind == STRING ? axis->cut[i].length : 0;
+        for (uint32_t i = 0; i < axis->cuts; i++) text += text_size(&axis->cut[i]);
     }
-    PyMem_Free(bounds);
-    bounds = NULL;
-    block->words = count >= MAX_BLOCK / 2 ? MAX_BLOCK / 64 : count / 32 + 1;
-    Block *fitting = PyMem_Realloc(block, sizeof(Block) + block->axes * sizeof(Axis));
-    block = fitting == NULL ? block : fitting;
-    block->clauses = PyMem_Calloc(block->words * 64, sizeof(Clause *));
-    block->rows = PyMem_Calloc(rows * 2 * block->words, sizeof(uint64_t));
-    block->text = PyMem_Malloc(text);
-    if (block->clauses == NULL || block->rows == NULL || block->text == NULL) goto failed;
-    block->used = block->rows;
-    block->unsure = block->rows + block->words;
-    text = 0;
-    for (Axis *axis = block->axis; axis < block->axis + block->axes; axis++) {
-        for (uint32_t i = 0; i < axis->cuts; i++) {
-            if (axis->cut[i].kind == STRING) {
-                memcpy(block->text + text, axis->cut[i].text, axis->cut[i].length);
-                axis->cut[i].text = block->text + text;
-                text += axis->cut[i].length;
+    size_t head = sizeof(Block) + axes * sizeof(Axis);
+    size_t bits = rows * 2 * words * sizeof(uint64_t), slots = words * 64 * sizeof(Clause *);
+    Block *block = allocate(head + LINE + bits + slots + text);
+    if (block != NULL) {
+        *block = (Block){.axes = axes, .words = (uint32_t)words, .built = count};
+        char *at = (char *)block + head;
+        at += -(uintptr_t)at % LINE; /* Rows that begin with cache lines are read faster. */
+        block->rows = block->used = (uint64_t *)at;
+        block->unsure = block->used + words;
+        block->clauses = (Clause **)(at + bits);
+        at += bits + slots;
+        memcpy(block->axis, draft->axis, axes * sizeof(Axis));
+        for (Axis *axis = block->axis; axis < block->axis + axes; axis++) {
+            for (uint32_t i = 0; i < axis->cuts; i++) {
+                if (axis->cut[i].kind != STRING) continue;
+                memcpy(at, axis->cut[i].text, axis->cut[i].length);
+                axis->cut[i].text = at;
+                at += axis->cut[i].length;
             }
         }
+        for (uint32_t i = 0; i < count; i++) block_put(block, clauses[i]);
     }
-    for (uint32_t i = 0; i < count; i++) block_put(block, clauses[i]);
-    block->built = count;
+    PyMem_Free(draft);
     return block;
-failed:
-    PyMem_Free(bounds);
-    block_free(block);
-    no_memory();
-    return NULL;
 }
 
 /* Cut the cells of the block at `place` anew, with `clause` if any, and without those it lost. */
 static int block_renew(Block **place, Clause *clause)
 {
-    Block *old = *place, *fresh = NULL;
+    Block *old = *place, *fresh = NULL, *next = old == NULL ? NULL : old->next;
     uint32_t count = 0, most = old == NULL ? 0 : old->count;
-    Clause **clauses = PyMem_Malloc(((size_t)most + 1) * sizeof(Clause *));
-    if (clauses == NULL) return no_memory();
-    for (uint32_t i = 0; i < most; i++) {
+    Clause **clauses = allocate(((size_t)most + 1) * sizeof(Clause *));
+    if (clauses == NULL) return FAILED;
+    for (uint32_t i = 0; i < most; i++)
         if (old->clauses[i] != NULL) clauses[count++] = old->clauses[i];
-    }
     if (clause != NULL) clauses[count++] = clause;
     if (count) fresh = block_new(clauses, count);
     PyMem_Free(clauses);
     if (count && fresh == NULL) return FAILED;
-    Block *next = old == NULL ? NULL : old->next;
-    *place = fresh == NULL ? next : fresh;
     if (fresh != NULL) fresh->next = next;
-    block_free(old);
+    *place = fresh != NULL ? fresh : next;
+    PyMem_Free(old);
     return 0;
 }
 
@@ -721,9 +664,8 @@ static int blocks_add(Block **first, Clause *clause)
     }
     if (is_full
         || (block->outside > 64 && block->outside * UINT64_C(4) > block->ranges
-            && block->count > block->built + block->built / 8 + 32)) {
+            && block->count > block->built + block->built / 8 + 32))
         return block_renew(first, clause);
-    }
     block_put(block, clause);
     return 0;
 }
@@ -735,58 +677,44 @@ static void blocks_remove(Block **place, Clause *clause)
     block->clauses[clause->slot] = NULL;
     block->used[clause->slot / 64] &= ~(UINT64_C(1) << clause->slot % 64);
     block->alive--;
-    if ((block->alive * 2 < block->count && block->count > 64) || block->alive == 0) {
-        if (block_renew(place, NULL) < 0) {
-            PyErr_Clear(); /* It stays as it is. */
-        }
-    }
+    if ((block->alive * 2 < block->count && block->count > 64) || block->alive == 0)
+        if (block_renew(place, NULL) < 0) PyErr_Clear(); /* It stays as it is. */
 }
 
 /* ---- nodes ---- */
 
-static Node *find_child(const Matcher *self, const Node *parent, uint32_t name,
-                        const Value *value, uint64_t hash)
+static uint64_t hash_child(const Matcher *self, const Node *parent, uint32_t name,
+                           const Value *value)
 {
-    Node *node;
-    size_t at = hash;
-    while ((node = table_next(&self->children, hash, &at)) != NULL) {
-        if (node->parent == parent && node->name == name && node->is_any == (value == NULL)
-            && (value == NULL || compare(&node->value, value) == 0)) {
-            return node;
-        }
-    }
-    return NULL;
-}
-
-static inline uint64_t hash_child(const Node *parent, uint32_t name, uint64_t hash)
-{
+    uint64_t hash = value->kind == POINT ? 0 : hash_value(self->seed, value);
     return mix(parent->hash ^ mix(hash + name));
 }
 
-/* A child for `value` of `name`, or for any value where it is NULL; a root without parent. */
+static Node *find_child(const Matcher *self, const Node *parent, uint32_t name, const Value *value,
+                        uint64_t hash)
+{
+    Node *node;
+    size_t at = hash;
+    while ((node = table_next(&self->children, hash, &at)) != NULL)
+        if (node->parent == parent && node->name == name && compare(&node->value, value) == 0)
+            break;
+    return node;
+}
+
+/* A child for `value` of `name`; a root without parent. */
 static Node *node_new(Matcher *self, Node *parent, uint32_t name, const Value *value, uint64_t hash)
 {
-    size_t length = value != NULL && value->kind == STRING ? value->length : 0;
-    Node *node = PyMem_Calloc(1, sizeof(Node) + length);
+    size_t length = text_size(value);
+    Node *node = allocate(sizeof(Node) + length);
     if (node == NULL || (parent != NULL && table_add(&self->children, hash, node) < 0)) {
         PyMem_Free(node);
-        no_memory();
         return NULL;
     }
-    node->parent = parent;
-    node->name = name;
-    node->hash = hash;
-    node->is_any = value == NULL;
-    if (value != NULL) {
-        node->value = *value;
-        if (value->kind == STRING) {
-            memcpy(node->text, value->text, length);
-            node->value.text = node->text;
-        }
-    }
+    *node = (Node){.parent = parent, .name = name, .value = *value, .hash = hash};
+    if (length) node->value.text = memcpy(node->text, value->text, length);
     if (parent != NULL) {
         node->depth = parent->depth + 1;
-        *(value == NULL ? &parent->any_names : &parent->value_names) |= bit_of(name);
+        *(value->kind == POINT ? &parent->any_names : &parent->value_names) |= bit_of(name);
     }
     return node;
 }
@@ -795,7 +723,7 @@ static void node_free(Node *node)
 {
     for (Block *block = node->blocks, *next; block != NULL; block = next) {
         next = block->next;
-        block_free(block);
+        PyMem_Free(block);
     }
     PyMem_Free(node->listed);
     PyMem_Free(node);
@@ -813,57 +741,45 @@ static void prune(Matcher *self, Node *node)
 
 static bool is_settled(const Node *node, uint32_t name)
 {
-    for (; node->parent != NULL; node = node->parent) {
-        if (node->name == name) return true;
-    }
-    return false;
+    while (node->parent != NULL && node->name != name) node = node->parent;
+    return node->parent != NULL;
 }
 
 /* The child of `node` that `clause` goes to, made if there is none; NULL for the blocks. */
 static int choose_child(Matcher *self, Node *node, const Clause *clause, Node **child)
 {
-    const Condition *best = NULL;
-    const Value *value = NULL;
+    const Value *best = NULL;
+    uint32_t best_name = NONE;
     uint64_t best_hash = 0;
     *child = NULL;
+    if (node->depth == MAX_DEPTH) return 0;
     for (int is_any = 0; is_any <= node->names_vary && best == NULL; is_any++) {
-        for (uint32_t i = 0; i < clause->count && node->depth < MAX_DEPTH; i++) {
+        for (uint32_t i = 0; i < clause->count; i++) {
             const Condition *condition = &clause->conditions[i];
             bool is_point = condition->count == 1 && condition->ranges->high.kind == POINT;
-            if (condition->has_null || (!is_any && !is_point)
-                || is_settled(node, condition->name)) {
+            if (condition->has_null || !(is_any || is_point) || is_settled(node, condition->name))
                 continue;
-            }
-            const Value *point = is_any ? NULL : &condition->ranges->low;
-            uint64_t hash = is_any ? 0 : hash_value(self->seed, point);
-            hash = hash_child(node, condition->name, hash);
-            Node *found = find_child(self, node, condition->name, point, hash);
-            if (best == NULL || (*child != NULL && (!found || found->size < (*child)->size))) {
-                best = condition;
-                value = point;
+            const Value *value = is_any ? &ANY : &condition->ranges->low;
+            uint64_t hash = hash_child(self, node, condition->name, value);
+            Node *found = find_child(self, node, condition->name, value, hash);
+            if (best == NULL || (*child && (found == NULL || found->size < (*child)->size))) {
+                best = value;
+                best_name = condition->name;
                 best_hash = hash;
                 *child = found;
             }
         }
     }
-    if (best != NULL && *child == NULL) {
-        *child = node_new(self, node, best->name, value, best_hash);
-        return *child == NULL ? FAILED : 0;
-    }
-    return 0;
+    if (best == NULL || *child != NULL) return 0;
+    *child = node_new(self, node, best_name, best, best_hash);
+    return *child == NULL ? FAILED : 0;
 }
 
 static int list_add(Node *node, Clause *clause)
 {
-    if (node->count == node->room) {
-        uint32_t room = node->room ? node->room * 2 : 2;
-        Listed *listed = PyMem_Realloc(node->listed, room * sizeof(Listed));
-        if (listed == NULL) return no_memory();
-        node->listed = listed;
-        node->room = room;
-    }
+    if (reserve(&node->listed, node->count, &node->room, sizeof(Listed)) < 0) return FAILED;
     clause->block = NULL;
-    clause->slot = node->count;
+    clause->slot = (uint32_t)node->count;
     node->listed[node->count++] = (Listed){clause->needs, clause};
     return 0;
 }
@@ -873,24 +789,16 @@ static int divide(Matcher *self, Node *node);
 /* Keep `clause` in `top` or below. */
 static int insert(Matcher *self, Node *top, Clause *clause)
 {
-    Node *node = top, *child;
+    Node *node = top, *child = top;
     int answer = 0;
-    for (;;) {
-        if (!node->is_divided && node->count < LISTED) {
-            answer = list_add(node, clause);
-            break;
-        }
-        if ((!node->is_divided && divide(self, node) < 0)
-            || choose_child(self, node, clause, &child) < 0) {
-            answer = FAILED;
-            break;
-        }
-        if (child == NULL) {
-            answer = blocks_add(&node->blocks, clause);
-            break;
-        }
+    while (node->is_divided || node->count >= LISTED) {
+        if (!node->is_divided) answer = divide(self, node);
+        if (answer == 0) answer = choose_child(self, node, clause, &child);
+        if (answer < 0 || child == NULL) break;
         node = child;
     }
+    if (answer == 0)
+        answer = child == NULL ? blocks_add(&node->blocks, clause) : list_add(node, clause);
     if (answer < 0) {
         prune(self, node);
         return FAILED;
@@ -904,20 +812,10 @@ static int insert(Matcher *self, Node *top, Clause *clause)
 /* Pass on what `node` lists; where that fails, some stay listed, which does no harm. */
 static int divide(Matcher *self, Node *node)
 {
-    uint32_t distinct = 0;
-    for (int is_counting = 1; is_counting >= 0; is_counting--) {
-        for (uint32_t i = 0; i < node->count; i++) {
-            const Clause *clause = node->listed[i].clause;
-            for (uint32_t j = 0; j < clause->count; j++) {
-                const Condition *condition = &clause->conditions[j];
-                Name *name = self->by_id[condition->name];
-                distinct += is_counting && !condition->has_null && name->tally == 0
-                            && !is_settled(node, condition->name);
-                name->tally = is_counting && (name->tally || !condition->has_null);
-            }
-        }
-    }
-    node->names_vary = distinct > MAX_AXES;
+    uint64_t names = 0;
+    for (size_t i = 0; i < node->count; i++) names |= node->listed[i].needs;
+    for (const Node *at = node; at->parent != NULL; at = at->parent) names &= ~bit_of(at->name);
+    node->names_vary = __builtin_popcountll(names) > MANY_NAMES;
     node->is_divided = true;
     while (node->count) {
         Clause *clause = node->listed[--node->count].clause;
@@ -934,139 +832,136 @@ static int divide(Matcher *self, Node *node)
     return 0;
 }
 
-/* ---- clauses ---- */
+/* ---- predicates ---- */
 
-static void clause_free(Matcher *self, Clause *clause)
+/* Make a packed value one that points to its text; false where it has another form. */
+static bool unpack(Value *value, const char *body, size_t size)
 {
-    for (uint32_t i = 0; i < clause->count; i++) release_name(self, clause->conditions[i].name);
-    PyObject *key = clause->key, *rest = clause->rest;
-    PyMem_Free(clause);
-    Py_XDECREF(key);
-    Py_XDECREF(rest);
+    if (value->kind != STRING) return value->kind <= POINT;
+    if (value->offset > size || value->length > size - value->offset) return false;
+    value->text = body + value->offset;
+    return true;
 }
 
-/* How many ranges and bytes of text the conditions take; FAILED where they have another form. */
-static int measure(Matcher *self, PyObject *conditions, size_t *ranges, size_t *text)
+/* Read conditions from their names, their heads (how many ranges, twice, and 1 for null), and a
+   body of all ranges and then the texts. */
+static int read_conditions(Matcher *self, Clause *clause, PyObject *names, Bytes heads, char *body,
+                           size_t size)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_Size(conditions); i++) {
-        PyObject *name, *bounds;
-        int has_null;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(conditions, i), "UpO!", &name, &has_null,
-                              &PyTuple_Type, &bounds)) {
-            return FAILED;
-        }
-        *ranges += (size_t)PyTuple_Size(bounds) / 3;
-        for (Py_ssize_t j = 0; j < PyTuple_Size(bounds); j++) {
-            Value value;
-            PyObject *bound = PyTuple_GetItem(bounds, j);
-            if (PyUnicode_Check(bound)) {
-                if (value_of(self, bound, &value) < 0) return FAILED;
-                *text += value.length;
-            }
-        }
-    }
-    if (PyTuple_Size(conditions) > UINT16_MAX || *ranges >= INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "too many conditions");
-        return FAILED;
+    Range *ranges = (Range *)body;
+    size_t left = size / sizeof(Range);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
+        Condition *condition = &clause->conditions[i];
+        uint32_t head;
+        memcpy(&head, heads + 4 * i, 4);
+        condition->name = hold_name(self, PyTuple_GetItem(names, i));
+        if (condition->name == NONE) return FAILED;
+        clause->count++;
+        condition->ranges = ranges;
+        condition->count = head >> 1;
+        condition->has_null = head & 1;
+        if (head >> 1 > left) return fail(PyExc_ValueError, "fewer ranges than promised");
+        left -= head >> 1;
+        for (; ranges < condition->ranges + condition->count; ranges++)
+            if (!unpack(&ranges->low, body, size) || !unpack(&ranges->high, body, size))
+                return fail(PyExc_ValueError, "not a range");
+        clause->needs |= head & 1 ? 0 : bit_of(condition->name);
     }
     return 0;
 }
 
-/* The ranges that `bounds` say: a kind, a low and a high each, None for its ends, the same object
-   for a single value. Those that meet become one. */
-static int read_ranges(Matcher *self, PyObject *bounds, Range *ranges, char **text)
+static void clause_free(Matcher *self, Clause *clause)
 {
-    int count = 0;
-    for (Py_ssize_t i = 0; i + 2 < PyTuple_Size(bounds); i += 3) {
-        PyObject *low = PyTuple_GetItem(bounds, i + 1), *high = PyTuple_GetItem(bounds, i + 2);
-        unsigned long kind = PyLong_AsUnsignedLong(PyTuple_GetItem(bounds, i));
-        Range range;
-        int has_low = value_of(self, low, &range.low), has_high = value_of(self, high, &range.high);
-        if (PyErr_Occurred() || kind > TIMESTAMP) return no_value();
-        if (has_low && low == high) range.high = (Value){.kind = POINT};
-        range.low = has_low ? range.low : start_of((uint8_t)kind);
-        range.high = has_high ? range.high : start_of((uint8_t)(kind + 1));
-        for (Value *bound = &range.low; bound <= &range.high; bound++) {
-            if (bound->kind == STRING && bound->length) {
-                memcpy(*text, bound->text, bound->length);
-                bound->text = *text;
-                *text += bound->length;
-            }
-        }
-        if (count && !has_low && compare(&ranges[count - 1].high, &range.low) == 0) {
-            ranges[count - 1].high = range.high;
-        } else {
-            ranges[count++] = range;
-        }
-    }
-    return count;
+    for (uint32_t i = 0; i < clause->count; i++) release_name(self, clause->conditions[i].name);
+    PyObject *rest = clause->rest;
+    PyMem_Free(clause);
+    Py_XDECREF(rest);
 }
 
-static Clause *clause_new(Matcher *self, PyObject *key, PyObject *term)
+static Clause *clause_new(Matcher *self, PyObject *term)
 {
-    PyObject *conditions, *rest;
+    PyObject *names, *rest;
+    const char *heads, *packed;
+    Py_ssize_t heads_size, size;
     unsigned int weight;
-    size_t range_count = 0, text_size = 0;
-    if (!PyArg_ParseTuple(term, "O!OI", &PyTuple_Type, &conditions, &rest, &weight)
-        || measure(self, conditions, &range_count, &text_size) < 0) {
+    if (!PyArg_ParseTuple(term, "O!y#y#OI", &PyTuple_Type, &names, &heads, &heads_size, &packed,
+                          &size, &rest, &weight))
+        return NULL;
+    if (heads_size != 4 * PyTuple_Size(names) || heads_size > UINT16_MAX) {
+        fail(PyExc_ValueError, "not a head for each name, or too many");
         return NULL;
     }
-    size_t count = (size_t)PyTuple_Size(conditions);
-    size_t fixed = sizeof(Clause) + count * sizeof(Condition);
-    Clause *clause = PyMem_Calloc(1, fixed + range_count * sizeof(Range) + text_size);
-    if (clause == NULL) {
-        no_memory();
-        return NULL;
-    }
-    Range *ranges = (Range *)((char *)clause + fixed);
-    char *text = (char *)(ranges + range_count);
-    clause->key = Py_NewRef(key);
+    size_t fixed = sizeof(Clause) + (size_t)PyTuple_Size(names) * sizeof(Condition);
+    Clause *clause = allocate(fixed + (size_t)size);
+    if (clause == NULL) return NULL;
+    char *body = (char *)clause + fixed;
+    if (size) memcpy(body, packed, (size_t)size);
     clause->rest = rest == Py_None ? NULL : Py_NewRef(rest);
     clause->weight = weight;
-    clause->first = clause->next = NONE;
-    for (size_t i = 0; i < count; i++) {
-        PyObject *item = PyTuple_GetItem(conditions, (Py_ssize_t)i);
-        Condition *condition = &clause->conditions[i];
-        Name *name = hold_name(self, PyTuple_GetItem(item, 0));
-        if (name == NULL) {
-            clause_free(self, clause);
-            return NULL;
-        }
-        clause->count++;
-        condition->name = name->id;
-        condition->has_null = PyObject_IsTrue(PyTuple_GetItem(item, 1)) > 0;
-        condition->ranges = ranges;
-        int found = read_ranges(self, PyTuple_GetItem(item, 2), ranges, &text);
-        if (found < 0) {
-            clause_free(self, clause);
-            return NULL;
-        }
-        condition->count = (uint32_t)found & INT32_MAX;
-        ranges += found;
-        clause->needs |= condition->has_null ? 0 : bit_of(name->id);
+    if (read_conditions(self, clause, names, (Bytes)heads, body, (size_t)size) == 0) return clause;
+    clause_free(self, clause);
+    return NULL;
+}
+
+static void take_out(Matcher *self, Clause *clause)
+{
+    Node *node = clause->node;
+    if (clause->block != NULL) {
+        blocks_remove(&node->blocks, clause);
+    } else {
+        node->listed[clause->slot] = node->listed[--node->count];
+        node->listed[clause->slot].clause->slot = clause->slot;
     }
-    return clause;
+    for (Node *above = node; above != NULL; above = above->parent) above->size--;
+    prune(self, node);
+}
+
+/* Python may run once objects are released, so nothing refers to them any more by then. */
+static void predicate_free(Matcher *self, uint32_t number)
+{
+    Predicate old = self->predicates[number];
+    for (Clause *clause = old.clauses; clause != NULL; clause = clause->next)
+        take_out(self, clause);
+    self->predicates[number] = (Predicate){.event = self->free_predicate};
+    self->free_predicate = number;
+    for (Clause *clause = old.clauses, *next; clause != NULL; clause = next) {
+        next = clause->next;
+        clause_free(self, clause);
+    }
+    Py_DECREF(old.key);
+}
+
+/* The number of a new predicate, or NONE with an exception. */
+static uint32_t predicate_new(Matcher *self, PyObject *key)
+{
+    uint32_t number = self->free_predicate;
+    if (number != NONE) {
+        self->free_predicate = (uint32_t)self->predicates[number].event;
+    } else {
+        size_t count = self->predicate_count;
+        if (count >= NONE
+            || reserve(&self->predicates, count, &self->predicate_room, sizeof(Predicate)) < 0) {
+            PyErr_NoMemory();
+            return NONE;
+        }
+        number = (uint32_t)self->predicate_count++;
+    }
+    self->predicates[number] = (Predicate){.key = Py_NewRef(key)};
+    return number;
 }
 
 /* ---- matching ---- */
 
 static bool admits(Matcher *self, const Condition *condition, const Column *column)
 {
-    const Value *values = column->count ? self->several + column->first : &column->value;
-    for (uint32_t i = 0; i < (column->count ? column->count : 1); i++) {
-        const Value *value = &values[i];
-        self->work += value->kind == STRING ? value->length >> COST_SHIFT : 0;
-        uint32_t low = 0, high = condition->count;
-        while (low < high) {
-            uint32_t middle = (low + high) / 2;
-            if (compare(&condition->ranges[middle].low, value) <= 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        const Range *range = condition->ranges + low - 1;
-        if (low && (range->high.kind == POINT ? compare(value, &range->low) == 0
-                                              : compare(value, &range->high) < 0))
+    const Value *value = self->values + column->first, *end = value + column->count;
+    for (; value < end; value++) {
+        self->work += (int64_t)(text_size(value) >> COST_SHIFT);
+        uint32_t place = count_below(&condition->ranges->low, condition->count, 2, value, true);
+        if (place == 0) continue;
+        const Range *range = &condition->ranges[place - 1];
+        if (range->high.kind == POINT ? compare(value, &range->low) == 0
+                                      : compare(value, &range->high) < 0)
             return true;
     }
     return false;
@@ -1077,24 +972,22 @@ static int evaluate_rest(Matcher *self, const Clause *clause)
 {
     self->work += (int64_t)((self->text_size * clause->weight) >> COST_SHIFT);
     if (self->work > self->limit) return CUT;
-    if (self->values == NULL) {
-        self->values = PyObject_CallFunction(self->decode, "y#", self->block,
-                                             (Py_ssize_t)self->block_size);
-        if (self->values == NULL) return FAILED;
-    }
+    if (self->attributes == NULL)
+        self->attributes = PyObject_CallFunction(self->decode, "y#", (const char *)self->block,
+                                                 (Py_ssize_t)self->block_size);
+    if (self->attributes == NULL) return FAILED;
     PyObject *truth =
-        PyObject_CallFunctionObjArgs(clause->rest, self->values, self->document, NULL);
+        PyObject_CallFunctionObjArgs(clause->rest, self->attributes, self->document, NULL);
     if (truth == NULL) return FAILED;
     Py_DECREF(truth); /* True is never freed. */
     return truth == Py_True ? YES : NO;
 }
 
-static int note(Matcher *self, const Clause *clause)
+static int note(Matcher *self, uint32_t predicate)
 {
-    Clause *first = self->clauses[clause->first];
-    if (first->event == self->event) return 0;
-    first->event = self->event;
-    return push(&self->found, clause->first);
+    if (self->predicates[predicate].event == self->event) return 0;
+    self->predicates[predicate].event = self->event;
+    return push(&self->found, predicate);
 }
 
 static int test(Matcher *self, const Clause *clause)
@@ -1107,7 +1000,15 @@ static int test(Matcher *self, const Clause *clause)
         if (is_absent ? !condition->has_null : !admits(self, condition, column)) return NO;
     }
     int answer = clause->rest == NULL ? YES : evaluate_rest(self, clause);
-    return answer == YES ? note(self, clause) : answer;
+    return answer == YES ? note(self, clause->predicate) : answer;
+}
+
+static uint32_t cell_of(const Matcher *self, const Axis *axis)
+{
+    const Column *column = &self->columns[axis->name];
+    if (column->event != self->event) return axis->cuts + 1;
+    if (column->count > 1) return axis->cuts + 2;
+    return count_below(axis->cut, axis->cuts, 1, &self->values[column->first], true);
 }
 
 static int match_block(Matcher *self, const Block *block)
@@ -1118,12 +1019,8 @@ static int match_block(Matcher *self, const Block *block)
     if (++self->work > self->limit) return CUT;
     memcpy(left, block->used, words * sizeof(uint64_t));
     for (uint32_t i = 0; i < block->axes; i++) {
-        const Axis *axis = &block->axis[i];
-        const Column *column = &self->columns[axis->name];
-        uint32_t cell = column->event != self->event ? axis->cuts + 1
-                        : column->count              ? axis->cuts + 2
-                                                     : cuts_below(axis, &column->value, true);
-        const uint64_t *fails = block->rows + (size_t)(axis->row + cell) * 2 * block->words;
+        size_t row = block->axis[i].row + cell_of(self, &block->axis[i]);
+        const uint64_t *fails = block->rows + row * 2 * block->words;
         doubts[i] = fails + block->words;
         for (uint32_t word = 0; word < words; word += 8) __builtin_prefetch(fails + word);
     }
@@ -1137,47 +1034,45 @@ static int match_block(Matcher *self, const Block *block)
         for (uint32_t i = 0; i < block->axes; i++) doubtful |= doubts[i][word];
         for (uint64_t bits = left[word]; bits; bits &= bits - 1) {
             const Clause *clause = block->clauses[word * 64 + (uint32_t)__builtin_ctzll(bits)];
-            int answer = doubtful & bits & -bits ? test(self, clause) : note(self, clause);
+            bool is_sure = !(doubtful & bits & -bits);
+            int answer = is_sure ? note(self, clause->predicate) : test(self, clause);
             if (answer) return answer;
         }
     }
     return 0;
 }
 
+static int match_node(Matcher *self, const Node *node);
+
+static int match_child(Matcher *self, const Node *node, uint32_t name, const Value *value)
+{
+    uint64_t hash = hash_child(self, node, name, value);
+    const Node *child = find_child(self, node, name, value, hash);
+    return child == NULL ? 0 : match_node(self, child);
+}
+
 static int match_node(Matcher *self, const Node *node)
 {
     int answer = ++self->work > self->limit ? CUT : 0;
-    for (uint32_t i = 0; i < node->count && !answer; i++)
+    for (size_t i = 0; i < node->count && !answer; i++)
         if ((node->listed[i].needs & ~self->present_bits) == 0)
             answer = test(self, node->listed[i].clause);
     if (!node->is_divided) return answer;
     for (size_t i = 0; i < self->present.count && !answer; i++) {
         uint32_t name = self->present.items[i];
-        Column *column = &self->columns[name];
-        const Node *child;
-        if (node->value_names & bit_of(name) && column->count == 0) {
-            column->hash = column->hash ? column->hash : hash_value(self->seed, &column->value);
-            uint64_t hash = hash_child(node, name, column->hash);
-            child = find_child(self, node, name, &column->value, hash);
-            answer = child == NULL ? 0 : match_node(self, child);
-        }
-        for (uint32_t k = 0; k < column->count && !answer; k++) {
-            const Value *value = self->several + column->first + k;
-            uint64_t hash = hash_child(node, name, hash_value(self->seed, value));
-            child = find_child(self, node, name, value, hash);
-            answer = child == NULL ? 0 : match_node(self, child);
-        }
-        if (node->any_names & bit_of(name) && !answer) {
-            child = find_child(self, node, name, NULL, hash_child(node, name, 0));
-            answer = child == NULL ? 0 : match_node(self, child);
-        }
+        const Column *column = &self->columns[name];
+        if (node->value_names & bit_of(name))
+            for (uint32_t k = 0; k < column->count && !answer; k++)
+                answer = match_child(self, node, name, &self->values[column->first + k]);
+        if (node->any_names & bit_of(name) && !answer)
+            answer = match_child(self, node, name, &ANY);
     }
     for (const Block *block = node->blocks; block != NULL && !answer; block = block->next)
         answer = match_block(self, block);
     return answer;
 }
 
-/* Match the event in hand in `roots`; `*cut` says where that ended, if before the end. */
+/* Match the event in hand; `*cut` says in which root that ended, if before the end. */
 static int match_roots(Matcher *self, const Numbers *roots, size_t *cut)
 {
     int answer = 0;
@@ -1189,10 +1084,12 @@ static int match_roots(Matcher *self, const Numbers *roots, size_t *cut)
     return answer;
 }
 
+/* ---- events ---- */
+
 static void start_event(Matcher *self)
 {
     self->event++;
-    self->present.count = self->found.count = self->several_count = self->text_size = 0;
+    self->present.count = self->found.count = self->value_count = self->text_size = 0;
     self->present_bits = 0;
 }
 
@@ -1203,8 +1100,18 @@ static Column *add_column(Matcher *self, uint32_t name)
     if (push(&self->present, name) < 0) return NULL;
     self->present_bits |= bit_of(name);
     column->event = self->event;
-    column->hash = column->count = 0;
+    column->first = (uint32_t)self->value_count;
+    column->count = 0;
     return column;
+}
+
+/* Room for a value of the column that was added last, or NULL with an exception. */
+static Value *add_value(Matcher *self, Column *column)
+{
+    if (reserve(&self->values, self->value_count, &self->value_room, sizeof(Value)) < 0)
+        return NULL;
+    column->count++;
+    return &self->values[self->value_count++];
 }
 
 /* Take the values of an event, of a tuple all of them; None is no value. */
@@ -1212,116 +1119,68 @@ static int load_values(Matcher *self, PyObject *values)
 {
     PyObject *key, *object;
     Py_ssize_t at = 0;
-    Value text;
     while (PyDict_Next(values, &at, &key, &object)) {
-        if (value_of(self, key, &text) != YES || text.kind != STRING) return no_value();
-        const Name *name = find_name(self, text.text, text.length,
-                                     hash_bytes(self->seed, text.text, text.length));
+        Value text;
+        if (value_of(self, key, &text) != YES || text.kind != STRING)
+            return fail(PyExc_TypeError, "expected names and values");
+        uint64_t hash = hash_bytes(self->seed, text.text, text.length);
+        uint32_t name = find_name(self, text.text, text.length, hash);
         bool is_several = PyTuple_Check(object);
-        bool is_absent = is_several ? PyTuple_Size(object) == 0 : object == Py_None;
-        if (name == NULL || is_absent) continue;
-        Column *column = add_column(self, name->id);
+        if (name == NONE || (is_several ? PyTuple_Size(object) == 0 : object == Py_None)) continue;
+        Column *column = add_column(self, name);
         if (column == NULL) return FAILED;
-        if (!is_several) {
-            if (value_of(self, object, &column->value) < 0) return FAILED;
-            self->text_size += column->value.kind == STRING ? column->value.length : 0;
-            continue;
+        for (Py_ssize_t i = 0; i < (is_several ? PyTuple_Size(object) : 1); i++) {
+            PyObject *item = is_several ? PyTuple_GetItem(object, i) : object;
+            Value *value = add_value(self, column);
+            if (value == NULL || value_of(self, item, value) != YES)
+                return fail(PyExc_TypeError, "expected names and values");
         }
-        column->first = (uint32_t)self->several_count;
-        for (Py_ssize_t i = 0; i < PyTuple_Size(object); i++) {
-            size_t count = self->several_count;
-            if (reserve(&self->several, count, &self->several_room, sizeof(Value)) < 0)
-                return FAILED;
-            Value *value = &self->several[count];
-            if (value_of(self, PyTuple_GetItem(object, i), value) != YES) return no_value();
-            self->several_count++;
-            column->count++;
-        }
+        if (!is_several) self->text_size += text_size(&self->values[column->first]);
     }
     return 0;
 }
 
-enum { UNASKED = UINT32_MAX - 4, KEY, DEADLINE, METADATA };
+typedef struct { /* a name as the last message had it, because the next mostly has the same */
+    Bytes text;
+    uint32_t length, name; /* where none asks for it: UNASKED, and what it means to a node */
+} Known;
 
-typedef struct { /* names as the last message had them, because the next mostly has the same */
-    const char *text[LAYOUT];
-    uint32_t length[LAYOUT], name[LAYOUT];
-} Layout;
-
-static uint32_t name_at(const Matcher *self, Layout *layout, uint32_t place, const char *text,
-                        uint32_t length)
+static uint32_t name_at(const Matcher *self, Known *known, Bytes text, uint32_t length)
 {
-    if (place < LAYOUT && layout->length[place] == length
-        && memcmp(layout->text[place], text, length) == 0)
-        return layout->name[place];
-    uint32_t found = UNASKED;
-    if (length == 3 && !memcmp(text, "key", 3))
-        found = KEY;
-    else if (length == 8 && !memcmp(text, "metadata", 8))
-        found = METADATA;
-    else if (length == 11 && !memcmp(text, "deadline-ms", 11))
-        found = DEADLINE;
-    else {
-        const Name *name = find_name(self, text, length, hash_bytes(self->seed, text, length));
-        found = name == NULL ? UNASKED : name->id;
+    if (known->length != length || memcmp(known->text, text, length) != 0) {
+        uint32_t meaning = meaning_of(text, length);
+        uint32_t name = find_name(self, text, length, hash_bytes(self->seed, text, length));
+        *known = (Known){text, length, name == NONE || meaning ? UNASKED + meaning : name};
     }
-    if (place < LAYOUT) {
-        layout->text[place] = text;
-        layout->length[place] = length;
-        layout->name[place] = found;
-    }
-    return found;
-}
-
-/* The length that stands in two bytes at `*at`, which moves behind them; or past `end`. */
-static uint32_t read_length(const uint8_t **at, const uint8_t *end)
-{
-    if (end - *at < 2) {
-        *at = end;
-        return UINT16_MAX + 1;
-    }
-    *at += 2;
-    return (uint32_t)(*at)[-2] << 8 | (*at)[-1];
+    return known->name;
 }
 
 /* Take the attributes that stand in a block of MQTT 5 properties. */
-static int load_block(Matcher *self, Layout *layout, const uint8_t *at, const uint8_t *end)
+static int load_block(Matcher *self, Known *layout)
 {
-    uint32_t count = 0, reserved = 0, length = 0;
-    while (at < end) {
-        switch (*at++) {
-        case 0x26: {
-            uint32_t name_length = read_length(&at, end);
-            if (name_length > (size_t)(end - at)) return UNREADABLE;
-            const char *text = (const char *)at;
-            at += name_length;
-            length = read_length(&at, end);
-            if (length > (size_t)(end - at) || count == MAX_PROPERTIES) return UNREADABLE;
-            uint32_t name = name_at(self, layout, count++, text, name_length);
-            if (name > UNASKED) {
-                if (name == METADATA || reserved & 1u << (name & 31)) return UNREADABLE;
-                reserved |= 1u << (name & 31);
-            } else if (name != UNASKED && self->columns[name].event != self->event) {
-                Column *column = add_column(self, name);
-                if (column == NULL) return FAILED;
-                int answer = infer((const char *)at, length, &column->value);
-                if (answer != YES) return answer;
-                self->text_size += column->value.kind == STRING ? length : 0;
-            }
-            break;
+    Bytes at = self->block, end = at + self->block_size;
+    uint32_t count = 0, seen = 0;
+    for (Bytes next; at < end; at = next) {
+        next = property_end(at, end);
+        if (next == NULL || (*at == USER && count == MAX_PAIRS)) return UNREADABLE;
+        if (*at != USER) continue;
+        uint32_t length = two_bytes(at + 1);
+        Known *known = &layout[count < LAYOUT ? count : LAYOUT];
+        uint32_t name = name_at(self, known, at + 3, length);
+        count++;
+        if (name == UNASKED) continue;
+        if (name > UNASKED) {
+            uint32_t bit = 1u << (name - UNASKED);
+            if (bit == 1u << METADATA || seen & bit) return UNREADABLE;
+            seen |= bit;
+        } else if (self->columns[name].event != self->event) {
+            Column *column = add_column(self, name);
+            Value *value = column == NULL ? NULL : add_value(self, column);
+            if (value == NULL) return FAILED;
+            Bytes text = at + 3 + length + 2;
+            if (infer(self, text, (size_t)(next - text), value) == FAILED) return FAILED;
+            self->text_size += text_size(value);
         }
-        case 0x01: length = 1; break;
-        case 0x02: length = 4; break;
-        case 0x23: length = 2; break;
-        case 0x03: case 0x08: case 0x09: length = read_length(&at, end); break;
-        case 0x0B:
-            length = 1;
-            while (length < 4 && length <= (size_t)(end - at) && at[length - 1] & 0x80) length++;
-            break;
-        default: return UNREADABLE;
-        }
-        if (length > (size_t)(end - at)) return UNREADABLE;
-        at += length;
     }
     return 0;
 }
@@ -1330,145 +1189,93 @@ static int load_block(Matcher *self, Layout *layout, const uint8_t *at, const ui
 
 static int free_to_change(const Matcher *self)
 {
-    if (self->is_busy) PyErr_SetString(PyExc_RuntimeError, "the matcher is in use");
-    return self->is_busy ? FAILED : 0;
+    return self->is_busy ? fail(PyExc_RuntimeError, "the matcher is in use") : 0;
+}
+
+/* The root of this number, or NULL with an exception. */
+static Node *find_root(const Matcher *self, unsigned long number)
+{
+    Node *root = number < self->root_count ? self->roots[number] : NULL;
+    if (root == NULL) fail(PyExc_ValueError, "no such root");
+    return root;
 }
 
 static int read_roots(const Matcher *self, PyObject *object, Numbers *roots)
 {
-    if (!PyTuple_Check(object)) {
-        PyErr_SetString(PyExc_TypeError, "expected a tuple of roots");
-        return FAILED;
-    }
+    if (!PyTuple_Check(object)) return fail(PyExc_TypeError, "expected a tuple of roots");
     for (Py_ssize_t i = 0; i < PyTuple_Size(object); i++) {
         unsigned long root = PyLong_AsUnsignedLong(PyTuple_GetItem(object, i));
-        if (PyErr_Occurred()) return FAILED;
-        if (root >= self->root_count || self->roots[root] == NULL) {
-            PyErr_SetString(PyExc_ValueError, "no such root");
+        if (PyErr_Occurred() || !find_root(self, root) || push(roots, (uint32_t)root) < 0)
             return FAILED;
-        }
-        if (push(roots, (uint32_t)root) < 0) return FAILED;
     }
     return 0;
 }
 
-static PyObject *matcher_root(Matcher *self, PyObject *unused)
+static PyObject *matcher_root(Matcher *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
-    uint32_t number = 0;
+    size_t number = 0;
     while (number < self->root_count && self->roots[number] != NULL) number++;
-    if (number == self->root_count) {
-        Node **roots = PyMem_Realloc(self->roots, (number + 1) * sizeof(Node *));
-        if (roots == NULL) return PyErr_NoMemory();
-        self->roots = roots;
-        roots[self->root_count++] = NULL;
-    }
-    self->roots[number] = node_new(self, NULL, NONE, NULL, mix(self->seed + number));
-    return self->roots[number] == NULL ? NULL : PyLong_FromUnsignedLong(number);
+    if (reserve(&self->roots, number, &self->root_room, sizeof(Node *)) < 0) return NULL;
+    Node *root = node_new(self, NULL, NONE, &ANY, mix(self->seed + number));
+    if (root == NULL) return NULL;
+    self->roots[number] = root;
+    self->root_count += number == self->root_count;
+    return PyLong_FromSize_t(number);
 }
 
 static PyObject *matcher_drop(Matcher *self, PyObject *object)
 {
-    unsigned long root = PyLong_AsUnsignedLong(object);
+    unsigned long number = PyLong_AsUnsignedLong(object);
     if (PyErr_Occurred() || free_to_change(self) < 0) return NULL;
-    if (root >= self->root_count || self->roots[root] == NULL || self->roots[root]->size) {
-        PyErr_SetString(PyExc_ValueError, "no such root, or not empty");
-        return NULL;
-    }
-    node_free(self->roots[root]);
-    self->roots[root] = NULL;
+    Node *root = find_root(self, number);
+    if (root == NULL) return NULL;
+    if (root->size) return PyErr_Format(PyExc_ValueError, "the root is not empty");
+    node_free(root);
+    self->roots[number] = NULL;
     Py_RETURN_NONE;
-}
-
-/* Take out a clause and those after it in its chain. */
-static void remove_chain(Matcher *self, uint32_t number)
-{
-    while (number != NONE) {
-        Clause *clause = self->clauses[number];
-        Node *node = clause->node;
-        uint32_t next = clause->next;
-        if (clause->block != NULL) {
-            blocks_remove(&node->blocks, clause);
-        } else {
-            node->listed[clause->slot] = node->listed[--node->count];
-            node->listed[clause->slot].clause->slot = clause->slot;
-        }
-        for (Node *above = node; above != NULL; above = above->parent) above->size--;
-        prune(self, node);
-        self->clauses[number] = NULL;
-        if (push(&self->free_clauses, number) < 0)
-            PyErr_Clear(); /* The number is lost. */
-        clause_free(self, clause);
-        number = next;
-    }
-}
-
-static int new_number(Matcher *self, uint32_t *number)
-{
-    if (self->free_clauses.count) {
-        *number = self->free_clauses.items[--self->free_clauses.count];
-        return 0;
-    }
-    if (self->clause_count == NONE
-        || reserve(&self->clauses, self->clause_count, &self->clause_room, sizeof(Clause *)) < 0)
-        return no_memory();
-    *number = (uint32_t)self->clause_count++;
-    self->clauses[*number] = NULL;
-    return 0;
 }
 
 static PyObject *matcher_add(Matcher *self, PyObject *arguments)
 {
-    unsigned int root;
+    unsigned int number;
     PyObject *key, *terms;
-    if (!PyArg_ParseTuple(arguments, "IOO!", &root, &key, &PyTuple_Type, &terms)
+    if (!PyArg_ParseTuple(arguments, "IOO!", &number, &key, &PyTuple_Type, &terms)
         || free_to_change(self) < 0)
         return NULL;
-    if (root >= self->root_count || self->roots[root] == NULL)
-        return PyErr_Format(PyExc_ValueError, "no such root");
-    uint32_t first = NONE, last = NONE, number;
+    Node *root = find_root(self, number);
+    uint32_t predicate = root == NULL ? NONE : predicate_new(self, key);
+    if (predicate == NONE) return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_Size(terms); i++) {
-        Clause *clause = clause_new(self, key, PyTuple_GetItem(terms, i));
-        if (clause == NULL || new_number(self, &number) < 0
-            || insert(self, self->roots[root], clause) < 0) {
+        Clause *clause = clause_new(self, PyTuple_GetItem(terms, i));
+        if (clause == NULL || insert(self, root, clause) < 0) {
             if (clause != NULL) clause_free(self, clause);
-            remove_chain(self, first);
+            predicate_free(self, predicate);
             return NULL;
         }
-        self->clauses[number] = clause;
-        clause->number = number;
-        first = first == NONE ? number : first;
-        clause->first = first;
-        if (last != NONE) self->clauses[last]->next = number;
-        last = number;
+        clause->predicate = predicate;
+        clause->next = self->predicates[predicate].clauses;
+        self->predicates[predicate].clauses = clause;
     }
-    return PyLong_FromUnsignedLong(first);
+    return PyLong_FromUnsignedLong(predicate);
 }
 
 static PyObject *matcher_remove(Matcher *self, PyObject *object)
 {
     unsigned long number = PyLong_AsUnsignedLong(object);
     if (PyErr_Occurred() || free_to_change(self) < 0) return NULL;
-    if (number != NONE) {
-        if (number >= self->clause_count || self->clauses[number] == NULL
-            || self->clauses[number]->first != number)
-            return PyErr_Format(PyExc_ValueError, "no such predicate");
-        remove_chain(self, (uint32_t)number);
-    }
+    if (number >= self->predicate_count || self->predicates[number].key == NULL)
+        return PyErr_Format(PyExc_ValueError, "no such predicate");
+    predicate_free(self, (uint32_t)number);
     Py_RETURN_NONE;
 }
 
-static PyObject *take_found(Matcher *self, bool is_list)
+static PyObject *take_found(const Matcher *self, bool is_list)
 {
     Py_ssize_t count = (Py_ssize_t)self->found.count;
     PyObject *keys = is_list ? PyList_New(count) : PyTuple_New(count);
-    for (Py_ssize_t i = 0; keys != NULL && i < count; i++) {
-        PyObject *key = Py_NewRef(self->clauses[self->found.items[i]]->key);
-        if (is_list)
-            PyList_SetItem(keys, i, key);
-        else
-            PyTuple_SetItem(keys, i, key);
-    }
+    int (*put)(PyObject *, Py_ssize_t, PyObject *) = is_list ? PyList_SetItem : PyTuple_SetItem;
+    for (Py_ssize_t i = 0; keys != NULL && i < count; i++)
+        put(keys, i, Py_NewRef(self->predicates[self->found.items[i]].key));
     return keys;
 }
 
@@ -1486,14 +1293,14 @@ static PyObject *matcher_match(Matcher *self, PyObject *arguments)
         start_event(self);
         self->work = 0;
         self->limit = limit;
-        self->values = values;
+        self->attributes = values;
         self->document = document;
         int answer = load_values(self, values);
-        answer = answer < 0 ? answer : match_roots(self, &roots, &cut);
-        keys = answer < 0 ? NULL : take_found(self, true);
-        self->values = NULL;
+        if (answer == 0) answer = match_roots(self, &roots, &cut);
+        if (answer >= 0) keys = take_found(self, true);
+        if (answer != CUT) cut = roots.count;
+        self->attributes = NULL;
         self->is_busy = false;
-        cut = answer == CUT ? cut : roots.count;
     }
     PyMem_Free(roots.items);
     return keys == NULL ? NULL : Py_BuildValue("NLn", keys, (long long)self->work, (Py_ssize_t)cut);
@@ -1509,64 +1316,49 @@ typedef struct { /* sets of found numbers, one after the other, with where each 
 static int intern(Matcher *self, Sets *sets, uint32_t *position)
 {
     size_t size = self->found.count * sizeof(uint32_t);
-    uint64_t hash = size ? hash_bytes(self->seed, (const char *)self->found.items, size) : 0;
+    uint64_t hash = size ? hash_bytes(self->seed, self->found.items, size) : 0;
     size_t at = hash;
     void *item;
     while ((item = table_next(&sets->table, hash, &at)) != NULL) {
         *position = (uint32_t)(uintptr_t)item;
-        uint32_t start = *position > 1 ? sets->ends.items[*position - 2] : 0;
-        if (sets->ends.items[*position - 1] - start == self->found.count
+        uint32_t start = sets->ends.items[*position - 1], end = sets->ends.items[*position];
+        if (end - start == self->found.count
             && (!size || !memcmp(sets->numbers.items + start, self->found.items, size)))
             return 0;
     }
-    *position = (uint32_t)sets->ends.count + 1;
+    *position = (uint32_t)sets->ends.count;
     for (size_t i = 0; i < self->found.count; i++)
         if (push(&sets->numbers, self->found.items[i]) < 0) return FAILED;
     PyObject *keys = take_found(self, false);
-    if (keys == NULL || PyList_Append(sets->list, keys) < 0) {
-        Py_XDECREF(keys);
-        return FAILED;
-    }
-    Py_DECREF(keys);
-    if (sets->numbers.count >= NONE || push(&sets->ends, (uint32_t)sets->numbers.count) < 0)
-        return no_memory();
+    int answer = keys == NULL ? FAILED : PyList_Append(sets->list, keys);
+    Py_XDECREF(keys);
+    if (answer < 0 || push(&sets->ends, (uint32_t)sets->numbers.count) < 0) return FAILED;
     return table_add(&sets->table, hash, (void *)(uintptr_t)*position);
 }
 
-/* One message: its set's position, or UNDECIDED where Python has to look at it. */
-static int match_message(Matcher *self, const Numbers *roots, Layout *layout, Sets *sets,
-                         uint32_t *position)
-{
-    const uint8_t *start = (const uint8_t *)self->block;
-    size_t cut;
-    int64_t before = self->work, most = self->limit;
-    start_event(self);
-    self->limit = most > INT64_MAX - before ? INT64_MAX : before + most;
-    int answer = load_block(self, layout, start, start + self->block_size);
-    answer = answer ? answer : match_roots(self, roots, &cut);
-    self->limit = most;
-    Py_CLEAR(self->values);
-    *position = UNDECIDED;
-    return answer ? (answer < 0 ? FAILED : 0) : intern(self, sets, position);
-}
-
-/* All messages; returns how many Python has to look at, or FAILED. */
+/* Match all messages: how many Python has to look at, or FAILED. */
 static Py_ssize_t match_messages(Matcher *self, const Numbers *roots, const Py_buffer *data,
-                                 const Py_buffer *spans, char *which, Sets *sets)
+                                 const Py_buffer *spans, char *which, Sets *sets, int64_t limit)
 {
-    Layout layout = {.length = {0}};
+    Known layout[LAYOUT + 1]; /* the last is for all names beyond */
     Py_ssize_t undecided = 0;
-    memset(layout.length, 0xFF, sizeof layout.length);
+    memset(layout, 0xFF, sizeof layout);
+    if (push(&sets->ends, 0) < 0) return FAILED;
     for (Py_ssize_t i = 0; i < spans->len / 8; i++) {
-        uint32_t span[2], position;
+        uint32_t span[2], position = UNDECIDED;
+        size_t cut;
         memcpy(span, (const char *)spans->buf + i * 8, 8);
-        if (span[0] > span[1] || span[1] > (size_t)data->len || spans->len % 8) {
-            PyErr_SetString(PyExc_ValueError, "a span beyond the data, or half of one");
-            return FAILED;
-        }
-        self->block = data->len ? (const char *)data->buf + span[0] : "";
+        if (span[0] > span[1] || span[1] > (size_t)data->len || spans->len % 8)
+            return fail(PyExc_ValueError, "a span beyond the data, or half of one");
+        self->block = data->len ? (Bytes)data->buf + span[0] : (Bytes) "";
         self->block_size = span[1] - span[0];
-        if (match_message(self, roots, &layout, sets, &position) < 0) return FAILED;
+        self->limit = limit > INT64_MAX - self->work ? INT64_MAX : self->work + limit;
+        start_event(self);
+        int answer = load_block(self, layout);
+        if (answer == 0) answer = match_roots(self, roots, &cut);
+        if (answer == 0) answer = intern(self, sets, &position);
+        Py_CLEAR(self->attributes);
+        if (answer < 0) return FAILED;
         memcpy(which + i * 4, &position, 4);
         undecided += position == UNDECIDED;
     }
@@ -1578,21 +1370,18 @@ static PyObject *matcher_match_frames(Matcher *self, PyObject *arguments)
     PyObject *object, *which = NULL;
     Py_buffer data, spans;
     Numbers roots = {0};
-    Sets sets = {.list = Py_BuildValue("[()]")};
+    Sets sets = {.list = NULL};
     long long limit;
     Py_ssize_t undecided = FAILED;
-    if (sets.list == NULL
-        || !PyArg_ParseTuple(arguments, "Oy*y*L", &object, &data, &spans, &limit)) {
-        Py_XDECREF(sets.list);
-        return NULL;
-    }
+    if (!PyArg_ParseTuple(arguments, "Oy*y*L", &object, &data, &spans, &limit)) return NULL;
     if (free_to_change(self) == 0 && read_roots(self, object, &roots) == 0
+        && (sets.list = Py_BuildValue("[()]")) != NULL
         && (which = PyBytes_FromStringAndSize(NULL, spans.len / 8 * 4)) != NULL) {
         self->is_busy = true;
         self->work = 0;
-        self->limit = limit;
         self->document = Py_None;
-        undecided = match_messages(self, &roots, &data, &spans, PyBytes_AsString(which), &sets);
+        char *numbers = PyBytes_AsString(which);
+        undecided = match_messages(self, &roots, &data, &spans, numbers, &sets, limit);
         self->is_busy = false;
     }
     PyBuffer_Release(&data);
@@ -1610,21 +1399,19 @@ static PyObject *matcher_match_frames(Matcher *self, PyObject *arguments)
 
 static PyObject *matcher_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *instant, *decode;
     static char *names[] = {"instant", "decode", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO", names, &instant, &decode))
+    PyObject *instant, *decode, *word;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO", names, &instant, &decode)
+        || (word = PyUnicode_FromString("accord")) == NULL)
         return NULL;
-    PyObject *word = PyUnicode_FromString("accord");
-    Py_hash_t seed = word == NULL ? -1 : PyObject_Hash(word);
-    Py_XDECREF(word);
-    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Matcher *self = word == NULL ? NULL : (Matcher *)alloc(type, 0);
+    Matcher *self = (Matcher *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self != NULL) {
-        self->seed = (uint64_t)seed;
+        self->seed = (uint64_t)PyObject_Hash(word);
         self->instant = Py_NewRef(instant);
         self->decode = Py_NewRef(decode);
-        self->free_name = NONE;
+        self->free_column = self->free_predicate = NONE;
     }
+    Py_DECREF(word);
     return (PyObject *)self;
 }
 
@@ -1633,19 +1420,18 @@ static int matcher_traverse(Matcher *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->instant);
     Py_VISIT(self->decode);
-    for (size_t i = 0; i < self->clause_count; i++)
-        if (self->clauses[i] != NULL) {
-            Py_VISIT(self->clauses[i]->key);
-            Py_VISIT(self->clauses[i]->rest);
-        }
+    for (size_t i = 0; i < self->predicate_count; i++) {
+        Py_VISIT(self->predicates[i].key);
+        for (Clause *clause = self->predicates[i].clauses; clause != NULL; clause = clause->next)
+            Py_VISIT(clause->rest);
+    }
     return 0;
 }
 
 static int matcher_clear(Matcher *self)
 {
-    for (size_t i = 0; i < self->clause_count; i++)
-        if (self->clauses[i] != NULL && self->clauses[i]->first == i)
-            remove_chain(self, (uint32_t)i);
+    for (size_t i = 0; i < self->predicate_count; i++)
+        if (self->predicates[i].key != NULL) predicate_free(self, (uint32_t)i);
     Py_CLEAR(self->instant);
     Py_CLEAR(self->decode);
     return 0;
@@ -1656,11 +1442,10 @@ static void matcher_dealloc(Matcher *self)
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     matcher_clear(self);
-    for (uint32_t i = 0; i < self->root_count; i++)
+    for (size_t i = 0; i < self->root_count; i++)
         if (self->roots[i] != NULL) node_free(self->roots[i]);
-    void *owned[] = {self->names.slots, self->children.slots, self->by_id, self->columns,
-                     self->clauses, self->free_clauses.items, self->roots, self->present.items,
-                     self->found.items, self->several};
+    void *owned[] = {self->names.slots, self->children.slots, self->columns,     self->predicates,
+                     self->roots,       self->present.items,  self->found.items, self->values};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) PyMem_Free(owned[i]);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);

@@ -4,13 +4,22 @@
    defines what each function means, and runs where this module was not built. */
 #include "native.h"
 
-static int
-module_exec(PyObject *module)
+int native_grow(void *array, size_t *room, size_t size)
 {
-    if (native_add_frames(module) < 0) {
-        return -1;
+    size_t more = *room ? *room * 2 : 2;
+    void *grown = more > SIZE_MAX / 2 / size ? NULL : PyMem_Realloc(*(void **)array, more * size);
+    if (grown == NULL) {
+        PyErr_NoMemory();
+        return FAILED;
     }
-    return native_add_match(module);
+    *(void **)array = grown;
+    *room = more;
+    return 0;
+}
+
+static int module_exec(PyObject *module)
+{
+    return native_add_frames(module) < 0 ? FAILED : native_add_match(module);
 }
 
 static PyModuleDef_Slot module_slots[] = {
@@ -22,12 +31,10 @@ static PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_native",
     .m_doc = "Loops over the bytes of messages.",
-    .m_size = 0,
     .m_slots = module_slots,
 };
 
-PyMODINIT_FUNC
-PyInit__native(void)
+PyMODINIT_FUNC PyInit__native(void)
 {
     return PyModuleDef_Init(&module_def);
 }

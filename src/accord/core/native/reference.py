@@ -416,12 +416,6 @@ def expired(frames: bytes, is_v5: bool, waited_ms: int) -> bytes:
     return bytes(0 <= _expiry_s(parts.block) * 1000 <= waited_ms for parts in _split(frames, is_v5))
 
 
-def select(frames: bytes, marks: bytes, mark: int) -> bytes:
-    """The frames whose byte in `marks` is `mark`, in their order."""
-    both = zip(_ends(frames), marks, strict=False)
-    return b"".join(frames[start:end] for (start, _, end), each in both if each == mark)
-
-
 def acknowledged(data: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
     """The PUBACKs without reason code from `start` on: ranges of packet ids, and where they end."""
     ranges: list[tuple[int, int]] = []

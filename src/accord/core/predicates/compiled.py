@@ -1,9 +1,9 @@
 """The index's predicates in the extension: terms in the form that its `Matcher` takes.
 
-A term becomes conditions and a rest. A condition is a name, whether it may be absent, and ranges:
-for each its kind, its low and its high, None for the ends of the kind, and low twice for a single
-value. What is no range (functions, arithmetic, repeated elements) is the rest, a callable that the
-matcher asks last.
+A term becomes conditions and a rest. A condition is a name, whether it may be absent, and ranges.
+What is no range (functions, arithmetic, repeated elements) is the rest, a callable that the matcher
+asks last. Conditions go to the matcher packed: their names; for each a head, which is twice the
+number of its ranges, and one more if it may be absent; the bounds of all ranges, and their texts.
 
 Tests on XML paths are conditions too, under names that no attribute has: `TEXTS` before the path
 for what it selects, `NUMBERS` for that as numbers. They may let through too much, so they are in
@@ -14,13 +14,15 @@ it does for any of it, which is XPath's meaning.
 from __future__ import annotations
 
 import math
+import struct
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from accord.core.model.document import Document
-from accord.core.model.values import Kind, Value
+from accord.core.model.values import Kind, Value, infer, kind_of
 from accord.core.native import _native
 from accord.core.predicates import sets
 from accord.core.predicates.frames import attributes
@@ -34,9 +36,24 @@ NUMBERS: Final = "\1"
 _NO_LIMIT: Final = 2**62
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_ANY_TEXT: Final = (int(Kind.STRING), None, None)
+# A kind and a value of it; None is where the kind begins.
+_Bound = tuple[int, Value | None]
+_BEYOND: Final = len(Kind)
+_POINT: Final[_Bound] = (_BEYOND + 1, None)  # ends a range that is one value
+_ANY_TEXT: Final[tuple[_Bound, ...]] = ((Kind.STRING, None), (Kind.STRING + 1, None))
+# A bound: a number as the largest double not above it, or the place of a text; the text's length;
+# how much the number is above the double.
+_NUMBER: Final = struct.Struct("=dIHBx")
+_TEXT: Final = struct.Struct("=QIHBx")
+_STARTS: Final = [
+    _TEXT.pack(0, 0, 0, kind) if kind == Kind.STRING else _NUMBER.pack(-math.inf, 0, 0, kind)
+    for kind in range(_POINT[0] + 1)
+]
+_LOWEST: Final = [(int(kind), LOWEST[kind]) for kind in Kind]
+_EXACT_BITS: Final = 53
 
-Condition = tuple[str, bool, tuple[Any, ...]]
+Condition = tuple[str, bool, tuple[_Bound, ...]]
+Packed = tuple[tuple[str, ...], bytes, bytes, object, int]
 Handle = tuple[int, tuple[str, ...]]  # a predicate's number, and the paths that it asks for
 
 
@@ -56,7 +73,7 @@ class Compiled:
     def add(self, root: int, key: Hashable, terms: Iterable[Term]) -> Handle:
         converted = tuple(map(_converted, terms))
         number = self._matcher.add(root, key, converted)
-        names = (name for conditions, _, _ in converted for name, _, _ in conditions)
+        names = (name for term in converted for name in term[0])
         paths = tuple(name for name in names if name.startswith((TEXTS, NUMBERS)))
         self._paths.update(paths)
         return number, paths
@@ -101,32 +118,71 @@ class Compiled:
                 yield name, tuple(number for number in numbers if not math.isnan(number))
 
 
-def _instant(moment: datetime) -> int:
+def _instant(moment: datetime | str) -> int | None:
+    """Microseconds of a timestamp; None for a text that is none."""
+    if isinstance(moment, str):
+        found = infer(moment)
+        if not isinstance(found, datetime):
+            return None
+        moment = found
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def _converted(term: Term) -> tuple[tuple[Condition, ...], object, int]:
+def _converted(term: Term) -> Packed:
     conditions = [(name, allowed.has_null, _bounds(allowed)) for name, allowed in term.sets.items()]
     conditions += map(_path_condition, term.paths)
     rest = rest_of(term)
-    return tuple(conditions), rest, 0 if rest is None else rest.weight
+    heads = array("I")
+    bounds: list[_Bound] = []
+    for _, has_null, found in conditions:
+        heads.append(len(found) + has_null)
+        bounds += found
+    weight = 0 if rest is None else rest.weight
+    names = tuple([condition[0] for condition in conditions])
+    return names, heads.tobytes(), _packed(bounds), rest, weight
 
 
-def _bounds(allowed: ValueSet) -> tuple[Any, ...]:
-    found: list[Any] = []
+def _bounds(allowed: ValueSet) -> tuple[_Bound, ...]:
+    """Low and high of all ranges; those that meet where a kind begins are one."""
     point = allowed.point()
-    for kind, ranges in enumerate(allowed.ranges):
+    if point is not None:
+        return (kind_of(point), point), _POINT
+    found: list[_Bound] = []
+    for (kind, lowest), ranges in zip(_LOWEST, allowed.ranges, strict=True):
         for low, high in ranges:
-            start = None if low == LOWEST[Kind(kind)] else low
-            found += (kind, point, point) if point is not None else (kind, start, high)
+            start = kind, None if low == lowest else low
+            if found and found[-1] == start:
+                found.pop()
+            else:
+                found.append(start)
+            found.append((kind + 1, None) if high is None else (kind, high))
     return tuple(found)
+
+
+def _packed(bounds: list[_Bound]) -> bytes:
+    found: list[bytes] = []
+    texts = bytearray()
+    for kind, value in bounds:
+        if value is None:
+            found.append(_STARTS[kind])
+        elif isinstance(value, float):
+            found.append(_NUMBER.pack(value + 0.0, 0, 0, kind))  # + 0.0: one zero only
+        elif isinstance(value, str):
+            text = value.encode()
+            found.append(_TEXT.pack(len(bounds) * _TEXT.size + len(texts), len(text), 0, kind))
+            texts += text
+        else:
+            number = _instant(value) if isinstance(value, datetime) else value
+            extra = number % (1 << max(abs(number).bit_length() - _EXACT_BITS, 0))
+            found.append(_NUMBER.pack(number - extra, 0, extra, kind))
+    return b"".join((*found, texts))
 
 
 def _path_condition(test: PathTest) -> Condition:
     """What `test` asks of a path, or a little less."""
     op, value = test.op, test.value
     if isinstance(value, str) and op == "=":
-        return TEXTS + test.path, False, (int(Kind.STRING), value, value)
+        return TEXTS + test.path, False, ((Kind.STRING, value), _POINT)
     if isinstance(value, float) and op not in (None, "<>"):
         allowed = sets.compared(op, value)
         if not allowed.is_empty:

@@ -7,6 +7,7 @@ where the bytes are no properties at all.
 
 from __future__ import annotations
 
+import re
 from array import array
 from typing import Final
 
@@ -19,6 +20,7 @@ RESERVED: Final = frozenset({METADATA, b"key", b"deadline-ms"})
 
 _USER: Final = 0x26
 _IDENTIFIER: Final = 0x0B
+_VARINT: Final = re.compile(rb"[\x80-\xff]{1,3}[\x01-\x7f]|[\x00-\x7f]")
 _SIZES: Final = {0x01: 1, 0x02: 4, 0x23: 2}
 _WITH_LENGTH: Final = frozenset({0x03, 0x08, 0x09})
 
@@ -44,10 +46,10 @@ def attributes(block: bytes) -> dict[str, Value] | None:
         elif identifier in _WITH_LENGTH:
             _, position = _binary(block, position)
         elif identifier == _IDENTIFIER:
-            end = position + 3
-            while position < end and block[position : position + 1] >= b"\x80":
-                position += 1
-            position += 1
+            found = _VARINT.match(block, position)
+            if found is None:
+                return None
+            position = found.end()
         elif identifier in _SIZES:
             position += _SIZES[identifier]
         else:
