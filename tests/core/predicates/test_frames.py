@@ -112,10 +112,11 @@ def test_reserved_names_are_no_attributes() -> None:
         assert found.answers == [(), ("absent",)]
 
 
-def test_spans_must_lie_in_the_data() -> None:
-    index = Index()
+@ENGINES
+def test_spans_must_lie_in_the_data(is_twin: bool) -> None:
+    index = make(is_twin)
     index.add(1, parse("a = 5"))
-    for spans in ([0, 9], [3, 2], [4_000_000_000, 4_000_000_001]):
+    for spans in ([0, 9], [3, 2], [4_000_000_000, 4_000_000_001], [0], [0, 1, 2]):
         with pytest.raises(ValueError, match="beyond the data"):
             index.match_frames("c", b"12345", array("I", spans))
 

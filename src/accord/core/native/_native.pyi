@@ -5,7 +5,9 @@ from typing import Any, final
 @final
 class Matcher:
     def __new__(
-        cls, instant: Callable[[datetime | str], int | None], decode: Callable[[bytes], dict[str, Any] | None]
+        cls,
+        instant: Callable[[datetime | str], int | None],
+        decode: Callable[[bytes], dict[str, Any] | None],
     ) -> Matcher: ...
     def root(self) -> int: ...
     def drop(self, root: int, /) -> None: ...

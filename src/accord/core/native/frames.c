@@ -12,7 +12,7 @@
 #include <structmember.h>
 
 enum { MAX_NAME = 256, CACHED = 64, PROBES = 4, FIRST_ROOM = 16, NO_ACK = 255 };
-enum { UNKNOWN = -2 };
+enum { UNKNOWN = -2, MAX_BODY = 268435455 }; /* bytes of a packet behind its length */
 
 typedef struct {
     Bytes start, topic; /* the topic, with its length, may stand elsewhere */
@@ -171,7 +171,8 @@ static inline bool next_frame(Run *run)
         return true;
     }
     run->has_failed = true;
-    PyErr_SetString(PyExc_ValueError, "expected whole PUBLISH packets");
+    PyErr_SetString(PyExc_ValueError, run->depth == LENGTHS ? "expected whole packets"
+                                                            : "expected whole PUBLISH packets");
     return false;
 }
 
@@ -238,10 +239,14 @@ static size_t body_size(const Frame *frame, const Form *form)
            + frame->size - frame->payload;
 }
 
-static size_t frame_size(const Frame *frame, const Form *form)
+/* Add the size of a frame; false, with an exception, where no packet can have it. */
+static bool add_size(size_t *size, const Frame *frame, const Form *form)
 {
     size_t body = body_size(frame, form);
-    return 1 + varint_size(body) + body;
+    *size += 1 + varint_size(body) + body;
+    if (body > MAX_BODY)
+        PyErr_Format(PyExc_ValueError, "expected a packet of at most %d bytes", MAX_BODY);
+    return body <= MAX_BODY;
 }
 
 /* Write the properties of other kinds than `dropped`, with less expiry. */
@@ -444,6 +449,13 @@ static inline Frame *next_of(const Frames *self, size_t label, Py_ssize_t *place
     return NULL;
 }
 
+/* The label that a Python object says; one that no frame has for what is none. */
+static size_t asked_label(PyObject *object)
+{
+    Py_ssize_t label = PyLong_AsSsize_t(object);
+    return label < 0 ? SIZE_MAX : (size_t)label;
+}
+
 /* The byte of a frame's label among `marks`, or `other` beyond them. */
 static inline uint8_t mark_of(const char *marks, Py_ssize_t count, const Frame *frame, int other)
 {
@@ -463,7 +475,10 @@ static PyObject *frames_take(Frames *self, PyObject *argument)
         if (!mark_of(wanted, labels, frame, 0)) continue;
         count++;
         if (frame->expiries && frame->expiry_s < least) least = frame->expiry_s;
-        size += frame->alias ? frame_size(frame, &form) : frame->size;
+        if (!frame->alias)
+            size += frame->size;
+        else if (!add_size(&size, frame, &form))
+            return NULL;
     }
     uint8_t *to, *mark;
     PyObject *taken = new_bytes(size, &to), *marks = new_bytes(count, &mark);
@@ -486,7 +501,7 @@ static PyObject *frames_take(Frames *self, PyObject *argument)
 
 static PyObject *frames_spans(Frames *self, PyObject *argument)
 {
-    size_t label = PyLong_AsSize_t(argument);
+    size_t label = asked_label(argument);
     uint8_t *start, *to;
     PyObject *room = PyErr_Occurred() ? NULL : new_bytes((size_t)self->count * 8, &start);
     if (room == NULL) return NULL;
@@ -503,13 +518,13 @@ static PyObject *frames_spans(Frames *self, PyObject *argument)
 
 static PyObject *frames_relabel(Frames *self, PyObject *args)
 {
-    unsigned int label;
+    Py_ssize_t label;
     Py_buffer which;
     PyObject *ways, *result = NULL;
-    if (!PyArg_ParseTuple(args, "Iy*O!:relabel", &label, &which, &PyList_Type, &ways)) return NULL;
+    if (!PyArg_ParseTuple(args, "ny*O!:relabel", &label, &which, &PyList_Type, &ways)) return NULL;
     Py_ssize_t first = PyList_Size(self->topics), added = PyList_Size(ways), count = 0, n;
     uint32_t step;
-    bool is_right = label < first && added <= INT32_MAX - first && which.len % 4 == 0;
+    bool is_right = label >= 0 && label < first && added <= INT32_MAX - first && which.len % 4 == 0;
     for (n = 0; next_of(self, label, &n) != NULL;) count++;
     for (n = 0; n < which.len / 4; n++) {
         memcpy(&step, (const char *)which.buf + 4 * n, 4);
@@ -551,7 +566,7 @@ static PyObject *frames_sizes(Frames *self, PyObject *Py_UNUSED(unused))
 
 static PyObject *frames_places(Frames *self, PyObject *argument)
 {
-    size_t label = PyLong_AsSize_t(argument);
+    size_t label = asked_label(argument);
     PyObject *places = PyErr_Occurred() ? NULL : PyList_New(0);
     Bytes data = (Bytes)PyBytes_AsString(self->data);
     const Frame *frame;
@@ -591,12 +606,14 @@ static PyObject *rewrite(PyObject *Py_UNUSED(module), PyObject *args)
     const char *more;
     Py_ssize_t extra;
     int is_v5, to_v5, most_qos;
-    unsigned int waited_s;
-    if (!PyArg_ParseTuple(args, "SppiIy#:rewrite", &frames, &is_v5, &to_v5, &most_qos, &waited_s,
+    long long waited_s;
+    if (!PyArg_ParseTuple(args, "SppiLy#:rewrite", &frames, &is_v5, &to_v5, &most_qos, &waited_s,
                           &more, &extra))
         return NULL;
-    if (most_qos < 0) return PyErr_Format(PyExc_ValueError, "rewrite: expected a QoS");
-    Form form = {.is_v5 = to_v5, .waited_s = waited_s, .more = more, .more_size = (size_t)extra};
+    if (most_qos < 0 || most_qos > 2 || waited_s < 0 || waited_s > UINT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "rewrite: expected a QoS, and seconds of 32 bits");
+    Form form = {.is_v5 = to_v5, .waited_s = (uint32_t)waited_s, .more = more,
+                 .more_size = (size_t)extra};
     size_t size = 0;
     uint8_t *to = NULL;
     PyObject *made = NULL;
@@ -608,8 +625,8 @@ static PyObject *rewrite(PyObject *Py_UNUSED(module), PyObject *args)
             form.qos = qos < most_qos ? qos : most_qos;
             if (is_writing)
                 to = put_frame(to, &run.frame, &form);
-            else
-                size += frame_size(&run.frame, &form);
+            else if (!add_size(&size, &run.frame, &form))
+                return NULL;
         }
         if (run.has_failed) return NULL; /* before anything was made */
     }
@@ -619,9 +636,9 @@ static PyObject *rewrite(PyObject *Py_UNUSED(module), PyObject *args)
 static PyObject *number(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *frames;
-    int first;
+    Py_ssize_t first;
     uint8_t *to;
-    if (!PyArg_ParseTuple(args, "Si:number", &frames, &first)) return NULL;
+    if (!PyArg_ParseTuple(args, "Sn:number", &frames, &first)) return NULL;
     if (first < 1 || first > 65535)
         return PyErr_Format(PyExc_ValueError, "number: expected an identifier from 1 to 65535");
     Run run = run_of(frames, V4);
@@ -649,8 +666,8 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "Snnn:cut", &frames, &wanted, &largest, &most)) return NULL;
     Run run = run_of(frames, LENGTHS);
     Bytes start = run.at;
-    while (next_frame(&run)) {
-        if (size >= wanted || count >= most || (count && run.at - start > largest)) break;
+    while (size < wanted && count < most && next_frame(&run)) {
+        if (count && run.at - start > largest) break;
         size = run.at - start;
         count++;
     }
@@ -686,10 +703,11 @@ static PyObject *acknowledged(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *object;
     Py_ssize_t at;
     if (!PyArg_ParseTuple(args, "Sn:acknowledged", &object, &at)) return NULL;
+    if (at < 0) return PyErr_Format(PyExc_ValueError, "acknowledged: expected no negative start");
     Bytes data = (Bytes)PyBytes_AsString(object);
     Py_ssize_t size = PyBytes_Size(object);
     PyObject *ranges = PyList_New(0);
-    while (ranges != NULL && at >= 0 && is_ack(data, at, size)) {
+    while (ranges != NULL && is_ack(data, at, size)) {
         uint32_t first = two_bytes(data + at + 2), count = 0;
         if (first == 0) break;
         for (; is_ack(data, at, size) && two_bytes(data + at + 2) == first + count; at += 4)
@@ -730,13 +748,14 @@ static PyObject *records(PyObject *Py_UNUSED(module), PyObject *args)
     int is_v5;
     const char *head;
     Py_ssize_t head_size;
-    unsigned long long first;
-    if (!PyArg_ParseTuple(args, "Spy#K:records", &frames, &is_v5, &head, &head_size, &first))
+    long long first;
+    if (!PyArg_ParseTuple(args, "Spy#L:records", &frames, &is_v5, &head, &head_size, &first))
         return NULL;
+    if (first < 0) return PyErr_Format(PyExc_ValueError, "records: expected no negative number");
     Run run = run_of(frames, is_v5 ? V5 : V4);
     PyObject *made = PyList_New(0);
     while (made != NULL && next_frame(&run)) {
-        PyObject *record = new_record(&run.frame, head, (size_t)head_size, first++);
+        PyObject *record = new_record(&run.frame, head, (size_t)head_size, (uint64_t)first++);
         if (record == NULL || PyList_Append(made, record) < 0) Py_CLEAR(made);
         Py_XDECREF(record);
     }

@@ -1344,11 +1344,12 @@ static Py_ssize_t match_messages(Matcher *self, const Numbers *roots, const Py_b
     Py_ssize_t undecided = 0;
     memset(layout, 0xFF, sizeof layout);
     if (push(&sets->ends, 0) < 0) return FAILED;
+    if (spans->len % 8) return fail(PyExc_ValueError, "a span beyond the data, or half of one");
     for (Py_ssize_t i = 0; i < spans->len / 8; i++) {
         uint32_t span[2], position = UNDECIDED;
         size_t cut;
         memcpy(span, (const char *)spans->buf + i * 8, 8);
-        if (span[0] > span[1] || span[1] > (size_t)data->len || spans->len % 8)
+        if (span[0] > span[1] || span[1] > (size_t)data->len)
             return fail(PyExc_ValueError, "a span beyond the data, or half of one");
         self->block = data->len ? (Bytes)data->buf + span[0] : (Bytes) "";
         self->block_size = span[1] - span[0];

@@ -27,6 +27,7 @@ _MAX_NAME: Final = 256
 _SPECIAL: Final = (b"key", b"deadline-ms", b"metadata")
 _OWN: Final = b"accord-"
 _NO_ACK: Final = 255
+_MAX_BODY: Final = 268_435_455
 
 
 class _Scanned(NamedTuple):
@@ -101,10 +102,12 @@ class Frames:
 
         `ways` are what the new labels stand for. Gives the first of them.
         """
-        steps = memoryview(which).cast("B").cast("I")
+        octets = bytes(which)
+        steps = [step for (step,) in struct.iter_unpack("=I", octets[: len(octets) // 4 * 4])]
         first = len(self.ways)
         places = [place for place, each in enumerate(self._labels) if each == label]
-        if label >= first or len(places) != len(steps) or any(step >= len(ways) for step in steps):
+        is_known = 0 <= label < first and len(octets) == 4 * len(places)
+        if not is_known or any(step >= len(ways) for step in steps):
             raise ValueError("relabel: expected a number below that of the ways for each frame")
         self.ways += ways
         for place, step in zip(places, steps, strict=True):
@@ -347,9 +350,12 @@ def _split(frames: bytes, is_v5: bool) -> Iterator[_Parts]:
 
 def _frame(parts: _Parts, is_v5: bool) -> bytes:
     packet_id = parts.packet_id.to_bytes(2, "big") if parts.qos else b""
-    block = _varint_bytes(len(parts.block)) + parts.block if is_v5 else b""
-    body = parts.topic + packet_id + block + parts.payload
-    return bytes((0x30 | parts.qos << 1,)) + _varint_bytes(len(body)) + body
+    length = _varint_bytes(len(parts.block)) if is_v5 else b""
+    body = (parts.topic, packet_id, length, parts.block if is_v5 else b"", parts.payload)
+    size = sum(map(len, body))
+    if size > _MAX_BODY:
+        raise ValueError(f"expected a packet of at most {_MAX_BODY} bytes behind its length")
+    return b"".join((bytes((0x30 | parts.qos << 1,)), _varint_bytes(size), *body))
 
 
 def _expiry_s(block: bytes) -> int:
@@ -367,6 +373,8 @@ def rewrite(  # noqa: PLR0913, PLR0917 - as the extension has it
     In its version of MQTT, at a QoS that is not higher, with `waited_s` less expiry, and with the
     properties `more` behind their own.
     """
+    if not 0 <= qos <= 2 or not 0 <= waited_s < 1 << 32:
+        raise ValueError("rewrite: expected a QoS up to 2 and seconds of 32 bits")
     made: list[bytes] = []
     for parts in _split(frames, is_v5):
         block = parts.block
@@ -400,11 +408,13 @@ def cut(frames: bytes, wanted: int, largest: int, most: int) -> tuple[int, int]:
     """Where to cut a run: the bytes of the first frames, and how many they are.
 
     They have `wanted` bytes together, or `largest` at most; there are `most` at most, and one at
-    least.
+    least where something is wanted. What is behind them is not looked at.
     """
     at = count = 0
-    for _, _, end in _ends(frames):
-        if at >= wanted or count >= most or (count and end > largest):
+    ends = _ends(frames)
+    while at < min(wanted, len(frames)) and count < most:
+        _, _, end = next(ends)
+        if count and end > largest:
             break
         at = end
         count += 1
@@ -418,9 +428,11 @@ def expired(frames: bytes, is_v5: bool, waited_ms: int) -> bytes:
 
 def acknowledged(data: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
     """The PUBACKs without reason code from `start` on: ranges of packet ids, and where they end."""
+    if start < 0:
+        raise ValueError("acknowledged: expected a start that is not negative")
     ranges: list[tuple[int, int]] = []
     at = start
-    while 0 <= at <= len(data) - 4 and data[at] == 0x40 and data[at + 1] == 2:
+    while at <= len(data) - 4 and data[at] == 0x40 and data[at + 1] == 2:
         packet_id = data[at + 2] << 8 | data[at + 3]
         if packet_id == 0:
             break
@@ -437,6 +449,8 @@ def records(frames: bytes, is_v5: bool, head: bytes, first: int) -> list[bytes]:
 
     `head`, then expiry, attributes, payload and the event's number, `first` for the first frame.
     """
+    if first < 0:
+        raise ValueError("records: expected a number that is not negative")
     made: list[bytes] = []
     for count, parts in enumerate(_split(frames, is_v5)):
         expiry_s = _expiry_s(parts.block)

@@ -61,7 +61,7 @@ class Compiled:
     """Matches in C."""
 
     def __init__(self) -> None:
-        self._matcher = _native.Matcher(_instant, attributes)
+        self._matcher = _native.Matcher(_moment, attributes)
         self._paths: Counter[str] = Counter()
 
     def root(self) -> int:
@@ -118,13 +118,13 @@ class Compiled:
                 yield name, tuple(number for number in numbers if not math.isnan(number))
 
 
-def _instant(moment: datetime | str) -> int | None:
-    """Microseconds of a timestamp; None for a text that is none."""
-    if isinstance(moment, str):
-        found = infer(moment)
-        if not isinstance(found, datetime):
-            return None
-        moment = found
+def _moment(said: datetime | str) -> int | None:
+    """The microseconds of a timestamp; None for a text that says none."""
+    found = infer(said) if isinstance(said, str) else said
+    return _instant(found) if isinstance(found, datetime) else None
+
+
+def _instant(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 

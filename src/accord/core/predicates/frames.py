@@ -8,8 +8,8 @@ where the bytes are no properties at all.
 from __future__ import annotations
 
 import re
-from array import array
-from typing import Final
+import struct
+from typing import Any, Final
 
 from accord.core.model.values import Value, infer
 
@@ -68,8 +68,10 @@ def _binary(block: bytes, position: int) -> tuple[bytes, int]:
     return block[start:end], end
 
 
-def pairs(spans: object) -> array[int]:
-    """`spans` as numbers: where each block starts and ends."""
-    numbers = array("I")
-    numbers.frombytes(memoryview(spans).cast("B"))  # type: ignore[arg-type]
-    return numbers
+def pairs(spans: Any, size: int) -> list[tuple[int, int]]:
+    """`spans` as numbers: where each block starts and ends in data of this size."""
+    octets = bytes(spans)
+    found = [] if len(octets) % 8 else list(struct.iter_unpack("=II", octets))
+    if len(octets) % 8 or any(not start <= end <= size for start, end in found):
+        raise ValueError("a span beyond the data, or half of one")
+    return found

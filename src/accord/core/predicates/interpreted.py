@@ -76,8 +76,7 @@ class Interpreted:
         numbers: dict[tuple[Hashable, ...], int] = {}
         which = array("I")
         work = 0
-        bounds = iter(pairs(spans))
-        for start, end in zip(bounds, bounds, strict=True):
+        for start, end in pairs(spans, len(data)):
             values = attributes(data[start:end])
             answered = 0
             if values is not None:
