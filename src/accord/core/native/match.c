@@ -304,8 +304,9 @@ static int read_number(Bytes text, Bytes end, Value *value)
 /* The timestamp that Python reads from `text`, or the text itself. */
 static int read_moment(Matcher *self, Bytes text, size_t length, Value *value)
 {
-    PyObject *instant =
-        PyObject_CallFunction(self->instant, "s#", (const char *)text, (Py_ssize_t)length);
+    PyObject *said = PyUnicode_DecodeUTF8((const char *)text, (Py_ssize_t)length, "replace");
+    PyObject *instant = said == NULL ? NULL : PyObject_CallFunctionObjArgs(self->instant, said, NULL);
+    Py_XDECREF(said);
     if (instant == NULL) return FAILED;
     *value = (Value){.text = (const char *)text, .length = (uint32_t)length, .kind = STRING};
     if (instant != Py_None) *value = integer_of(PyLong_AsLongLong(instant), TIMESTAMP);
