@@ -162,7 +162,7 @@ def check_scan(
     return int(found[0].count)
 
 
-def _check_frames(found: tuple[Any, ...], tables: list[bytes]) -> None:
+def _check_frames(found: tuple[Any, ...], tables: list[bytes], *, is_piece: bool = False) -> None:
     fields = [
         (each.count, each.start, each.end, each.wanted, each.qos, each.is_v5, each.ways, each.data)
         for each in found
@@ -172,6 +172,12 @@ def _check_frames(found: tuple[Any, ...], tables: list[bytes]) -> None:
     for label in range(-1, len(found[0].ways) + 1):
         same(found, "spans", label)
         same(found, "places", label)
+        for first, count in () if is_piece else ((-1, 1), (0, 0), (0, 1), (1, 2), (0, 99)):
+            pieces = tuple(outcome(each.piece, label, first, count) for each in found)
+            if pieces[0] is ValueError:
+                assert all(each is ValueError for each in pieces), (label, first, count)
+            else:
+                _check_frames(pieces, tables, is_piece=True)
     for table in tables:
         same(found, "take", table)
         same(found, "acks", table)

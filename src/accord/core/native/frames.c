@@ -395,6 +395,23 @@ static int scan_frames(Frames *self, Scan *scan, Bytes at, Bytes end, size_t lim
     return 0;
 }
 
+static Frames *new_frames(PyObject *data, bool is_v5, int qos, size_t room)
+{
+    Frames *self = (Frames *)((allocfunc)PyType_GetSlot(frames_type, Py_tp_alloc))(frames_type, 0);
+    if (self == NULL) return NULL;
+    self->data = Py_NewRef(data);
+    self->is_v5 = is_v5;
+    self->qos = qos;
+    self->ways = PyList_New(0);
+    self->topics = PyList_New(0);
+    self->frames = PyMem_Malloc(room * sizeof(Frame));
+    self->room = room;
+    if (self->ways != NULL && self->topics != NULL && self->frames != NULL) return self;
+    Py_DECREF(self);
+    PyErr_NoMemory();
+    return NULL;
+}
+
 static PyObject *scan_data(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *data;
@@ -409,18 +426,11 @@ static PyObject *scan_data(PyObject *Py_UNUSED(module), PyObject *args)
     Bytes bytes = (Bytes)PyBytes_AsString(data);
     Py_ssize_t size = PyBytes_Size(data);
     if (start >= size || size >= UINT32_MAX || (bytes[start] & ~2) != 0x30) Py_RETURN_NONE;
-    Frames *self = (Frames *)((allocfunc)PyType_GetSlot(frames_type, Py_tp_alloc))(frames_type, 0);
+    Frames *self = new_frames(data, is_v5, bytes[start] >> 1 & 3, FIRST_ROOM);
     if (self == NULL) return NULL;
-    self->data = Py_NewRef(data);
     self->start = start;
-    self->is_v5 = is_v5;
-    self->qos = bytes[start] >> 1 & 3;
-    self->ways = PyList_New(0);
-    self->topics = PyList_New(0);
-    self->frames = PyMem_Malloc(FIRST_ROOM * sizeof(Frame));
-    self->room = self->frames == NULL ? 0 : FIRST_ROOM;
     scan.labels = PyDict_New();
-    bool has_failed = self->ways == NULL || self->topics == NULL || scan.labels == NULL
+    bool has_failed = scan.labels == NULL
                       || scan_frames(self, &scan, bytes + start, bytes + size, (size_t)limit) < 0;
     Py_XDECREF(scan.labels);
     if (!has_failed && self->count) return (PyObject *)self;
@@ -487,7 +497,8 @@ static PyObject *frames_take(Frames *self, PyObject *argument)
         Py_XDECREF(marks);
         return NULL;
     }
-    bool is_whole = count == (size_t)self->count && !self->has_alias;
+    bool is_whole = count == (size_t)self->count && size == (size_t)(self->end - self->start)
+                    && !self->has_alias; /* one after the other, as they were read */
     if (is_whole) put_bytes(to, self->frames->start, size);
     for (const Frame *frame = self->frames; frame < end; frame++) {
         uint8_t found = mark_of(wanted, labels, frame, 0);
@@ -546,6 +557,38 @@ static PyObject *frames_relabel(Frames *self, PyObject *args)
 done:
     PyBuffer_Release(&which);
     return result;
+}
+
+static PyObject *frames_piece(Frames *self, PyObject *args)
+{
+    Py_ssize_t label, first, count, n = 0;
+    if (!PyArg_ParseTuple(args, "nnn:piece", &label, &first, &count)) return NULL;
+    if (label < 0 || label >= PyList_Size(self->topics) || first < 0 || count < 1)
+        return PyErr_Format(PyExc_ValueError, "piece: expected frames of a label");
+    count = count < self->count ? count : self->count;
+    Frames *made = new_frames(self->data, self->is_v5, self->qos, (size_t)count);
+    if (made == NULL) return NULL;
+    const Frame *frame = NULL;
+    for (Py_ssize_t place = 0; made->count < count; place++) {
+        if ((frame = next_of(self, (size_t)label, &n)) == NULL) break;
+        if (place < first) continue;
+        made->frames[made->count] = *frame;
+        made->frames[made->count++].label = 0;
+    }
+    made->has_alias = self->has_alias;
+    if (made->count) {
+        Bytes data = (Bytes)PyBytes_AsString(self->data);
+        frame = &made->frames[made->count - 1];
+        made->start = made->frames->start - data;
+        made->end = frame->start - data + (Py_ssize_t)frame->size;
+        if (PyList_Append(made->topics, PyList_GetItem(self->topics, label)) == 0
+            && PyList_Append(made->ways, PyList_GetItem(self->ways, label)) == 0)
+            return (PyObject *)made;
+    } else {
+        PyErr_SetString(PyExc_ValueError, "piece: expected frames of a label");
+    }
+    Py_DECREF(made);
+    return NULL;
 }
 
 static PyObject *frames_sizes(Frames *self, PyObject *Py_UNUSED(unused))
@@ -769,6 +812,7 @@ static PyMethodDef frames_methods[] = {
     {"take", (PyCFunction)frames_take, METH_O, "Frames, their marks and their least expiry."},
     {"spans", (PyCFunction)frames_spans, METH_O, "Where the properties of a label's frames are."},
     {"relabel", (PyCFunction)frames_relabel, METH_VARARGS, "Give a label's frames new labels."},
+    {"piece", (PyCFunction)frames_piece, METH_VARARGS, "Some of a label's frames."},
     {"sizes", (PyCFunction)frames_sizes, METH_NOARGS, "Frames and bytes of each label."},
     {"places", (PyCFunction)frames_places, METH_O, "Where a label's frames begin and end."},
     {"acks", (PyCFunction)frames_acks, METH_O, "The PUBACKs of the frames."},

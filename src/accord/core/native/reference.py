@@ -114,6 +114,18 @@ class Frames:
             self._labels[place] = first + step
         return first
 
+    def piece(self, label: int, first: int, count: int) -> Frames:
+        """At most `count` of the frames with this label, from the `first` on, with label 0."""
+        found = self._of(label)[first : first + count] if first >= 0 and count > 0 else []
+        if label < 0 or not found:
+            raise ValueError("piece: expected frames of a label")
+        made = Frames(self.data, self.is_v5, self.qos)
+        made.ways = [self.ways[label]]
+        made.end = found[-1].end
+        made._frames = found
+        made._labels = [0] * len(found)
+        return made
+
     def sizes(self) -> list[tuple[int, int]]:
         """How many frames each label has, and their bytes."""
         counts, sums = [0] * len(self.ways), [0] * len(self.ways)

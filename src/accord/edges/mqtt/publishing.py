@@ -12,7 +12,6 @@ read from until they are done, the unimportant ones first.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -202,7 +201,8 @@ class Publishing(Answering):
         sizes = frames.sizes()
         for each, importance in labels.items():
             count, size = sizes[each]
-            task = RunTask(self, session, frames, each, way, count, size, importance)
+            run = frames.piece(each, 0, count)
+            task = RunTask(self, session, run, way, size, importance)
             self._task_bytes += size
             if self._task_bytes >= _TASK_BYTES:
                 self.is_stalled = True
@@ -232,23 +232,23 @@ class Publishing(Answering):
             self.is_stalled = True
         hub.submit(task)
 
-    def match_run(self, frames: Frames, label: int, count: int, way: Way, session: Session) -> None:
-        """Pass on a run that has waited for its turn: find out who gets which of its messages."""
-        found = self._match(frames, label, way) if way.has_runs else None
+    def match_run(self, frames: Frames, way: Way, session: Session) -> None:
+        """Pass on a run of `way` that has waited for its turn: find out who gets which message."""
+        found = self._match(frames, way) if way.has_runs else None
         if found is None:
-            self._take_apart(frames, label, way, session)
+            self._take_apart(frames, way, session)
             return
         selections, which = found
         hub = self.hub
         appended = hub.appended
-        entered = hub.enter_run(count)
+        entered = hub.enter_run(frames.count)
         if way.route.is_kept:
-            self._forwarding().keep(frames, label, way.route, entered)
-        numbers: dict[int, Sequence[int]] = {label: entered}
+            self._forwarding().keep(frames, 0, way.route, entered)
+        numbers: dict[int, Sequence[int]] = {0: entered}
         if len(selections) == 1:
-            frames.ways[label] = selections[0]
+            frames.ways[0] = selections[0]
         else:
-            first = frames.relabel(label, which, selections)
+            first = frames.relabel(0, which, selections)
             ordered: Sequence[int] = entered
             if way.route.is_kept:
                 # As they are in the journal; otherwise those of one selection follow each other.
@@ -265,7 +265,7 @@ class Publishing(Answering):
         self._pass_on(frames, sorted(numbers), frames.sizes(), appended, numbers)
 
     def _match(
-        self, frames: Frames, label: int, way: Way
+        self, frames: Frames, way: Way
     ) -> tuple[list[Selection], npt.NDArray[np.uint32]] | None:
         """The selections of a run's messages, and which is whose.
 
@@ -273,9 +273,9 @@ class Publishing(Answering):
         """
         router = self.broker.router
         route = way.route
-        spans = frames.spans(label)
+        spans = frames.spans(0)
         selections = []
-        which = np.zeros(len(spans) // 8, "I")
+        which = np.zeros(frames.count, "I")
         if route.has_predicates:
             found = router.match_frames(route, frames.data, spans)
             if found.undecided:
@@ -306,25 +306,24 @@ class Publishing(Answering):
             ]
         return selections, which
 
-    def _take_apart(self, frames: Frames, label: int, way: Way, session: Session) -> None:
-        """Publish the messages of a label one by one."""
-        for message, packet_id in self._forwarding().messages(frames, label):
+    def _take_apart(self, frames: Frames, way: Way, session: Session) -> None:
+        """Publish the messages of a run one by one."""
+        for message, packet_id in self._forwarding().messages(frames, 0):
             self.hub.enter(message, way.route.counts)
             self.finish(message, way, session, frames.qos, packet_id)
 
-    def shed_run(self, frames: Frames, label: int, count: int, way: Way) -> None:
+    def shed_run(self, frames: Frames, way: Way) -> None:
         """A run had to go because the node has more to do than it can."""
         hub = self.hub
-        number = hub.number + 1
-        hub.number += count
+        count = frames.count
+        number = hub.enter_run(count).start
         hub.counters.shed(_OVERLOAD, self.client_id, count)
         way.route.counts.shed += count
         outcome = REFUSED if frames.qos else SHED
         channel = way.route.channel
         note_untaken(hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count)
         if frames.qos and self.waits_for == NOTHING:
-            codes = b"\xff" * label + bytes((Reason.QUOTA_EXCEEDED,))
-            self._settle(frames.acks(codes), hub.appended, count)
+            self._settle(frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count)
 
     def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
         """A PUBLISH from `start` to `end`; its fixed header ends at `body`."""
@@ -841,9 +840,7 @@ class RunTask(Task):
         publishing: Publishing,
         session: Session,
         frames: Frames,
-        label: int,
         way: Way,
-        count: int,
         size: int,
         importance: int,
     ) -> None:
@@ -859,16 +856,14 @@ class RunTask(Task):
             2 * importance + way.is_light,
             # 3.1.1 can't be told that a message was not taken.
             is_promised=frames.qos > 0 and publishing.version != V5,
-            count=count,
+            count=frames.count,
         )
         self.learned = learned
         self.publishing = publishing
         self.session = session
         self.frames = frames
-        self.label = label
         self.way = way
-        self._total = count
-        self._done = 0  # of them by the last step
+        self._step = 0  # how many messages the last step had
 
     def cost(self, wanted: int) -> int:  # noqa: ARG002
         if not self.learned.is_known:
@@ -880,19 +875,11 @@ class RunTask(Task):
         way = self.way
         if not way.route.is_valid:
             way.renew(publishing.broker.router.route(way.route.channel))
-        label, count = self.label, self.count
-        most = self._most()
-        if count > most:
-            which = array("I", bytes(4 * most)) + array("I", [1]) * (count - most)
-            label = self.frames.relabel(label, which, [way, way])
-            self.label = label + 1
-            self.count = count - most
-            count = most
-        else:
-            self.count = 0
-        self._done = count
+        self._step = min(self.count, self._most())
+        piece = self._piece(self._step)
+        self.count -= self._step
         try:
-            publishing.match_run(self.frames, label, count, way, self.session)
+            publishing.match_run(piece, way, self.session)
         except ProtocolError as error:
             publishing.end(error.reason, error.problem)
         if self.count:
@@ -901,14 +888,19 @@ class RunTask(Task):
             self._end()
 
     def took(self, spent_us: int) -> None:
-        self.learned.add(spent_us / max(self._done, 1))
+        self.learned.add(spent_us / max(self._step, 1))
 
     def shed(self) -> None:
         try:
-            self.publishing.shed_run(self.frames, self.label, self.count, self.way)
+            self.publishing.shed_run(self._piece(self.count), self.way)
         except ProtocolError as error:
             self.publishing.end(error.reason, error.problem)
         self._end()
+
+    def _piece(self, count: int) -> Frames:
+        """The next messages."""
+        done = self.frames.count - self.count
+        return self.frames.piece(0, done, count) if done or count < self.count else self.frames
 
     def _most(self) -> int:
         """How many messages are matched before others get their turn."""
@@ -918,7 +910,7 @@ class RunTask(Task):
 
     def _end(self) -> None:
         self.way.pending -= 1
-        total = self._total if self.frames.qos else 0
+        total = self.frames.count if self.frames.qos else 0
         self.publishing.task_ended(total, self.size)
 
 
