@@ -283,8 +283,12 @@ class Publishing(Answering):
             # Many answers may mean the same for receivers.
             distinct: dict[Selection, int] = {}
             ranks = [0]
+            known = way.selections
             for keys in found.answers[1:]:
-                ranks.append(distinct.setdefault(router.select(way, keys), len(distinct)))
+                selection = known.get(keys)
+                if selection is None:
+                    selection = router.select(way, keys)
+                ranks.append(distinct.setdefault(selection, len(distinct)))
             selections = list(distinct)
             which = np.array(ranks, "I")[np.frombuffer(found.which, "I")]
         else:
