@@ -30,6 +30,19 @@ _FEW: Final = 64
 class Turn:
     """A destination's place; `owner` is the driver's own."""
 
+    __slots__ = (
+        "bin",
+        "cost",
+        "due_ms",
+        "mark",
+        "number",
+        "owner",
+        "queued_ms",
+        "served",
+        "served_bin",
+        "version",
+    )
+
     def __init__(self, owner: object) -> None:
         self.owner = owner
         self.bin = -1  # -1 while it does not wait

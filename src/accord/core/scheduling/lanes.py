@@ -19,6 +19,12 @@ _GONE_SHARE: Final = 8  # at most an eighth of a list is what has been taken alr
 class Lane:
     """Parcels in the order in which they go: of arrival, or of due time if always inserted."""
 
+    __slots__ = (
+        "head",
+        "items",
+        "void",
+    )
+
     def __init__(self) -> None:
         self.items: list[Parcel] = []
         self.head = 0
@@ -239,6 +245,19 @@ class Bin:
     Tracked parcels wait for acknowledgements and so have a lane of their own, which is closed
     while no more of them may be on their way.
     """
+
+    __slots__ = (
+        "bin",
+        "bytes",
+        "cost",
+        "deficit",
+        "due_ms",
+        "importance",
+        "queued_ms",
+        "tracked",
+        "tracked_bytes",
+        "untracked",
+    )
 
     def __init__(self, number: int) -> None:
         self.bin = number

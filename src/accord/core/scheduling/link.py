@@ -57,6 +57,33 @@ _STALE_US: Final = 50_000
 class Link:
     """One connection's; times are those of any clock that does not jump, in microseconds."""
 
+    __slots__ = (
+        "_acked",
+        "_clean",
+        "_empty_at",
+        "_empty_us",
+        "_enough",
+        "_held_at",
+        "_is_dry",
+        "_looked_at",
+        "_margin",
+        "_min_rtt_us",
+        "_progress_us",
+        "_rates",
+        "_segment",
+        "_window_acked",
+        "_window_us",
+        "allowance",
+        "gate",
+        "handed",
+        "limit_bps",
+        "looked_us",
+        "rate_bps",
+        "room",
+        "rtt_ms",
+        "wait_us",
+    )
+
     def __init__(self) -> None:
         self.room = _FIRST_BYTES  # may be handed over before the next look
         self.allowance = _FIRST_BYTES  # may be outstanding

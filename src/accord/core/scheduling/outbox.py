@@ -34,6 +34,15 @@ __all__ = ["Outbox", "Parcel", "Run"]
 class Outbox(Queues):
     """What waits for one destination."""
 
+    __slots__ = (
+        "bytes",
+        "bytes_limit",
+        "tracked",
+        "tracked_bytes",
+        "tracked_bytes_limit",
+        "tracked_limit",
+    )
+
     def __init__(
         self,
         *,

@@ -18,6 +18,14 @@ from accord.core.scheduling.strategies import FIRST_COME, LAXITY, Discipline
 
 
 class Queues:
+    __slots__ = (
+        "_bins",
+        "_by_due",
+        "_last",
+        "_version",
+        "discipline",
+    )
+
     def __init__(self, discipline: Discipline | None) -> None:
         self.discipline: Discipline = Discipline() if discipline is None else discipline
         self._version = self.discipline.version

@@ -18,6 +18,11 @@ _ALL: Final = 1 << 62
 class Timer:
     """Something to be done when `due` comes; 0 while it is not wanted."""
 
+    __slots__ = (
+        "due",
+        "queued",
+    )
+
     def __init__(self) -> None:
         self.due = 0
         self.queued = 0  # where it stands in the heap, 0 where it does not
