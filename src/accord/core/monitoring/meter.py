@@ -19,6 +19,8 @@ Counts = tuple[int, ...]
 class Meter:
     """Rates of some counts over the last `LOOKS` looks; begins with how they stood before."""
 
+    __slots__ = ("_looks",)
+
     def __init__(self, time_ms: int, counts: Counts) -> None:
         self._looks: deque[tuple[int, Counts]] = deque([(time_ms, counts)], LOOKS + 1)
 

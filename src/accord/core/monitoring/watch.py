@@ -117,6 +117,13 @@ def _channel_line(name: str, meter: Meter) -> ChannelLine:
 
 
 class _Watched:
+    __slots__ = (
+        "meter",
+        "reading",
+        "round",
+        "weight",
+    )
+
     def __init__(self, meter: Meter, reading: ClientReading, round_: int) -> None:
         self.meter = meter
         self.reading = reading

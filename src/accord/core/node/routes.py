@@ -36,6 +36,15 @@ class HeavyMatchError(Exception):
 class Receiver:
     """Where messages go: a client's session, later also a neighbouring node."""
 
+    __slots__ = (
+        "dialect",
+        "entity",
+        "is_connected",
+        "is_remote",
+        "name",
+        "run_qos",
+    )
+
     def __init__(self, name: str, entity: Entity) -> None:
         self.name = name
         self.entity = entity
@@ -62,6 +71,21 @@ class Receiver:
 
 class Subscription:
     """One receiver's wish for the channels a filter selects."""
+
+    __slots__ = (
+        "denied",
+        "group",
+        "identifier",
+        "importance",
+        "is_local_excluded",
+        "keeps_retained_flag",
+        "pattern",
+        "predicate",
+        "qos",
+        "receiver",
+        "where",
+        "xpath",
+    )
 
     def __init__(
         self,

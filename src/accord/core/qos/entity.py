@@ -17,6 +17,16 @@ class Entity:
     `Policies.holding`).
     """
 
+    __slots__ = (
+        "client",
+        "groups",
+        "holding",
+        "key",
+        "names",
+        "node",
+        "user",
+    )
+
     def __init__(
         self, client: str, user: str = "", groups: tuple[str, ...] = (), node: str = ""
     ) -> None:
