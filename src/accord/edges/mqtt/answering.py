@@ -30,6 +30,23 @@ _UNREAD: Final = 2_000  # answers that wait for the client or for the disk
 class Answering(Client):
     """The sending side of a connection."""
 
+    __slots__ = (
+        "_answers",
+        "_control",
+        "_explains",
+        "_held",
+        "_unanswered",
+        "address",
+        "broker",
+        "client_id",
+        "connect",
+        "hub",
+        "packet_limit",
+        "session",
+        "version",
+        "waits_for",
+    )
+
     def __init__(self, broker: Broker, address: str) -> None:
         super().__init__()
         self.broker = broker

@@ -56,6 +56,8 @@ _RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be m
 class Client(Line):
     """A connection that can be told to go."""
 
+    __slots__ = ()
+
     def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
         raise NotImplementedError
 
@@ -679,6 +681,11 @@ class Broker:
 
 class SessionTimer(Timer):
     """For a session without a connection: its delayed will, and its end."""
+
+    __slots__ = (
+        "broker",
+        "session",
+    )
 
     def __init__(self, broker: Broker, session: Session) -> None:
         super().__init__()

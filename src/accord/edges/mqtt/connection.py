@@ -56,6 +56,15 @@ _EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in 
 
 
 class Connection(Handshake):
+    __slots__ = (
+        "_partial",
+        "_partial_size",
+        "_wanted",
+        "_was_dear",
+        "handle",
+        "has_rest",
+    )
+
     def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
         super().__init__(broker, gate, address)
         self.handle: Any = None  # the driver's own

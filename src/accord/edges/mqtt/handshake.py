@@ -39,6 +39,20 @@ class Gate:
 class Handshake(Publishing):
     """The beginning and the end of a connection."""
 
+    __slots__ = (
+        "_exchange",
+        "_method",
+        "_timer",
+        "claimed_user",
+        "connected_ms",
+        "gate",
+        "is_closing",
+        "keep_alive_ms",
+        "reason",
+        "received_ms",
+        "user",
+    )
+
     def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
         super().__init__(broker, address)
         self.gate = gate
@@ -359,6 +373,8 @@ class HeldWelcome(HeldAnswer):
 
 class ClientTimer(Timer):
     """For a client that is silent: before its CONNECT, or for longer than its keep-alive."""
+
+    __slots__ = ("handshake",)
 
     def __init__(self, handshake: Handshake) -> None:
         super().__init__()

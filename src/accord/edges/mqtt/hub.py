@@ -33,6 +33,11 @@ _TOGETHER_BYTES: Final = 1 << 26
 class Line:
     """A network connection, as far as sessions know it."""
 
+    __slots__ = (
+        "is_dirty",
+        "link",
+    )
+
     def __init__(self) -> None:
         self.is_dirty = False
         self.link = Link()

@@ -76,6 +76,21 @@ _OVERLOAD: Final = "cpu overload"
 class Publishing(Answering):
     """The publishing side of a connection."""
 
+    __slots__ = (
+        "_aliases",
+        "_forwards",
+        "_importance",
+        "_rights",
+        "_task_bytes",
+        "_tasks",
+        "_tells_events",
+        "_topics",
+        "_topics_at",
+        "_waits_for_room",
+        "_ways",
+        "is_stalled",
+    )
+
     def __init__(self, broker: Broker, address: str) -> None:
         super().__init__(broker, address)
         self._rights: Rights | None = None

@@ -71,6 +71,44 @@ _PUBREL: Final = b"\x62\x02"
 
 
 class Session(Receiver):
+    __slots__ = (
+        "alias_limit",
+        "aliases",
+        "being_shaped",
+        "denied",
+        "ends_ms",
+        "expiry_s",
+        "flows",
+        "follows",
+        "hub",
+        "in_flight",
+        "in_flight_bytes",
+        "is_durable",
+        "is_held",
+        "last_packet_id",
+        "line",
+        "outbox",
+        "owner",
+        "packet_limit",
+        "predicates",
+        "published",
+        "queued_ids",
+        "received",
+        "replaceable",
+        "sent",
+        "sent_bytes",
+        "sent_runs",
+        "shed",
+        "subscriptions",
+        "timer",
+        "unacknowledged",
+        "version",
+        "wants_names",
+        "will",
+        "will_due_ms",
+        "window",
+    )
+
     def __init__(self, client: str, hub: Hub) -> None:
         super().__init__(client, Entity(client, "", (), hub.node))
         limits = hub.limits
