@@ -5,7 +5,6 @@ A few looks and not two, because what comes once in a second or is large would f
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from accord.core.monitoring.statistics import WAIT_BUCKETS
 LOOKS: Final = 3
 
 Counts = tuple[int, ...]
+Look = tuple[int, Counts]  # at which time
 
 
 class Meter:
@@ -22,10 +22,14 @@ class Meter:
     __slots__ = ("_looks",)
 
     def __init__(self, time_ms: int, counts: Counts) -> None:
-        self._looks: deque[tuple[int, Counts]] = deque([(time_ms, counts)], LOOKS + 1)
+        self._looks: tuple[Look, ...] = ((time_ms, counts),)
 
     def add(self, time_ms: int, counts: Counts) -> None:
-        self._looks.append((time_ms, counts))
+        self.add_look((time_ms, counts))
+
+    def add_look(self, look: Look) -> None:
+        """The same; others may have had the same look."""
+        self._looks = (*self._looks[-LOOKS:], look)
 
     @property
     def last(self) -> Counts:

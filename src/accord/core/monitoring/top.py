@@ -33,7 +33,7 @@ class ChannelLine(Struct, frozen=True, kw_only=True):
         return self.replaced_hz + self.expired_hz + self.shed_hz + self.refused_hz
 
 
-class ClientState(Struct, frozen=True, kw_only=True):
+class ClientState(Struct, frozen=True, kw_only=True, gc=False):
     """A client and its link as they stand; `shed` counts all there were."""
 
     client: str

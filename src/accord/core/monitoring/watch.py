@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from accord.core.monitoring.channels import ChannelCounts, ChannelTable
-from accord.core.monitoring.meter import Counts, Meter, kbps, wait_quantile_ms
+from accord.core.monitoring.meter import Counts, Look, Meter, kbps, wait_quantile_ms
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 from accord.core.monitoring.top import ChannelLine, ClientLine, ClientReading
 
@@ -165,15 +165,17 @@ class ClientWatch:
 
     def _take(self, walk: Iterator[ClientReading], now_ms: int) -> int:
         taken = 0
+        looks: dict[Counts, Look] = {}  # most clients are idle, and share one
         for reading in islice(walk, self._at_a_time):
             taken += 1
             counts = (reading.sent, reading.sent_bytes, reading.shed)
+            look = looks.setdefault(counts, (now_ms, counts))
             watched = self._clients.get(reading.client)
             if watched is None:
-                watched = _Watched(Meter(now_ms, counts), reading, self._round)
+                watched = _Watched(Meter(*look), reading, self._round)
                 self._clients[reading.client] = watched
             else:
-                watched.meter.add(now_ms, counts)
+                watched.meter.add_look(look)
                 watched.reading, watched.round = reading, self._round
             watched.weight = reading.queued_bytes + watched.meter.added()[1]
         return taken
