@@ -8,7 +8,7 @@ does not select channels whose first level starts with `$`: those belong to the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from accord.core.model.values import problem_with_text
 
@@ -16,6 +16,8 @@ MAX_CHANNEL_BYTES: Final = 65_535
 RESPONSES: Final = "accord-response/"  # with a client's name: where replies to it are published
 
 T = TypeVar("T")
+
+_NO_LEVELS: Final[dict[str, Any]] = {}  # of all that end a filter: nothing is ever added
 
 
 def problem_with_channel(name: str) -> str | None:
@@ -102,8 +104,17 @@ class _Level(Generic[T]):
     __slots__ = ("children", "value")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Level[T]] = {}
+        self.children: dict[str, _Level[T]] = _NO_LEVELS
         self.value: T | None = None
+
+    def child(self, name: str) -> _Level[T]:
+        """The level of that name below this one, which is new if need be."""
+        found = self.children.get(name)
+        if found is None:
+            if self.children is _NO_LEVELS:
+                self.children = {}
+            found = self.children[name] = _Level()
+        return found
 
 
 class ChannelMap(Generic[T]):
@@ -121,7 +132,7 @@ class ChannelMap(Generic[T]):
     def set(self, pattern: str, value: T) -> None:
         level = self._root
         for name in pattern.split("/"):
-            level = level.children.setdefault(name, _Level())
+            level = level.child(name)
         level.value = value
 
     def remove(self, pattern: str) -> None:

@@ -123,12 +123,11 @@ class Rights(Allowed, frozen=True):
                 publish=tuple(_widened(each, user, client) for each in denied.publish),
                 subscribe=tuple(_widened(each, user, client) for each in denied.subscribe),
             )
-        return replace(
-            self,
-            publish=_fill(self.publish, user, client),
-            subscribe=_fill(subscribe, user, client),
-            denied=denied,
-        )
+        publish = _fill(self.publish, user, client)
+        subscribe = _fill(subscribe, user, client)
+        if (publish, subscribe, denied) == (self.publish, self.subscribe, self.denied):
+            return self  # as most often: clients share it
+        return replace(self, publish=publish, subscribe=subscribe, denied=denied)
 
     def may_publish(self, channel: str) -> bool:
         if selects_any(self.denied.publish, channel):

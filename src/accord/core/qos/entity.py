@@ -18,11 +18,11 @@ class Entity:
     """
 
     __slots__ = (
+        "_names",
         "client",
         "groups",
         "holding",
         "key",
-        "names",
         "node",
         "user",
     )
@@ -35,8 +35,14 @@ class Entity:
         self.groups: Final = groups
         self.node: Final = node
         self.key: Final[Key] = (client, user, groups, node)
-        self.names: Final[dict[str, Value]] = _names(client, user, node)
         self.holding = 0
+        self._names: dict[str, Value] | None = None  # until a policy asks for them
+
+    @property
+    def names(self) -> dict[str, Value]:
+        if self._names is None:
+            self._names = _names(self.client, self.user, self.node)
+        return self._names
 
     def with_holding(self, holding: int) -> Entity:
         """The same entity, under other conditions."""
