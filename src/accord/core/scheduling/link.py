@@ -111,7 +111,7 @@ class Link:
         self._margin = 1
         self._clean = 0  # windows since the link last ran dry
         # Bytes per second, the newest first; 0: not yet measured.
-        self._rates = [0, 0, 0]
+        self._rates = (0, 0, 0)
 
     @property
     def is_held(self) -> bool:
@@ -254,7 +254,7 @@ class Link:
         rate = (acked - self._empty_at) * 1_000_000 // elapsed_us
         if elapsed_us <= _BURST_US and 0 < 5 * max(self._rates) < 4 * rate:
             self._adapt(rate)
-            self._rates = [rate, rate, rate]
+            self._rates = (rate, rate, rate)
             if self.rate_bps:
                 self.rate_bps = 8 * rate
 
@@ -276,8 +276,7 @@ class Link:
             if self._clean == _CLEAN_WINDOWS:
                 self._clean = 0
                 self._margin = max(self._margin // 2, 1)
-            rates.pop()
-            rates.insert(0, rate)
+            rates = self._rates = (rate, rates[0], rates[1])
             fastest = max(rates)
         if fastest == 0:
             return

@@ -30,7 +30,7 @@ class Queues:
         self.discipline: Discipline = Discipline() if discipline is None else discipline
         self._version = self.discipline.version
         self._by_due = self.discipline.by_due
-        self._bins: list[Bin] = []
+        self._bins: tuple[Bin, ...] = ()
         self._last: Bin | None = None  # the bin that was last added to
 
     def depth(self) -> list[int]:
@@ -97,7 +97,7 @@ class Queues:
         assert number < BINS
         assert number >> 1 == parcel.importance
         added = Bin(number)
-        self._bins.insert(position, added)
+        self._bins = (*self._bins[:position], added, *self._bins[position:])
         self._last = added
         return added
 
