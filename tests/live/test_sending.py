@@ -80,8 +80,7 @@ class Client:
             bandwidth,
             cast("Connection", self),
             cast("asyncio.Transport", self),
-            write=self._write,
-            go_on=self.go_on,
+            self,
         )
 
     def put(self, count: int, size: int, importance: int = 3) -> None:
@@ -95,7 +94,10 @@ class Client:
     def sent(self, since_us: int = 0) -> int:
         return sum(size for at_us, size in self.written if at_us >= since_us)
 
-    def _write(self, frames: list[bytes]) -> int:
+    def failed(self, error: Exception) -> None:
+        raise error
+
+    def write(self, frames: list[bytes]) -> int:
         size = sum(map(len, frames))
         self.written.append((self.timeline.now_us, size))
         if self.rate_bps:

@@ -15,7 +15,6 @@ import asyncio
 import socket
 import struct
 import sys
-from array import array
 from typing import Any, Final
 
 from msgspec import Struct
@@ -36,6 +35,7 @@ _MIN_RTT_US: Final = 148
 _INFO_BYTES: Final = 152
 _NO_RTT: Final = (1 << 32) - 1
 _INTEGER: Final = struct.Struct("=I")
+_NO_INTEGER: Final = bytes(4)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -53,30 +53,25 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Gauge:
     """Reads a transport."""
 
-    __slots__ = ("_fd", "_queue", "_segment", "_socket", "_transport")
+    __slots__ = ("_fd", "_transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._socket: Any = transport.get_extra_info("socket")
-        self._fd = -1 if self._socket is None or not _IS_LINUX else int(self._socket.fileno())
-        self._queue = array("i", [0])
-        self._segment = 0
+        link = transport.get_extra_info("socket")
+        self._fd = -1 if link is None or not _IS_LINUX else int(link.fileno())
 
     def route(self, link: Link) -> None:
         """Tell `link` what is known of the way."""
         info = self._info()
         if info is not None:
-            self._segment = _integer(info, _SEGMENT_BYTES)
-            min_rtt_us = _integer(info, _MIN_RTT_US)
-            link.route(self._segment, 0 if min_rtt_us == _NO_RTT else min_rtt_us)
+            _tell_route(link, info)
 
     def look(self, link: Link, now_us: int) -> int:
         """Tell `link` what is outstanding; gives its room."""
         outstanding = self._transport.get_write_buffer_size()
         if self._fd >= 0:
             try:
-                ioctl(self._fd, _SIOCOUTQ, self._queue)
-                outstanding += self._queue[0]
+                outstanding += _integer(ioctl(self._fd, _SIOCOUTQ, _NO_INTEGER), 0)
             except OSError:  # closed in the meantime, or nothing that has such a queue
                 self._fd = -1
             if link.is_held and outstanding:
@@ -88,19 +83,25 @@ class Gauge:
         info = self._info()
         if info is None:
             return 0
-        self._segment = _integer(info, _SEGMENT_BYTES)
-        min_rtt_us = _integer(info, _MIN_RTT_US)
-        link.route(self._segment, 0 if min_rtt_us == _NO_RTT else min_rtt_us)
-        return _integer(info, _SACKED) * self._segment
+        return _integer(info, _SACKED) * _tell_route(link, info)
 
     def _info(self) -> bytes | None:
-        if self._fd < 0:
+        link: Any = self._transport.get_extra_info("socket") if self._fd >= 0 else None
+        if link is None:
             return None
         try:
-            info: bytes = self._socket.getsockopt(socket.IPPROTO_TCP, TCP_INFO, _INFO_BYTES)
+            info: bytes = link.getsockopt(socket.IPPROTO_TCP, TCP_INFO, _INFO_BYTES)
         except OSError:
             return None
         return info if len(info) == _INFO_BYTES else None
+
+
+def _tell_route(link: Link, info: bytes) -> int:
+    """Gives the size of a segment."""
+    segment = _integer(info, _SEGMENT_BYTES)
+    min_rtt_us = _integer(info, _MIN_RTT_US)
+    link.route(segment, 0 if min_rtt_us == _NO_RTT else min_rtt_us)
+    return segment
 
 
 def _integer(info: bytes, offset: int) -> int:

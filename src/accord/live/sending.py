@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from accord.core.scheduling.egress import Egress, Turn
 from accord.core.scheduling.pacing import Gate, Pacer
@@ -124,9 +124,7 @@ class Bandwidth:
             try:
                 size = sender.take_turn()
             except Exception as error:  # whatever it is, others go on
-                if sender.on_failure is None:
-                    raise
-                sender.on_failure(error)
+                sender.owner.failed(error)
             egress.sent(turn, size)
             if size:
                 sender.offer()
@@ -141,10 +139,23 @@ class Bandwidth:
         return has_better
 
 
+class Owner(Protocol):
+    """Whose connection it is."""
+
+    def write(self, frames: list[bytes]) -> int:
+        """Hand `frames` to the transport; gives their size."""
+
+    def go_on(self) -> None:
+        """It is time to send what could not be sent before."""
+
+    def failed(self, error: Exception) -> None:
+        """Something could not be sent."""
+
+
 class Sender:
     """One connection's: writes what there is, as far as that is allowed, and else sees to it later.
 
-    `write` hands frames to the transport and gives their size; `go_on` is called when it is time.
+    Most connections are idle: what only others need is made when it is needed.
     """
 
     __slots__ = (
@@ -153,16 +164,14 @@ class Sender:
         "_client",
         "_connection",
         "_gauge",
-        "_go_on",
         "_has_risen",
         "_is_full",
         "_limits",
         "_own",
         "_turn",
-        "_write",
         "is_paused",
         "link",
-        "on_failure",
+        "owner",
     )
 
     def __init__(
@@ -170,23 +179,19 @@ class Sender:
         bandwidth: Bandwidth,
         connection: Connection,
         transport: asyncio.Transport,
-        *,
-        write: Callable[[list[bytes]], int],
-        go_on: Callable[[], None],
+        owner: Owner,
     ) -> None:
         self.is_paused = False  # by the transport
-        self.on_failure: Callable[[Exception], None] | None = None  # to write something
+        self.owner = owner
         self.link = connection.link
         self._bandwidth = bandwidth
         self._connection = connection
-        self._write = write
-        self._go_on = go_on
         self._limits = _NO_LIMITS
         self._client = ""
         self._own: Gate | None = None  # without the node's limit
-        self._alarm = Alarm(self._waited)
+        self._alarm: Alarm | None = None
         self._is_full = False  # the link: until the alarm
-        self._turn = Turn(self)
+        self._turn: Turn | None = None  # where the node has a limit
         self._has_risen = False  # since it offered something
         self._gauge = Gauge(transport)
         self._gauge.route(self.link)
@@ -228,40 +233,42 @@ class Sender:
 
     def offer(self) -> None:
         """Wait for a turn, where the link and the client's limit would allow one."""
-        egress = self._bandwidth.egress
         gate = self.link.gate
         connection = self._connection
         room = 0
         if gate is not None and not self.is_paused and not self._is_full and connection.peek(None):
             room = self._room()
         if gate is None or room == 0:
-            egress.remove(self._turn)
+            self._leave()
             return
         gate.lowest_bin = 0
         self._has_risen = False
         # What waits for the node's limit only has its place among those of others.
         head = connection.peek(gate) or connection.peek(self._own)
         if head is not None:
-            egress.put(self._turn, head, room, gate.large())
+            if self._turn is None:
+                self._turn = Turn(self)
+            self._bandwidth.egress.put(self._turn, head, room, gate.large())
         else:
-            egress.remove(self._turn)
+            self._leave()
             if self._own is not None:
                 self._wait_for(self._own)
 
     def rise(self) -> bool:
         """Wait with something better than now that may go at once, if there is any."""
         gate = self.link.gate
-        if gate is None or self._has_risen:
+        turn = self._turn
+        if gate is None or turn is None or self._has_risen:
             return False
         self._has_risen = True  # what comes later, or may go later, is offered then
         gate.advance(clock_us())
-        gate.lowest_bin = self._turn.bin + 1
+        gate.lowest_bin = turn.bin + 1
         head = self._connection.peek(gate)
         if head is None:
             gate.lowest_bin = 0
             self._wait_for(gate)
             return False
-        self._bandwidth.egress.put(self._turn, head, gate.portion(), gate.large())
+        self._bandwidth.egress.put(turn, head, gate.portion(), gate.large())
         return True
 
     def take_turn(self) -> int:
@@ -283,10 +290,11 @@ class Sender:
         self.is_paused = True
         if self._own is not None and self._client:
             self._bandwidth.remember(self._client, self._own.pacers[0])
-        self._bandwidth.egress.remove(self._turn)
+        self._leave()
 
     def wait_no_longer(self) -> None:
-        self._alarm.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._is_full = False
 
     def _room(self) -> int:
@@ -301,7 +309,7 @@ class Sender:
                 room = self._gauge.look(link, now_us)
             if room <= 0:
                 self.wait_no_longer()
-                self._alarm.set(link.wait_us)
+                self._wait(link.wait_us)
                 self._is_full = True
                 return 0
         if link.gate is not None:
@@ -311,22 +319,32 @@ class Sender:
 
     def _wait_for(self, gate: Gate) -> None:
         if gate.wait_us > 0 and self._connection.has_waiting():
-            self._alarm.set(gate.wait_us)
+            self._wait(gate.wait_us)
+
+    def _wait(self, wait_us: int) -> None:
+        if self._alarm is None:
+            self._alarm = Alarm(self._waited)
+        self._alarm.set(wait_us)
 
     def _waited(self) -> None:
         self._is_full = False
-        self._go_on()
+        self.owner.go_on()
+
+    def _leave(self) -> None:
+        """Wait for no turn."""
+        if self._turn is not None:
+            self._bandwidth.egress.remove(self._turn)
 
     def _send_answers(self) -> None:
         frames = self._connection.take(0)
         if frames:
-            size = self._write(frames)
+            size = self.owner.write(frames)
             self.link.sent(size)
             if self.link.gate is not None:
                 self.link.gate.answered(size, clock_us())
 
     def _write_counted(self, frames: list[bytes]) -> int:
-        size = self._write(frames)
+        size = self.owner.write(frames)
         if self.link.gate is not None:
             self.link.gate.sent(size, clock_us())
         return size
@@ -342,7 +360,7 @@ class Sender:
             pacers.append(node)
         self.link.gate = Gate(pacers) if pacers else None
         if node is None:
-            self._bandwidth.egress.remove(self._turn)
+            self._leave()
         self.wait_no_longer()
         self.link.limit_bps = min(limit_bps or limits.node_bps, limits.node_bps or limit_bps)
 

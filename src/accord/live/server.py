@@ -242,14 +242,7 @@ class MqttProtocol(asyncio.Protocol):
         if self._connection is None:
             self._transport.abort()
             return
-        self._sender = Sender(
-            self._server.bandwidth,
-            self._connection,
-            self._transport,
-            write=self.write,
-            go_on=self._go_on,
-        )
-        self._sender.on_failure = self._failed
+        self._sender = Sender(self._server.bandwidth, self._connection, self._transport, self)
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection
@@ -319,18 +312,18 @@ class MqttProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._sender is not None:
             self._sender.is_paused = False
-            self._go_on()
+            self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Send what could not be sent before."""
         self._server.broker.hub.now_ms = self._server.clock.now_ms()
         try:
             self.flush()
         except Exception as error:  # whatever it is, others go on
-            self._failed(error)
+            self.failed(error)
         self._server.bandwidth.pump()
 
-    def _failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         self._server.failed(self, error)
 
     def flush(self) -> None:
