@@ -24,6 +24,7 @@ NOTHING: Final = 3  # it is open
 GONE: Final = 4
 
 _PUBACK: Final = 0x40
+_NO_FRAMES: Final[list[bytes]] = []  # nothing is ever added to it
 _UNREAD: Final = 2_000  # answers that wait for the client or for the disk
 
 
@@ -58,7 +59,7 @@ class Answering(Client):
         self.session: Session | None = None
         self.connect: Connect | None = None  # until it is answered
         self.packet_limit = 0
-        self._control: list[bytes] = []
+        self._control = _NO_FRAMES
         self._answers = 0  # packets in it
         self._held = 0  # answers that wait for the disk
         self._unanswered = 0  # QoS 1 messages of the client
@@ -70,7 +71,7 @@ class Answering(Client):
             return []  # nothing before the CONNACK
         frames = self._control
         if frames:
-            self._control = []
+            self._control = _NO_FRAMES
             self.hub.counters.packets_sent += self._answers
             self._answers = 0
         else:
@@ -96,7 +97,10 @@ class Answering(Client):
         return self._answers < _UNREAD and self._held < _UNREAD
 
     def reply(self, frames: bytes, count: int = 1) -> None:
-        self._control.append(frames)
+        if self._control:
+            self._control.append(frames)
+        else:
+            self._control = [frames]
         self._answers += count
         self.hub.wake(self)
 

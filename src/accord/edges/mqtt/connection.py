@@ -53,6 +53,7 @@ _FEW_RETAINED: Final = 100
 _MANY_PACKETS: Final = 5_000  # handled at a time
 _LAST_BYTES: Final = 262_144  # sent to a client that says goodbye
 _EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in yet
+_NO_PARTS: Final[list[bytes]] = []  # nothing is ever added to it
 
 
 class Connection(Handshake):
@@ -68,7 +69,7 @@ class Connection(Handshake):
     def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
         super().__init__(broker, gate, address)
         self.handle: Any = None  # the driver's own
-        self._partial: list[bytes] = []
+        self._partial = _NO_PARTS
         self._partial_size = 0
         self._wanted = 0  # bytes until the partial packet is whole, as far as known
         # Whether what was read has more packets, left for later so that others get their turn.
@@ -88,7 +89,7 @@ class Connection(Handshake):
             if self._partial_size < self._wanted or self.has_rest:
                 return
             data = b"".join(self._partial)
-            self._partial = []
+            self._partial = _NO_PARTS
         self._go_through(data, now_ms)
 
     def resume(self, *, now_ms: int) -> None:
@@ -115,13 +116,13 @@ class Connection(Handshake):
 
     def _go_on(self, now_ms: int) -> None:
         early = b"".join(self._partial)
-        self._partial = []
+        self._partial = _NO_PARTS
         if early:
             self._go_through(early, now_ms)
 
     def _close(self, why: str, *, is_will_wanted: bool) -> None:
         super()._close(why, is_will_wanted=is_will_wanted)
-        self._partial = []
+        self._partial = _NO_PARTS
 
     def _receive_all(self, data: bytes, now_ms: int) -> int:
         """Handle the whole packets in `data`; gives where the rest begins."""
@@ -396,6 +397,7 @@ class Connection(Handshake):
             session.expiry_s = expiry_s
         if self.connect is None and not self.link.carries_bps():
             # Not on a thin link: it would be busy for somebody who has left.
+            self._control = list(self._control)
             session.pull(_LAST_BYTES, self._control)
         self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 

@@ -265,7 +265,7 @@ class Handshake(Publishing):
         connect = self.connect
         if session is None or connect is None or self.waits_for != NOTHING:
             return
-        self._control.insert(0, frame)
+        self._control = [frame, *self._control]
         self._answers += 1
         self.hub.wake(self)
         asked = connect.properties

@@ -72,6 +72,11 @@ _FIRST_PIECE: Final = 8  # messages of a channel, while nobody knows what they t
 _REQUESTS_WAITING: Final = 1_000
 _OVERLOAD: Final = "cpu overload"
 
+# What clients have that publish nothing, as most that are idle: nothing is ever added to these.
+_NO_WAYS: Final[dict[bytes, Way]] = {}
+_NO_TOPICS: Final[tuple[dict[bytes, Selection | Way], dict[bytes, Selection | Way]]] = ({}, {})
+_NO_ALIASES: Final[dict[int, bytes]] = {}
+
 
 class Publishing(Answering):
     """The publishing side of a connection."""
@@ -94,12 +99,12 @@ class Publishing(Answering):
     def __init__(self, broker: Broker, address: str) -> None:
         super().__init__(broker, address)
         self._rights: Rights | None = None
-        self._ways: dict[bytes, Way] = {}
+        self._ways = _NO_WAYS
         # By QoS, the topics whose clean frames are runs, as of a state of the router.
-        self._topics: tuple[dict[bytes, Selection | Way], dict[bytes, Selection | Way]] = ({}, {})
+        self._topics = _NO_TOPICS
         self._topics_at = 0
         self._forwards: Forwarding | None = None
-        self._aliases: dict[int, bytes] = {}  # topics with their lengths
+        self._aliases = _NO_ALIASES  # topics with their lengths
         self._tasks = 0  # that wait
         self._task_bytes = 0  # of runs among them
         self._importance = 0  # of the last of them
@@ -489,7 +494,7 @@ class Publishing(Answering):
             return way
         way = Way(session.entity, route, session.is_held)
         if route.is_valid:
-            if len(self._ways) >= _REMEMBERED_TOPICS:
+            if not self._ways or len(self._ways) >= _REMEMBERED_TOPICS:
                 self._forget_ways()
             self._ways[topic] = way
         return way
@@ -706,6 +711,8 @@ class Publishing(Answering):
             if not 0 < alias <= self.broker.limits.topic_alias_maximum:
                 raise ProtocolError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}")
             if channel:
+                if not self._aliases:
+                    self._aliases = {}
                 self._aliases[alias] = topic
             elif alias in self._aliases:
                 channel = self._aliases[alias][2:].decode()

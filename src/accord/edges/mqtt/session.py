@@ -69,6 +69,12 @@ from accord.edges.mqtt.shaping import join_shaping, shape_for
 _LAST_PACKET_ID: Final = 65_535
 _PUBREL: Final = b"\x62\x02"
 
+# What sessions have that get nothing but QoS 0, and so most that are idle: nothing is ever added.
+_NO_KEYS: Final[dict[tuple[str, str], Delivery]] = {}
+_NO_RUNS: Final[dict[int, SentRun]] = {}
+_NO_IDS: Final[set[int]] = set()
+_NO_ALIASES: Final[dict[bytes, int]] = {}
+
 
 class Session(Receiver):
     __slots__ = (
@@ -133,13 +139,13 @@ class Session(Receiver):
         )
         # Those that wait and would give way to a later message of the same channel and key; of
         # those that are being shaped there are few.
-        self.replaceable: dict[tuple[str, str], Delivery] = {}
-        self.being_shaped: list[Delivery] = []
+        self.replaceable = _NO_KEYS
+        self.being_shaped: tuple[Delivery, ...] = ()
         self.flows: Flows | None = None  # once something is to be shaped
         self.unacknowledged: dict[int, Delivery] = {}
         # By each packet identifier that is not acknowledged.
-        self.sent_runs: dict[int, SentRun] = {}
-        self.queued_ids: set[int] = set()  # those of runs that wait, in a durable session
+        self.sent_runs = _NO_RUNS
+        self.queued_ids = _NO_IDS  # those of runs that wait, in a durable session
         # QoS 2 messages of the client, until released; False while they wait to be matched.
         self.received: dict[int, bool] = {}
         self.in_flight = 0
@@ -156,7 +162,7 @@ class Session(Receiver):
         self.window = limits.inflight
         self.packet_limit = 0
         self.alias_limit = 0
-        self.aliases: dict[bytes, int] = {}
+        self.aliases = _NO_ALIASES
         self.wants_names = False
 
     def attach(
@@ -176,7 +182,7 @@ class Session(Receiver):
         self.window = min(window, self.hub.limits.inflight)
         self.packet_limit = packet_limit
         self.alias_limit = alias_limit
-        self.aliases = {}
+        self.aliases = {} if alias_limit else _NO_ALIASES
         self.wants_names = wants_names
         self.dialect = 0 if packet_limit or alias_limit or wants_names else version
         self.run_qos = 1
@@ -370,6 +376,8 @@ class Session(Receiver):
         if older is not None and older.stage == QUEUED and _is_newer(older, delivery):
             self._is_replaced(delivery, older)  # it was shaped, or on its way, for too long
             return True
+        if not self.replaceable:
+            self.replaceable = {}
         self.replaceable[key] = delivery
         if older is None or older.stage != QUEUED or older.was_sent:
             return False
@@ -420,7 +428,7 @@ class Session(Receiver):
                 older.stage = GONE
             else:
                 left.append(older)
-        self.being_shaped = left
+        self.being_shaped = tuple(left)
 
     def _starts_shaping(self, delivery: Delivery) -> bool:
         """Whether `delivery` has to wait until its message is shaped."""
@@ -444,7 +452,7 @@ class Session(Receiver):
         delivery.stage = WAITING
         delivery.waits += 1
         if delivery.message.key:
-            self.being_shaped.append(delivery)
+            self.being_shaped += (delivery,)
         return True
 
     def pull(self, bytes_wanted: int, frames: list[bytes]) -> None:
@@ -546,7 +554,11 @@ class Session(Receiver):
             self.queued_ids.difference_update(ids)
         else:
             ids = self._new_packet_ids(run.count)
-        self.sent_runs.update(dict.fromkeys(ids, SentRun(run, ids)))
+        sent = dict.fromkeys(ids, SentRun(run, ids))
+        if self.sent_runs:
+            self.sent_runs.update(sent)
+        else:
+            self.sent_runs = sent
         self.in_flight += run.count
         self.in_flight_bytes += run.size
         if isinstance(ids, range):
@@ -677,7 +689,7 @@ class Session(Receiver):
         if delivery.waits > 0 or delivery.stage == GONE:
             return
         if delivery in self.being_shaped:
-            self.being_shaped.remove(delivery)
+            self.being_shaped = tuple(each for each in self.being_shaped if each is not delivery)
         if delivery.qos:
             if self.unacknowledged.get(delivery.packet_id) is not delivery:
                 return
@@ -699,10 +711,10 @@ class Session(Receiver):
                 if is_left:
                     self._note(piece, SHED, SESSION_ENDED)
         self.unacknowledged = {}
-        self.sent_runs = {}
-        self.queued_ids = set()
-        self.replaceable = {}
-        self.being_shaped = []
+        self.sent_runs = _NO_RUNS
+        self.queued_ids = _NO_IDS
+        self.replaceable = _NO_KEYS
+        self.being_shaped = ()
         self._drop_tracked(SESSION_ENDED)
         for subscription in self.subscriptions.values():
             self.hub.router.remove(subscription)
@@ -776,7 +788,10 @@ class Session(Receiver):
                 run.stored_as = hub.new_number(run.count)
                 hub.record(stored_run(run))
             hub.record(QueuedRun(self.name, ids.start, run.stored_as, run.count))
-        self.queued_ids.update(ids)
+        if self.queued_ids:
+            self.queued_ids.update(ids)
+        else:
+            self.queued_ids = set(ids)
         return run.owned(ids.start)
 
     def _forget_run(self, run: MessageRun) -> None:
@@ -822,8 +837,8 @@ class Session(Receiver):
                 )
                 delivery.was_sent = was_sent
                 self.unacknowledged[packet_id] = delivery
-        self.sent_runs = {}
-        self.queued_ids = set()
+        self.sent_runs = _NO_RUNS
+        self.queued_ids = _NO_IDS
 
     def _is_free(self, packet_id: int) -> bool:
         return not (
