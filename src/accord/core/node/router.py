@@ -48,7 +48,8 @@ class Router:
         self.watched: dict[str, bool] = {}  # channels whose events are measured
         self.bound: Callable[[str], Bound] = _unbound  # how a channel is
         self.match_limit: int | None = match_limit or None
-        self._plain: ChannelMap[dict[Receiver, Subscription]] = ChannelMap()
+        # By filter, those without predicate and group: the only one, or several by receiver.
+        self._plain: ChannelMap[Subscription | dict[Receiver, Subscription]] = ChannelMap()
         self._shared: ChannelMap[dict[str, Group]] = ChannelMap()
         self._conditional: ChannelMap[dict[Subscription, bool]] = ChannelMap()
         self._index = Index()
@@ -91,11 +92,14 @@ class Router:
                 importance=subscription.importance,
             )
         elif not subscription.group:
-            receivers = self._plain.get(pattern)
-            if receivers is None:
-                receivers = {}
-                self._plain.set(pattern, receivers)
-            receivers[subscription.receiver] = subscription
+            known = self._plain.get(pattern)
+            if known is None:
+                self._plain.set(pattern, subscription)
+            elif isinstance(known, Subscription):
+                both = {each.receiver: each for each in (known, subscription)}
+                self._plain.set(pattern, both)
+            else:
+                known[subscription.receiver] = subscription
         self.invalidate(pattern)
 
     def remove(self, subscription: Subscription) -> None:
@@ -118,11 +122,15 @@ class Router:
             if not conditional:
                 self._conditional.remove(pattern)
         elif not subscription.group:
-            receivers = self._plain.get(pattern)
-            assert receivers is not None
-            del receivers[subscription.receiver]
-            if not receivers:
+            known = self._plain.get(pattern)
+            if isinstance(known, Subscription):
+                assert known is subscription
                 self._plain.remove(pattern)
+            else:
+                assert known is not None
+                del known[subscription.receiver]
+                if not known:
+                    self._plain.remove(pattern)
         self.invalidate(pattern)
 
     def invalidate(self, pattern: str) -> None:
@@ -372,9 +380,10 @@ class Router:
 
     def _work_out(self, channel: str) -> Route:
         route = Route(channel, self.policies.view(channel), self.channels.get(channel))
-        for receivers in self._plain.select(channel):
+        for known in self._plain.select(channel):
+            subscriptions = known.values() if isinstance(known, dict) else (known,)
             route.subscriptions += [
-                each for each in receivers.values() if not each.denied or not each.denies(channel)
+                each for each in subscriptions if not each.denied or not each.denies(channel)
             ]
         for groups in self._shared.select(channel):
             for name, group in groups.items():
