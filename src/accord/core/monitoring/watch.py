@@ -116,16 +116,13 @@ def _channel_line(name: str, meter: Meter) -> ChannelLine:
     )
 
 
-class _Watched:
-    __slots__ = (
-        "meter",
-        "reading",
-        "round",
-        "weight",
-    )
+class _Watched(Meter):
+    """A client with its rates."""
 
-    def __init__(self, meter: Meter, reading: ClientReading, round_: int) -> None:
-        self.meter = meter
+    __slots__ = ("reading", "round", "weight")
+
+    def __init__(self, look: Look, reading: ClientReading, round_: int) -> None:
+        super().__init__(*look)
         self.reading = reading
         self.round = round_
         self.weight = 0  # bytes that wait or were sent lately
@@ -172,12 +169,12 @@ class ClientWatch:
             look = looks.setdefault(counts, (now_ms, counts))
             watched = self._clients.get(reading.client)
             if watched is None:
-                watched = _Watched(Meter(*look), reading, self._round)
+                watched = _Watched(look, reading, self._round)
                 self._clients[reading.client] = watched
             else:
-                watched.meter.add_look(look)
+                watched.add_look(look)
                 watched.reading, watched.round = reading, self._round
-            watched.weight = reading.queued_bytes + watched.meter.added()[1]
+            watched.weight = reading.queued_bytes + watched.added()[1]
         return taken
 
 
@@ -187,7 +184,7 @@ def _weight(watched: _Watched) -> tuple[int, int]:
 
 def _client_line(watched: _Watched) -> ClientLine:
     reading = watched.reading
-    sent_hz, sent_bps, shed_hz = watched.meter.rates()
+    sent_hz, sent_bps, shed_hz = watched.rates()
     return ClientLine(
         client=reading.client,
         user=reading.user,
