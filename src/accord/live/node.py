@@ -309,7 +309,8 @@ class Node:
             rights = None
         return rights, name or ""
 
-    def _on_turn(self) -> None:
+    def _on_turn(self) -> bool:
+        """See to what reads may have led to; whether also those may that bring only messages."""
         run = self._containment.run
         if self.past is not None:
             run("reading the past failed", self.past.turn)
@@ -323,6 +324,9 @@ class Node:
             run("looking after admission failed", self.admission.turn)
         if self.net is not None:
             run("serving the overlay failed", self.net.turn)
+        # What is sent of the past makes room for more of it.
+        is_past_wanted = self.past is not None and self.past.is_wanted()
+        return is_past_wanted or bool(self.broker.catch_ups)
 
     def _take_measured(self, measured: Measured) -> None:
         for each in measured.values:

@@ -76,10 +76,14 @@ class ClientsPast:
         if self._has_news:
             self._has_news = False
             self._save()
-        if self.asker.active or len(self.pasts):
+        if self.is_wanted():
             self.pasts.step()
             self.asker.go_on(clock_us())
             self._asked()
+
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for some of the past."""
+        return bool(self.asker.active or len(self.pasts))
 
     async def close(self) -> None:
         for task in list(self._tasks):

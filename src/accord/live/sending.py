@@ -64,6 +64,7 @@ class Bandwidth:
 
     def __init__(self, discipline: Discipline, go_on: Callable[[], None]) -> None:
         self.limits = _NO_LIMITS
+        self.is_limited = False  # whether anybody is
         self.node: Pacer | None = None
         self.egress = Egress(discipline)
         self._alarm = Alarm(go_on)
@@ -95,6 +96,7 @@ class Bandwidth:
     def set_limits(self, limits: Limits) -> None:
         """Senders notice when they are next asked to send."""
         self.limits = limits
+        self.is_limited = bool(limits.node_bps or limits.client_bps or limits.clients)
         if limits.node_bps == 0:
             self.node = None
         elif self.node is None:

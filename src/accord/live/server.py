@@ -1,7 +1,9 @@
 """MQTT over TCP and TLS: hands what is read to the connection, and writes what it has to send.
 
-All connections are flushed once per turn of the event loop, after everything that was readable has
-been read: so that messages leave in the order of their importance, and in few system calls.
+Connections are flushed once per turn of the event loop, after everything that was readable has been
+read: so that messages leave in the order of their importance, and in few system calls. Where reads
+come one at a time, and what they bring waits for nothing, there is nothing to put in order: that is
+sent before the read returns, without a turn.
 
 What is written is beyond our ordering. So a connection is written to only as far as its link, its
 client's limit and the node's limit allow (`core/scheduling`: link, pacing, egress), and then waits
@@ -37,8 +39,12 @@ _CLOSE_MS: Final = 2_000
 _DISCARDED_BYTES: Final = 1_000_000
 # Tasks run for so long before the network is looked at again.
 _WORK_NS: Final = 1_000_000
+# Reads that are answered at once, each, before a turn shows whether they still come one at a time.
+_AT_ONCE: Final = 64
+# A larger read has many messages: others may have something more important.
+_FEW_BYTES: Final = 4_096
 # A connection whose packets take longer than this waits as long again, so many times.
-_SHORT_S: Final = 0.005
+_SHORT_MS: Final = 5
 _OTHERS: Final = 3
 
 
@@ -52,8 +58,9 @@ class Server:
         *,
         gate: Gate | None = None,
         login: Callable[[Handshake], Awaitable[tuple[Rights | None, str]]] | None = None,
-        on_turn: Callable[[], None] | None = None,
+        on_turn: Callable[[], bool] | None = None,
     ) -> None:
+        """`on_turn` says whether it has to be called after each read, for now."""
         self.broker = broker
         self.clock = clock
         self.gate = gate
@@ -63,6 +70,9 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.bandwidth = Bandwidth(broker.hub.discipline, self._pump)
         self._is_turn_due = False
+        self._reads = 0  # that the next turn follows
+        self._at_once = 0  # reads that need no turn, unless what they bring does
+        self._appended = 0  # as of the last turn
         self._logins: set[asyncio.Task[None]] = set()
         self._closing: dict[MqttProtocol, int] = {}
         self._containment = Containment(log)
@@ -103,6 +113,25 @@ class Server:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
 
+    def received(self, connection: Connection, size: int) -> None:
+        """So many bytes were read: send what came of it, at once if nothing speaks against it."""
+        hub = self.broker.hub
+        if (
+            self._at_once > 0
+            and connection.is_plain
+            and size <= _FEW_BYTES
+            and not self._is_turn_due
+            and not hub.tasks.waiting
+            and not hub.orders
+            and hub.appended == self._appended
+            and not self.bandwidth.is_limited
+        ):
+            self._at_once -= 1
+            self._flush()
+        else:
+            self._reads += 1
+            self.due()
+
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
         self._loop.call_later(delay_s, call)
 
@@ -135,21 +164,36 @@ class Server:
         hub.now_ms = self.clock.now_ms()
         if hub.tasks.waiting:
             self._work()
-        if self._on_turn is not None:
-            self._containment.run("a turn failed", self._on_turn)
+        needs_turns = self._look_after()
         if self.gate is not None and self.gate.logins:
             self._check_logins()
-        dirty = hub.dirty
+        self._flush()
+        self.bandwidth.pump()
+        self._at_once = 0 if needs_turns or self._reads > 1 else _AT_ONCE
+        self._reads = 0
+        self._appended = hub.appended
+
+    def _look_after(self) -> bool:
+        """Do what else there is to do; whether more of it is to be expected after each read."""
+        try:
+            return self._on_turn is not None and self._on_turn()
+        except Exception as error:  # whatever it is, others go on
+            self._containment.failed("a turn failed", error)
+            return True
+
+    def _flush(self) -> None:
+        """Let all who have something to send do so."""
+        hub = self.broker.hub
+        dirty = cast("list[Connection]", hub.dirty)
         hub.dirty = []
         for line in dirty:
             line.is_dirty = False
-            protocol = self.connections.get(cast("Connection", line))
+            protocol = self.connections.get(line)
             if protocol is not None:
                 try:
                     protocol.flush()
                 except Exception as error:  # whatever it is, others go on
                     self.failed(protocol, error)
-        self.bandwidth.pump()
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
         """What is to be sent to a client can't be: it has to come back, others go on."""
@@ -251,34 +295,36 @@ class MqttProtocol(asyncio.Protocol):
             if self._discarded > _DISCARDED_BYTES:
                 self.abort()
         elif connection is not None:
-            started_s = time.perf_counter()
-            connection.receive(data, now_ms=self._server.clock.now_ms())
-            self._server.due()
+            server = self._server
+            now_ms = server.clock.now_ms()
+            connection.receive(data, now_ms=now_ms)
+            server.received(connection, len(data))
             if not connection.wants_data():
-                self._stop_reading(connection, started_s)
+                self._stop_reading(connection, now_ms)
 
     def resume(self) -> None:
         """Go on with what the connection left for later."""
         self._is_resuming = False
         connection = self._connection
         if connection is not None:
-            started_s = time.perf_counter()
-            connection.resume(now_ms=self._server.clock.now_ms())
+            now_ms = self._server.clock.now_ms()
+            connection.resume(now_ms=now_ms)
             self._server.due()
             if not connection.wants_data():
-                self._stop_reading(connection, started_s)
+                self._stop_reading(connection, now_ms)
             elif not self.is_reading:
                 self._server.broker.hub.wake(connection)  # to be read from again
 
-    def _stop_reading(self, connection: Connection, started_s: float) -> None:
+    def _stop_reading(self, connection: Connection, started_ms: int) -> None:
         """Until answers have been taken, or until others have had their share of the time."""
         if self.is_reading and self._transport is not None:
             self.is_reading = False
             self._transport.pause_reading()
         if connection.has_rest and not connection.is_stalled and not self._is_resuming:
             self._is_resuming = True
-            spent_s = time.perf_counter() - started_s
-            self._server.later(0 if spent_s < _SHORT_S else _OTHERS * spent_s, self.resume)
+            spent_ms = self._server.clock.now_ms() - started_ms
+            wait_s = 0 if spent_ms < _SHORT_MS else _OTHERS * spent_ms / 1000
+            self._server.later(wait_s, self.resume)
 
     def eof_received(self) -> bool:
         self._server.closes(self)
@@ -337,7 +383,7 @@ class MqttProtocol(asyncio.Protocol):
             if not transport.is_closing():
                 self.finish()
         elif connection.has_rest:
-            self._stop_reading(connection, time.perf_counter())
+            self._stop_reading(connection, self._server.clock.now_ms())
         elif not self.is_reading and connection.wants_data():
             self.is_reading = True
             transport.resume_reading()

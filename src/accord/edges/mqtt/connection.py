@@ -74,6 +74,8 @@ class Connection(Handshake):
         self._wanted = 0  # bytes until the partial packet is whole, as far as known
         # Whether what was read has more packets, left for later so that others get their turn.
         self.has_rest = False
+        # Whether the last read had nothing but messages that were forwarded, and acknowledgements.
+        self.is_plain = False
         self._was_dear = False  # of the last packet: it took long for its size
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
@@ -132,6 +134,7 @@ class Connection(Handshake):
         packets = 0
         mistake: ProtocolError | None = None
         self._wanted = 0
+        self.is_plain = True
         if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
             # Said at once, because another protocol's client may never send what looks whole.
             raise violation("expected CONNECT first")
@@ -159,6 +162,7 @@ class Connection(Handshake):
                         self.has_rest = at < size
                         break
                     continue
+            self.is_plain = False
             length = data[at + 1]
             body = at + 2
             if length >= 0x80:
