@@ -22,7 +22,7 @@ class ChannelCounts:
     def __init__(self, channel: str) -> None:
         self.channel: str = channel
         self.is_internal: bool = is_internal(channel)
-        self._light: int = -1  # not known yet
+        self.light: int = -1  # 1 if its events are small, -1 while that is not known
         self.published: int = 0
         self.published_bytes: int = 0
         self.delivered: int = 0
@@ -43,16 +43,19 @@ class ChannelCounts:
         Learned from the first of them, and kept to, because a channel that changed would overtake
         itself.
         """
-        if self._light < 0:
+        if self.light < 0:
             if self.published == 0:
                 return True
-            self._light = 1 if self.published_bytes <= LIGHT_BYTES * self.published else 0
-        return self._light > 0
+            self.light = 1 if self.published_bytes <= LIGHT_BYTES * self.published else 0
+        return self.light > 0
 
     def is_delivered(self, count: int, size: int, wait_ms: int) -> None:
         self.delivered += count
         self.delivered_bytes += size
-        self.waited(wait_ms, count)
+        if wait_ms > 0:
+            self.waited(wait_ms, count)
+        else:
+            self.wait_counts[0] += count
 
     def is_lost(self, count: int, is_expired: bool) -> None:
         if is_expired:

@@ -78,7 +78,9 @@ class Counters:
 
     def waited(self, importance: int, wait_ms: int, count: int = 1) -> None:
         """`count` messages left their queue after `wait_ms` in it."""
-        wait_ms = max(wait_ms, 0)  # wall clocks step back
+        if wait_ms <= 0:  # as most often; and wall clocks step back
+            self.wait_counts[importance][0] += count
+            return
         bucket = min(wait_ms.bit_length(), WAIT_BUCKETS - 1)
         self.wait_counts[importance][bucket] += count
         self.waited_ms[importance] += wait_ms * count

@@ -40,6 +40,11 @@ _NAME_LENGTH: Final = 256
 Row = tuple[int, int, int, str, str, str, int, int, int, int, int, str, str, int]
 
 
+# channel, publisher, destination, outcome, the times of coming, of queueing and of the outcome,
+# importance, policy, detail
+_Facts = tuple[str, str, str, int, int, int, int, int, str, str]
+
+
 def event_id(number: int) -> str:
     """How people write an event's number."""
     if not 0 <= number <= MAX_NUMBER:
@@ -99,8 +104,8 @@ def read_detail(detail: str) -> tuple[dict[str, str], str]:
 
 
 def _short(name: str) -> str:
-    """Names come from outside, and may be as long as MQTT allows."""
-    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+    """A name that is too long: names come from outside, and may be as long as MQTT allows."""
+    return name[: _NAME_LENGTH - 1] + "…"
 
 
 class LedgerBatch:
@@ -130,18 +135,9 @@ class Ledger:
         # The open entry; no events, none.
         self._number = 0
         self._count = 0
-        self._channel = ""
-        self._publisher = ""
-        self._destination = ""
-        self._outcome = 0
-        self._received_ms = 0
-        self._queued_ms = 0
-        self._done_ms = 0
         self._size = 0
-        self._importance = 0
-        self._policy = ""
-        self._detail = ""
         self._sending_us = 0
+        self._facts: _Facts = ("", "", "", 0, 0, 0, 0, 0, "", "")  # that its events have in common
 
     def add(  # noqa: PLR0913, PLR0917 (called by position, once per run and destination)
         self,
@@ -166,41 +162,30 @@ class Ledger:
         """
         if not self.is_on:
             return
-        if (
-            number == self._number + self._count
-            and self._count > 0
-            and self._number > 0
-            and done_ms == self._done_ms
-            and queued_ms == self._queued_ms
-            and received_ms == self._received_ms
-            and outcome == self._outcome
-            and importance == self._importance
-            and destination == self._destination
-            and channel == self._channel
-            and publisher == self._publisher
-            and policy == self._policy
-            and detail == self._detail
-        ):
-            self._count += count
-            self._size += size
-            self._sending_us += sending_us
-            return
+        facts = (
+            channel,
+            publisher,
+            destination,
+            outcome,
+            received_ms,
+            queued_ms,
+            done_ms,
+            importance,
+            policy,
+            detail,
+        )
         if self._count > 0:
+            if 0 < self._number == number - self._count and facts == self._facts:
+                self._count += count
+                self._size += size
+                self._sending_us += sending_us
+                return
             self._close()
         self._number = number
         self._count = count
-        self._channel = channel
-        self._publisher = publisher
-        self._destination = destination
-        self._outcome = outcome
-        self._received_ms = received_ms
-        self._queued_ms = queued_ms
-        self._done_ms = done_ms
         self._size = size
-        self._importance = importance
-        self._policy = policy
-        self._detail = detail
         self._sending_us = sending_us
+        self._facts = facts
 
     def is_due(self) -> bool:
         """Whether there is enough for a record; taking it now keeps each taking short."""
@@ -219,31 +204,44 @@ class Ledger:
         number = self._number
         count = self._count
         self._count = 0
+        (
+            channel,
+            publisher,
+            destination,
+            outcome,
+            received_ms,
+            queued_ms,
+            done_ms,
+            importance,
+            policy,
+            detail,
+        ) = self._facts
         batch = self._batch
         if batch is None:
-            batch = self._batch = LedgerBatch(number, self._received_ms)
+            batch = self._batch = LedgerBatch(number, received_ms)
         rows = batch.rows
         if len(rows) >= self.bound:
             self.missed += count
             return
         if number > 0:
             batch.lowest = min(batch.lowest, number)
-            batch.highest = max(batch.highest, number + count - 1)
+            if number + count > batch.highest + 1:
+                batch.highest = number + count - 1
         rows.append(
             (
                 number - batch.first_number,
-                self._received_ms - batch.first_ms,
+                received_ms - batch.first_ms,
                 count,
-                _short(self._channel),
-                _short(self._publisher),
-                _short(self._destination),
-                self._outcome,
-                self._queued_ms - self._received_ms,
-                self._done_ms - self._queued_ms,
+                channel if len(channel) <= _NAME_LENGTH else _short(channel),
+                publisher if len(publisher) <= _NAME_LENGTH else _short(publisher),
+                destination if len(destination) <= _NAME_LENGTH else _short(destination),
+                outcome,
+                queued_ms - received_ms,
+                done_ms - queued_ms,
                 self._size,
-                self._importance,
-                self._policy,
-                self._detail,
+                importance,
+                policy,
+                detail,
                 self._sending_us,
             )
         )
