@@ -83,6 +83,28 @@ def test_one_takes_at_least_what_was_wanted() -> None:
     assert box.take(0, 0) == []
 
 
+def test_what_waits_alone_is_taken_by_itself() -> None:
+    box = outbox()
+    plain, promised = parcel(5), parcel(5)
+    assert box.take_single(ALL, 9) is None
+    box.put(plain)
+    assert box.take_single(4, 9) is None, "it is more than is wanted"
+    box.put_tracked(promised)
+    assert box.take_single(ALL, 9) is None, "there are two"
+    box.void(promised, True)
+    assert box.take_single(5, 0) is plain
+    assert box.is_empty()
+    box.put_tracked(promised)
+    assert box.take_single(ALL, 0) is None, "the window is closed"
+    assert box.take_single(ALL, 1) is promised
+    box.put(plain)
+    box.put(parcel(importance=7))
+    assert box.take_single(ALL, 1) is None
+    box.take(1, 0)
+    box.check_invariants()
+    assert box.take(ALL, 0) == [plain]
+
+
 def test_a_closed_window_holds_up_only_what_is_tracked() -> None:
     box = outbox()
     promised = [parcel() for _ in range(3)]
@@ -630,7 +652,9 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(wanted=st.integers(0, 40), window=st.integers(-1, 5))
     def take(self, wanted: int, window: int) -> None:
         begins_with = self.box.peek(window, wanted)
-        for position, taken in enumerate(self.box.take(wanted, window)):
+        single = self.box.take_single(wanted, window)
+        parcels = self.box.take(wanted, window) if single is None else [single]
+        for position, taken in enumerate(parcels):
             assert wanted > 0, "more was taken than wanted"
             possible = self.plain.nexts(window)
             assert position or begins_with in possible

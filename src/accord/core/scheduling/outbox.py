@@ -140,6 +140,23 @@ class Outbox(Queues):
             only.deficit = 0  # it had all there was, and so has saved up nothing
         return taken
 
+    def take_single(self, bytes_wanted: int, window: int) -> Parcel | None:
+        """The only parcel there is, as most often; None if there are others, or it is too much."""
+        size = self.bytes + self.tracked_bytes
+        last = self._last
+        if last is None or size > bytes_wanted:
+            return None
+        lane = last.untracked if self.bytes else last.tracked
+        items = lane.items
+        if len(items) != 1 or items[0].size != size or self.tracked > window:
+            return None
+        if self.bytes:
+            last.bytes = self.bytes = 0
+        else:
+            last.tracked_bytes = self.tracked_bytes = self.tracked = 0
+        last.deficit = 0
+        return items.pop()
+
     def take_admitted(self, bytes_wanted: int, window: int, gate: Gate) -> list[Parcel]:
         """As `take`, as far as limits allow it; nothing where `gate` has to be waited for."""
         taken: list[Parcel] = []
