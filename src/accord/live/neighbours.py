@@ -33,7 +33,7 @@ from accord.live.link_status import NeighboursStatus, link_status
 from accord.live.logs import get_log
 from accord.live.neighbour_link import NeighbourLink
 from accord.live.refusals import Refusals
-from accord.live.sending import clock_us
+from accord.live.sending import Alarm, clock_us
 from accord.transports.interface import LinkTransport, Listener
 from accord.transports.udp import UdpEndpoint
 
@@ -97,7 +97,7 @@ class Neighbours:
         self._past = no_traffic()  # of links that are gone
         self._is_due = False
         self._is_stopping = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self.due)
         if group is not None:
             group.start(local.node, self.links, self._receive_shared)
 
@@ -187,8 +187,7 @@ class Neighbours:
             await asyncio.wait([link.done for link in self._connections], timeout=_STOP_S)
         for link in list(self._connections):
             link.abort()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         if self.group is not None:
             self.group.stop()
 
@@ -333,10 +332,8 @@ class Neighbours:
             found = None if each is None else each.next_due_us()
             if found is not None and found < due_us:
                 due_us = found
-        if self._timer is not None:
-            self._timer.cancel()
-        wait_us = max(due_us - now_us, _SOONEST_US)
-        self._timer = None if self._is_stopping else self._loop.call_later(wait_us / 1e6, self.due)
+        if not self._is_stopping:
+            self._alarm.set(max(due_us - now_us, _SOONEST_US))
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
         """A mistake over one message must not cost others their links."""

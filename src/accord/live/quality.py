@@ -202,8 +202,8 @@ class QualityService:
 
     def _set_timer(self, due_us: int) -> None:
         if self._timer is not None:
-            if due_us == self._timer_us:
-                return
+            if self._timer_us <= due_us:
+                return  # it looks again then
             self._timer.cancel()
         self._timer_us = due_us
         delay_s = min(max(due_us - clock_us(), 0) / 1e6, _LONGEST_S)
