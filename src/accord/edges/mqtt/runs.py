@@ -90,7 +90,8 @@ class MessageRun(Run):
         self.size = len(frames)
         self.count = count
         self.importance = importance
-        self.bin = 2 * importance + counts.is_light()
+        light = counts.light
+        self.bin = 2 * importance + (light if light >= 0 else counts.is_light())
         self.queued_ms = queued_ms
         self.expires_ms = queued_ms + grant.deadline_ms if grant.deadline_ms else 0
         if expiry_s >= 0:
@@ -278,7 +279,7 @@ class Forwarding:
         those of each label's events.
         """
         if numbers is None and len(labels) == 1 and len(frames.ways) == 1:
-            self._forward_all(frames)
+            self.forward_all(frames)
             return
         parts: dict[int, Part] = {}
         sizes = frames.sizes() if numbers is None else []
@@ -343,7 +344,7 @@ class Forwarding:
             copy.receiver.forward(run)
             at += size
 
-    def _forward_all(self, frames: Frames) -> None:
+    def forward_all(self, frames: Frames) -> None:
         """All frames have the one label, as most often."""
         selection: Selection = frames.ways[0]
         route = selection.way.route
@@ -352,24 +353,32 @@ class Forwarding:
         if not copies and not route.is_kept:
             return
         taken, _, expiry_s = frames.take(b"\1")
-        part = Part(route.channel, route.counts, numbers)
+        part = (route.channel, route.counts, numbers)
+        if len(copies) == 1 and copies[0].takes_run(frames.qos):
+            copies[0].receiver.forward(self._run(taken, part, copies[0], frames.qos, expiry_s))
+        elif copies:
+            self._share(frames, taken, Part(*part), copies, expiry_s)
+        if route.is_kept:
+            self.keep(frames, 0, route, numbers)
+
+    def _share(
+        self, frames: Frames, taken: bytes, part: Part, copies: list[Copy], expiry_s: int
+    ) -> None:
+        """One run for all who get the same."""
         made: MessageRun | None = None
         made_for: Copy | None = None
-        shared: dict[tuple[object, ...], MessageRun] | None = None
+        shared: dict[tuple[object, ...], MessageRun] = {}
         for copy in copies:
             if not copy.takes_run(frames.qos):
                 _Events(self, frames, {0: part}).deliver([(copy, [0])])
                 continue
             if made is None or made_for is None or made_for.key != copy.key:
-                shared = {} if shared is None else shared
                 made = shared.get(copy.key)
                 if made is None:
                     made = self._run(taken, part, copy, frames.qos, expiry_s)
                     shared[copy.key] = made
                 made_for = copy
             copy.receiver.forward(made)
-        if route.is_kept:
-            self.keep(frames, 0, route, numbers)
 
     def _runs(
         self, frames: Frames, parts: dict[int, Part], copy: Copy, wanted: list[int]
@@ -390,10 +399,17 @@ class Forwarding:
             runs.append(run)
         return runs
 
-    def _run(self, taken: bytes, part: Part, copy: Copy, qos: int, expiry_s: int) -> MessageRun:
+    def _run(
+        self,
+        taken: bytes,
+        part: tuple[str, ChannelCounts, Sequence[int]],
+        copy: Copy,
+        qos: int,
+        expiry_s: int,
+    ) -> MessageRun:
         """What goes to the receivers of a copy."""
         to_v5 = copy.receiver.dialect == V5
-        at_qos = min(qos, copy.qos)
+        at_qos = qos if qos < copy.qos else copy.qos
         more = b""
         if copy.identifiers and to_v5:
             more = b"".join(_IDENTIFIER + varint_bytes(each) for each in copy.identifiers)
