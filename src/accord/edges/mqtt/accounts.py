@@ -24,7 +24,10 @@ def count_sent(
     is_late = 0 < parcel.expires_ms <= hub.now_ms
     outcome = LATE if is_late else DELIVERED
     if isinstance(parcel, MessageRun):
-        parcel.count_delivered(wait_ms)
+        if parcel.parts is None:
+            parcel.counts.is_delivered(parcel.count, parcel.size, wait_ms)
+        else:
+            parcel.count_delivered(wait_ms)
     else:
         assert isinstance(parcel, Delivery)
         message = parcel.message
@@ -61,21 +64,28 @@ def note(
 ) -> None:
     """Add to the ledger what became of it."""
     events: Iterable[tuple[str, int, int]]
+    came_ms = parcel.queued_ms
     if isinstance(parcel, MessageRun):
         publisher = parcel.publisher
         grant = parcel.grant
-        events = parcel.numbered()
+        if parcel.parts is None:
+            events = ((parcel.channel, parcel.number, parcel.count),)
+        else:
+            events = parcel.numbered()
     else:
         assert isinstance(parcel, Delivery)
         publisher = parcel.message.publisher
         grant = parcel.grant
+        came_ms = parcel.message.received_ms
         events = ((parcel.message.channel, parcel.number, 1),)
     policy = grant.policy
     if outcome == SHAPED:
         policy = grant.shaping_policy
     elif outcome in (EXPIRED, LATE):
         policy = grant.deadline_policy
-    rate_bps = 0 if line is None else line.link.carries_bps()
+    rate_bps = 0
+    if line is not None and (line.link.rate_bps or line.link.limit_bps):
+        rate_bps = line.link.carries_bps()
     for channel, number, count in events:
         part_size = size * count // parcel.count
         hub.ledger.add(
@@ -85,7 +95,7 @@ def note(
             publisher,
             receiver,
             outcome,
-            received_ms(parcel),
+            came_ms,
             parcel.queued_ms,
             hub.now_ms,
             part_size,
