@@ -59,6 +59,10 @@ class Answering(Client):
         self.session: Session | None = None
         self.connect: Connect | None = None  # until it is answered
         self.packet_limit = 0
+        # Whether what was read has more packets, left for later so that others get their turn.
+        self.has_rest = False
+        # Whether no more is taken from the client until its tasks are done, most of them at least.
+        self.is_stalled = False
         self._control = _NO_FRAMES
         self._answers = 0  # packets in it
         self._held = 0  # answers that wait for the disk
@@ -94,7 +98,12 @@ class Answering(Client):
 
     def wants_data(self) -> bool:
         """Whether more may be read: not while the client leaves too many answers unread."""
-        return self._answers < _UNREAD and self._held < _UNREAD
+        return (
+            not self.has_rest
+            and not self.is_stalled
+            and self._answers < _UNREAD
+            and self._held < _UNREAD
+        )
 
     def reply(self, frames: bytes, count: int = 1) -> None:
         if self._control:

@@ -72,8 +72,6 @@ class Connection(Handshake):
         self._partial = _NO_PARTS
         self._partial_size = 0
         self._wanted = 0  # bytes until the partial packet is whole, as far as known
-        # Whether what was read has more packets, left for later so that others get their turn.
-        self.has_rest = False
         # Whether the last read had nothing but messages that were forwarded, and acknowledgements.
         self.is_plain = False
         self._was_dear = False  # of the last packet: it took long for its size
@@ -92,7 +90,12 @@ class Connection(Handshake):
                 return
             data = b"".join(self._partial)
             self._partial = _NO_PARTS
-        self._go_through(data, now_ms)
+        try:
+            rest = self._receive_all(data, now_ms)
+            if rest < len(data):
+                self._keep_rest(data, rest)
+        except ProtocolError as error:
+            self.end(error.reason, error.problem)
 
     def resume(self, *, now_ms: int) -> None:
         """Go on with what was left for later, unless the client has to wait for its tasks."""
@@ -101,26 +104,22 @@ class Connection(Handshake):
             self.has_rest = False
             self._go_on(now_ms)
 
-    def wants_data(self) -> bool:
-        return not self.has_rest and super().wants_data()
-
-    def _go_through(self, data: bytes, now_ms: int) -> None:
-        """Handle the packets in `data`, and keep the beginning of one that is not whole yet."""
+    def _go_on(self, now_ms: int) -> None:
+        early = b"".join(self._partial)
+        self._partial = _NO_PARTS
+        if not early:
+            return
         try:
-            rest = self._receive_all(data, now_ms)
+            self._keep_rest(early, self._receive_all(early, now_ms))
         except ProtocolError as error:
             self.end(error.reason, error.problem)
-            return
+
+    def _keep_rest(self, data: bytes, rest: int) -> None:
+        """Keep the beginning of a packet that is not whole yet."""
         if rest < len(data) and self.waits_for != GONE:
             kept = data[rest:] if rest else data
             self._partial = [kept]
             self._partial_size = len(kept)
-
-    def _go_on(self, now_ms: int) -> None:
-        early = b"".join(self._partial)
-        self._partial = _NO_PARTS
-        if early:
-            self._go_through(early, now_ms)
 
     def _close(self, why: str, *, is_will_wanted: bool) -> None:
         super()._close(why, is_will_wanted=is_will_wanted)
@@ -130,7 +129,8 @@ class Connection(Handshake):
         """Handle the whole packets in `data`; gives where the rest begins."""
         at = 0
         size = len(data)
-        limit = self._packet_limit()
+        is_open = self.waits_for == NOTHING
+        limit = self.broker.limits.packet_bytes if is_open else self._packet_limit()
         packets = 0
         mistake: ProtocolError | None = None
         self._wanted = 0

@@ -71,6 +71,8 @@ _PIECE_US: Final = 900  # that a piece of a run takes at a time
 _FIRST_PIECE: Final = 8  # messages of a channel, while nobody knows what they take
 _REQUESTS_WAITING: Final = 1_000
 _OVERLOAD: Final = "cpu overload"
+_TAKEN: Final = bytes((Reason.SUCCESS,))
+_UNWANTED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
 
 # What clients have that publish nothing, as most that are idle: nothing is ever added to these.
 _NO_WAYS: Final[dict[bytes, Way]] = {}
@@ -108,13 +110,8 @@ class Publishing(Answering):
         self._tasks = 0  # that wait
         self._task_bytes = 0  # of runs among them
         self._importance = 0  # of the last of them
-        # Whether no more is taken from the client until its tasks are done, most of them at least.
-        self.is_stalled = False
         self._waits_for_room = False  # in a channel
         self._tells_events = False  # whether acknowledgements say how events are called here
-
-    def wants_data(self) -> bool:
-        return not self.is_stalled and super().wants_data()
 
     def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
         """The run of clean frames that begins at `at`, if there is one."""
@@ -143,15 +140,28 @@ class Publishing(Answering):
         ways = frames.ways
         counters.publishes_received[qos] += count
         session.published += count
-        only = ways[0] if len(ways) == 1 else None
-        if isinstance(only, Selection) and only.groups is None and not only.way.pending:
+        selection = ways[0]
+        if (
+            len(ways) == 1
+            and isinstance(selection, Selection)
+            and selection.groups is None
+            and not selection.way.pending
+        ):
             # As most often: all of them to the same receivers, at once.
-            counts = only.way.route.counts
+            counts = selection.way.route.counts
             size = frames.end - frames.start
             counters.publish_bytes_received += size
             counts.published += count
             counts.published_bytes += size
-            self._pass_on(frames, [0], [(count, size)], hub.appended)
+            appended = hub.appended
+            if selection.copies:
+                counters.matched += count
+            else:
+                counters.unmatched += count
+            (self._forwards or self._forwarding()).forward_all(frames)
+            if qos and self.waits_for == NOTHING:
+                code = _TAKEN if selection.copies else _UNWANTED
+                self._settle(frames.acks(code), appended, count)
             return
         at_once: list[int] = []
         sizes = frames.sizes()
