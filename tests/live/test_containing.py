@@ -15,7 +15,7 @@ from accord.core.overlay.signals import Carried
 from accord.live.containing import FAILED, Containment
 from accord.live.logs import get_log
 from accord.live.node import Node
-from accord.live.sending import Sender
+from accord.live.server import MqttProtocol
 
 
 class BrokenError(Exception):
@@ -68,15 +68,15 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
 def test_a_client_that_can_not_be_served_is_let_go_and_others_hear_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write = Sender._write_counted
+    write = MqttProtocol.write
     lines = []
 
-    def write_or_fail(sender: Sender, frames: list[bytes]) -> int:
-        if sender._connection in lines:
+    def write_or_fail(protocol: MqttProtocol, frames: list[bytes]) -> int:
+        if protocol._connection in lines:
             raise BrokenError
-        return write(sender, frames)
+        return write(protocol, frames)
 
-    monkeypatch.setattr(Sender, "_write_counted", write_or_fail)
+    monkeypatch.setattr(MqttProtocol, "write", write_or_fail)
 
     async def scene() -> None:
         async with node("a") as a, AsyncExitStack() as stack:

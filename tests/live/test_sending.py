@@ -116,6 +116,16 @@ class Client:
     # As a connection.
 
     def take(self, bytes_wanted: int) -> list[bytes]:
+        return self.take_uncounted(bytes_wanted)
+
+    def count_taken(self) -> None:
+        pass
+
+    @property
+    def has_more(self) -> bool:
+        return not self.outbox.is_empty()
+
+    def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
         frames, self.answers = self.answers, []
         gate = self.link.gate
         taken: list[Parcel] = []

@@ -209,7 +209,7 @@ class Sender:
             self._send_answers()
             return
         link = self.link
-        if link.carries_bps():
+        if link.rate_bps or link.limit_bps:
             link.renew(clock_us())
         gate = link.gate
         if gate is not None:
@@ -226,12 +226,18 @@ class Sender:
                     return
             elif link.allowance >= WRITE_BYTES:
                 wanted = WRITE_BYTES
-            frames = connection.take(wanted)
+            frames = connection.take_uncounted(wanted)
             if not frames:
                 if gate is not None:
                     self._wait_for(gate)
                 return
-            link.sent(self._write_counted(frames))
+            try:
+                size = self._write(frames) if gate is None else self._write_counted(frames)
+            finally:
+                connection.count_taken()
+            link.sent(size)
+            if not connection.has_more:
+                return
 
     def offer(self) -> None:
         """Wait for a turn, where the link and the client's limit would allow one."""

@@ -184,11 +184,11 @@ class Server:
     def _flush(self) -> None:
         """Let all who have something to send do so."""
         hub = self.broker.hub
-        dirty = cast("list[Connection]", hub.dirty)
+        dirty = hub.dirty
         hub.dirty = []
         for line in dirty:
             line.is_dirty = False
-            protocol = self.connections.get(line)
+            protocol = self.connections.get(line)  # type: ignore[call-overload]
             if protocol is not None:
                 try:
                     protocol.flush()

@@ -41,7 +41,10 @@ class Answering(Client):
         "broker",
         "client_id",
         "connect",
+        "has_more",
+        "has_rest",
         "hub",
+        "is_stalled",
         "packet_limit",
         "session",
         "version",
@@ -63,6 +66,7 @@ class Answering(Client):
         self.has_rest = False
         # Whether no more is taken from the client until its tasks are done, most of them at least.
         self.is_stalled = False
+        self.has_more = False  # whether `take` left something, be it what has to wait
         self._control = _NO_FRAMES
         self._answers = 0  # packets in it
         self._held = 0  # answers that wait for the disk
@@ -71,6 +75,16 @@ class Answering(Client):
 
     def take(self, bytes_wanted: int) -> list[bytes]:
         """The next frames to send: answers first, then what the session has; those only for 0."""
+        frames = self.take_uncounted(bytes_wanted)
+        self.count_taken()
+        return frames
+
+    def count_taken(self) -> None:
+        if self.session is not None:
+            self.session.count_taken()
+
+    def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
+        """The same for who calls `count_taken` itself, when they are written."""
         if self.connect is not None and self.waits_for == NOTHING:
             return []  # nothing before the CONNACK
         frames = self._control
@@ -81,8 +95,12 @@ class Answering(Client):
         else:
             frames = []
         session = self.session
+        self.has_more = False
         if bytes_wanted > 0 and session is not None and self.waits_for == NOTHING:
-            session.pull(bytes_wanted, frames)
+            outbox = session.outbox
+            if outbox.bytes or outbox.tracked:
+                session.pull(bytes_wanted, frames)
+                self.has_more = outbox.bytes > 0 or outbox.tracked > 0
         return frames
 
     def peek(self, gate: Gate | None) -> Parcel | None:

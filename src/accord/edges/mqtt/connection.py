@@ -63,7 +63,7 @@ class Connection(Handshake):
         "_wanted",
         "_was_dear",
         "handle",
-        "has_rest",
+        "is_plain",
     )
 
     def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
@@ -403,6 +403,7 @@ class Connection(Handshake):
             # Not on a thin link: it would be busy for somebody who has left.
             self._control = list(self._control)
             session.pull(_LAST_BYTES, self._control)
+            session.count_taken()
         self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 
 

@@ -95,7 +95,6 @@ class Publishing(Answering):
         "_topics_at",
         "_waits_for_room",
         "_ways",
-        "is_stalled",
     )
 
     def __init__(self, broker: Broker, address: str) -> None:

@@ -18,7 +18,7 @@ one that its link could not carry in time is shaped first, if its receiver is co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from accord.core.model.channels import filter_selects, selects_any
@@ -74,10 +74,13 @@ _NO_KEYS: Final[dict[tuple[str, str], Delivery]] = {}
 _NO_RUNS: Final[dict[int, SentRun]] = {}
 _NO_IDS: Final[set[int]] = set()
 _NO_ALIASES: Final[dict[bytes, int]] = {}
+# Parcels with the bytes that they were sent as, until they are counted.
+_NOTHING_TAKEN: Final[list[tuple[MessageRun | Delivery, int]]] = []
 
 
 class Session(Receiver):
     __slots__ = (
+        "_taken",
         "alias_limit",
         "aliases",
         "being_shaped",
@@ -156,6 +159,7 @@ class Session(Receiver):
         self.sent = 0
         self.sent_bytes = 0
         self.shed = 0
+        self._taken = _NOTHING_TAKEN
         self.is_held = False  # whether it advertised how much it publishes at most
         # What the present connection takes.
         self.version = V311
@@ -264,7 +268,8 @@ class Session(Receiver):
         if shed is not None:
             self._give_way(shed)
         if not line.is_dirty:
-            self.hub.wake(line)
+            line.is_dirty = True
+            self.hub.dirty.append(line)
 
     def deliver(
         self,
@@ -457,42 +462,44 @@ class Session(Receiver):
 
     def pull(self, bytes_wanted: int, frames: list[bytes]) -> None:
         """Add to `frames` what is to be sent next."""
-        while self.has_waiting():
-            # Not once only: all that was taken may have expired.
-            if self._pull_some(bytes_wanted, frames):
+        outbox = self.outbox
+        # Not once only: all that was taken may have expired.
+        while outbox.bytes or outbox.tracked:
+            window = self._free_window() if outbox.tracked else 0
+            line = self.line
+            if line is None or (window <= 0 and not outbox.bytes):
+                return
+            gate = line.link.gate
+            if gate is None:
+                single = outbox.take_single(bytes_wanted, window)
+                parcels = outbox.take(bytes_wanted, window) if single is None else [single]
+            else:
+                parcels = outbox.take_admitted(bytes_wanted, window, gate)
+                if not parcels:
+                    if self._gives_up(gate, line.link):
+                        continue
+                    return
+            if self._to_frames(parcels, line, frames):
                 return
 
-    def _pull_some(self, bytes_wanted: int, frames: list[bytes]) -> bool:
-        hub = self.hub
-        counters = hub.counters
-        now_ms = hub.now_ms
-        sent = [0, 0, 0]
-        sent_bytes = 0
-        # Those that were queued together are counted together.
-        waited_ms = 0
-        importance = 0
-        waited = 0
-        line = self.line
-        assert line is not None
-        link = line.link
-        gate = link.gate
-        if gate is None:
-            parcels = self.outbox.take(bytes_wanted, self._free_window())
-        else:
-            parcels = self.outbox.take_admitted(bytes_wanted, self._free_window(), gate)
-            if not parcels:
-                return not self._gives_up(gate, link)
-        for parcel in self._still_useful(parcels, link):
+    def _to_frames(self, parcels: list[Parcel], line: Line, frames: list[bytes]) -> bool:
+        """Add those that are still useful to `frames`; False if none is."""
+        useful: Iterable[Parcel] = parcels
+        if len(parcels) > 1 or parcels[0].expires_ms > 0:
+            useful = self._still_useful(parcels, line.link)
+        taken = self._taken or []
+        for parcel in useful:
             if isinstance(parcel, MessageRun):
-                frame = self._frames_of(parcel)
-                sent[parcel.qos] += parcel.count
+                is_ready = not parcel.qos and parcel.expiry_s < 0
+                frame = parcel.frames if is_ready else self._frames_of(parcel)
             else:
                 assert isinstance(parcel, Delivery)
                 frame = self._encode(parcel)
                 if 0 < self.packet_limit < len(frame):
                     self._shed(parcel, PACKET_TOO_LARGE)
                     continue
-                sent[parcel.qos] += 1
+                if parcel.message.key:
+                    self._is_unreplaceable(parcel)
                 if parcel.qos:
                     parcel.stage = SENT
                     parcel.was_sent = True
@@ -500,25 +507,46 @@ class Session(Receiver):
                     self.in_flight += 1
                     self.in_flight_bytes += parcel.size
             frames.append(frame)
-            sent_bytes += len(frame)
+            taken.append((parcel, len(frame)))
+        self._taken = taken
+        return bool(taken)
+
+    def count_taken(self) -> None:
+        """Count and note what `pull` has given: to be called when that is on its way."""
+        taken = self._taken
+        if not taken:
+            return
+        self._taken = _NOTHING_TAKEN
+        hub = self.hub
+        counters = hub.counters
+        now_ms = hub.now_ms
+        # Those that were queued together are counted together.
+        waited_ms = 0
+        importance = 0
+        waited = 0
+        sent = 0
+        sent_bytes = 0
+        for parcel, size in taken:
+            count = parcel.count
             wait_ms = now_ms - parcel.queued_ms
-            self._sent(parcel, len(frame), wait_ms)
+            if self.flows is not None:
+                self.flows.sent(parcel.importance, size)
+            count_sent(hub, self.line, self.name, parcel, size, wait_ms)
             if wait_ms != waited_ms or parcel.importance != importance:
                 if waited:
                     counters.waited(importance, waited_ms, waited)
                 waited_ms = wait_ms
                 importance = parcel.importance
                 waited = 0
-            waited += parcel.count
-        if waited:
-            counters.waited(importance, waited_ms, waited)
-            counters.publish_bytes_sent += sent_bytes
-            counters.packets_sent += sent[0] + sent[1] + sent[2]
-            self.sent += sent[0] + sent[1] + sent[2]
-            self.sent_bytes += sent_bytes
-            for qos in range(3):
-                counters.publishes_sent[qos] += sent[qos]
-        return waited > 0
+            waited += count
+            sent += count
+            sent_bytes += size
+            counters.publishes_sent[parcel.qos] += count
+        counters.waited(importance, waited_ms, waited)
+        counters.publish_bytes_sent += sent_bytes
+        counters.packets_sent += sent
+        self.sent += sent
+        self.sent_bytes += sent_bytes
 
     def _still_useful(self, parcels: list[Parcel], link: Link) -> Iterator[Parcel]:
         """What of them will arrive in time, as far as is known."""
@@ -937,14 +965,6 @@ class Session(Receiver):
             self._is_unreplaceable(delivery)
         if self.is_durable:
             self.hub.record(Done(self.name, delivery.packet_id))
-
-    def _sent(self, parcel: Parcel, size: int, wait_ms: int) -> None:
-        """Count and note what is on its way."""
-        if self.flows is not None:
-            self.flows.sent(parcel.importance, size)
-        if isinstance(parcel, Delivery) and parcel.message.key:
-            self._is_unreplaceable(parcel)
-        count_sent(self.hub, self.line, self.name, parcel, size, wait_ms)
 
     def _is_unreplaceable(self, delivery: Delivery) -> None:
         key = (delivery.message.channel, delivery.message.key)
