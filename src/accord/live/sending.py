@@ -232,7 +232,7 @@ class Sender:
                     self._wait_for(gate)
                 return
             try:
-                size = self._write(frames) if gate is None else self._write_counted(frames)
+                size = self.owner.write(frames) if gate is None else self._write_counted(frames)
             finally:
                 connection.count_taken()
             link.sent(size)
