@@ -12,6 +12,7 @@ import pytest
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import DELIVERED
+from accord.core.node.limits import Limits
 from accord.core.qos.book import read_book
 from accord.core.qos.policies import DEFAULT_GRANT, Policies
 from accord.edges.mqtt import publishing
@@ -274,3 +275,20 @@ def _single(run: MessageRun) -> Iterator[tuple[str, int]]:
     for channel, first, count in run.numbered():
         for number in range(first, first + count):
             yield channel, number
+
+
+def test_a_client_may_send_more_when_a_piece_of_its_run_is_answered() -> None:
+    table = Table(Limits(receive_maximum=10))
+    table.join("ada").subscribe("a", properties=Properties(user=(("where", "n > 4"),)))
+    bob = table.join("bob")
+    bob.publish("a", b"first", 1)
+    bob.receive(
+        b"".join(encode(Publish("a", b"x", 1, packet_id=each), V5) for each in range(2, 12))
+    )
+    assert table.broker.work(), "some of them are matched"
+    bob.receive(
+        b"".join(encode(Publish("a", b"y", 1, packet_id=each), V5) for each in range(2, 10))
+    )
+    table.turn()
+    acks = [each.packet_id for each in bob.hear() if isinstance(each, Puback)]
+    assert acks == [1, *range(2, 12), *range(2, 10)]

@@ -527,6 +527,10 @@ class Publishing(Answering):
         task = PublishTask(self, session, message, way, qos, packet_id, size)
         self._submit(task, way, 1 if qos == 1 else 0)
 
+    def answered(self, count: int) -> None:
+        """So many QoS 1 messages that waited for their turn need no room any more."""
+        self._unanswered -= count
+
     def task_ended(self, answered: int, size: int = 0) -> None:
         """One with so many QoS 1 messages, and so many bytes of a run."""
         self._tasks -= 1
@@ -917,10 +921,12 @@ class RunTask(Task):
             publishing.match_run(piece, way, self.session)
         except ProtocolError as error:
             publishing.end(error.reason, error.problem)
+        # Now, and not at the end: the client may send as many more when it has the answers.
+        publishing.answered(self._step if self.frames.qos else 0)
         if self.count:
             publishing.hub.tasks.put_first(self)
         else:
-            self._end()
+            self._end(0)
 
     def took(self, spent_us: int) -> None:
         self.learned.add(spent_us / max(self._step, 1))
@@ -930,7 +936,7 @@ class RunTask(Task):
             self.publishing.shed_run(self._piece(self.count), self.way)
         except ProtocolError as error:
             self.publishing.end(error.reason, error.problem)
-        self._end()
+        self._end(self.count if self.frames.qos else 0)
 
     def _piece(self, count: int) -> Frames:
         """The next messages."""
@@ -943,10 +949,9 @@ class RunTask(Task):
             return _FIRST_PIECE
         return max(int(_PIECE_US / max(self.learned.mean, 0.01)), 1)
 
-    def _end(self) -> None:
+    def _end(self, answered: int) -> None:
         self.way.pending -= 1
-        total = self.frames.count if self.frames.qos else 0
-        self.publishing.task_ended(total, self.size)
+        self.publishing.task_ended(answered, self.size)
 
 
 class ConditionsOrder(Order):
