@@ -292,3 +292,16 @@ def test_a_client_may_send_more_when_a_piece_of_its_run_is_answered() -> None:
     table.turn()
     acks = [each.packet_id for each in bob.hear() if isinstance(each, Puback)]
     assert acks == [1, *range(2, 12), *range(2, 10)]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_nothing_is_kept_while_the_journal_takes_no_more(qos: int) -> None:
+    table = Table(is_durable=True, kept=["a"])
+    bob = table.join("bob")
+    for _ in range(3):
+        bob.publish("a", b"x", qos)
+    table.commit()
+    table.hub.overloaded = "the disk is full"
+    bob.publish("a", b"x", qos)
+    assert table.hub.kept_events() == 3
+    assert table.hub.counters.shed_causes.counts == {"journal overloaded": 1}

@@ -122,8 +122,8 @@ class Publishing(Answering):
                 topics.clear()
         qos = first >> 1 & 3
         topics = self._topics[qos]
-        if not topics or (qos and self.hub.overloaded):
-            return None
+        if not topics or self.hub.overloaded:
+            return None  # where nothing can be recorded, each message is looked at
         return scan(data, at, self.version == V5, limit, topics, self._aliases)
 
     def _on_run(self, frames: Frames) -> None:
