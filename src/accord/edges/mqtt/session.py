@@ -484,13 +484,20 @@ class Session(Receiver):
 
     def _to_frames(self, parcels: list[Parcel], line: Line, frames: list[bytes]) -> bool:
         """Add those that are still useful to `frames`; False if none is."""
+        now_ms = self.hub.now_ms
+        link = line.link
         useful: Iterable[Parcel] = parcels
-        if len(parcels) > 1 or parcels[0].expires_ms > 0:
-            useful = self._still_useful(parcels, line.link)
+        # One alone, on a link that is not known to take long, only has to be in time now.
+        if len(parcels) > 1 or (
+            parcels[0].expires_ms > 0
+            and (parcels[0].expires_ms <= now_ms or link.rate_bps or link.limit_bps)
+        ):
+            useful = self._still_useful(parcels, link)
         taken = self._taken or []
         for parcel in useful:
             if isinstance(parcel, MessageRun):
-                is_ready = not parcel.qos and parcel.expiry_s < 0
+                is_aged = parcel.expiry_s >= 0 and now_ms - parcel.queued_ms >= 1000
+                is_ready = not parcel.qos and not is_aged
                 frame = parcel.frames if is_ready else self._frames_of(parcel)
             else:
                 assert isinstance(parcel, Delivery)
