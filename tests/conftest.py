@@ -20,8 +20,10 @@ settings.load_profile(os.environ.get("ACCORD_EXAMPLES", "accord"))
 
 def pytest_sessionstart() -> None:
     """Tests run what users run: the installed wheel, with its extension if there is a compiler."""
-    # Shells start background jobs with Ctrl-C ignored, which commands under test would inherit.
+    # Shells start background jobs with Ctrl-C ignored, and nohup with SIGHUP: commands under test
+    # would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if os.environ.get("ACCORD_TEST_SOURCE"):
         return
     source = Path(__file__).parents[1] / "src"

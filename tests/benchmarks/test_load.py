@@ -87,13 +87,13 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
 
 
 def test_a_race_reports_cost_and_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "_STALL_S", 0.2)
     case = Case(SHAPES[0], 100, 0)
     with relay() as port:
         measured = race([_broker(port)], case, 2, 0.01)["mosquitto"]
         assert len(measured.cpu_us) == len(measured.rate_hz) == 2
         assert all(cost > 0 for cost in measured.cpu_us)
         assert measured.trouble is None
+    monkeypatch.setattr(load_module, "_STALL_S", 0.2)
     with relay(loses_every=1_000) as port:
         measured = race([_broker(port)], case, 2, 0.01)["mosquitto"]
         assert measured.cpu_us == []
