@@ -305,3 +305,16 @@ def test_nothing_is_kept_while_the_journal_takes_no_more(qos: int) -> None:
     bob.publish("a", b"x", qos)
     assert table.hub.kept_events() == 3
     assert table.hub.counters.shed_causes.counts == {"journal overloaded": 1}
+
+
+def test_an_acknowledgement_with_a_reason_code_counts_too() -> None:
+    table = Table()
+    ada, bob = table.join("ada").subscribe("a", qos=1), table.join("bob")
+    for number in range(3):
+        bob.publish("a", b"%d" % number, 1)
+    session = table.session("ada")
+    ids = [each.packet_id for each in ada.hear() if isinstance(each, Publish)]
+    assert (len(session.sent_runs), session.in_flight) == (2, 3), "the first one came alone"
+    for packet_id in ids:
+        ada.send_bytes(b"\x40\x03" + packet_id.to_bytes(2, "big") + b"\x10")
+    assert (session.in_flight, session.in_flight_bytes) == (0, 0)
