@@ -169,18 +169,13 @@ class MessageRun(Run):
     def messages(self) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
         """Its messages, with the subscription identifiers that they have."""
         counts = {part.channel: part.counts for part in self.parts or ()}
-        at = 0
-        for place, number in enumerate(self.numbers()):
-            size, _ = cut(self.frames[at:], 1, 1, 1)
-            found = read_message(
-                self.frames, at, at + size, self.is_v5, self.publisher, self.queued_ms
-            )
-            message, _, identifiers = found
-            message.number = number
+        found = _read_messages(
+            self.frames, self.numbers(), self.is_v5, self.publisher, self.queued_ms
+        )
+        for place, (message, identifiers) in enumerate(found):
             message.counts = counts.get(message.channel, self.counts)
             message.stored_as = self.stored_as + place if self.stored_as else 0
             yield message, identifiers
-            at += size
 
     def owned(self, first_id: int) -> MessageRun:
         """The same for one receiver, with packet identifiers."""
@@ -587,15 +582,25 @@ def restored_run(record: StoredRun) -> Iterator[tuple[MqttMessage, tuple[int, ..
     if sum(count for _, count in record.events) > len(record.frames):
         raise ValueError("expected a frame for each event")
     numbers = [number for first, count in record.events for number in range(first, first + count)]
-    at = 0
-    for place, number in enumerate(numbers):
-        size, _ = cut(record.frames[at:], 1, 1, 1)
-        if not size:
-            raise ValueError("expected a frame for each event")
-        message, _, identifiers = read_message(
-            record.frames, at, at + size, record.is_v5, record.publisher, record.received_ms
-        )
-        message.number = number
+    found = _read_messages(
+        record.frames, numbers, record.is_v5, record.publisher, record.received_ms
+    )
+    for place, (message, identifiers) in enumerate(found):
         message.stored_as = record.number + place
         yield message, identifiers
-        at += size
+
+
+def _read_messages(
+    frames: bytes, numbers: list[int], is_v5: bool, publisher: str, received_ms: int
+) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
+    """The messages of frames with these numbers, and their subscription identifiers."""
+    at = 0
+    for number in numbers:
+        length, body = read_varint(frames, at + 1, len(frames))
+        end = body + length
+        if end > len(frames):
+            raise ValueError("expected a frame for each event")
+        message, _, identifiers = read_message(frames, at, end, is_v5, publisher, received_ms)
+        message.number = number
+        yield message, identifiers
+        at = end
