@@ -146,6 +146,7 @@ def check_scan(
     modules: tuple[Any, ...] = BOTH,
 ) -> int:
     """Scan, then relabel in `steps`; `tables` have a byte for each label. How many frames?"""
+    same(modules, "single", read.data, read.is_v5, TOPICS)
     call = (read.data, read.start, read.is_v5, limit, TOPICS, ALIASES)
     found = tuple(outcome(module.scan, *call) for module in modules)
     if found[0] is None or found[0] is ValueError:

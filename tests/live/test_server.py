@@ -139,6 +139,92 @@ def test_what_came_alone_is_counted_and_noted_like_all() -> None:
     run(scenario)
 
 
+def test_what_cuts_through_is_counted_later_but_before_anybody_looks() -> None:
+    async def scenario(world: World) -> None:
+        _, wire = await world.join("ada", "#")
+        (bob,) = await world.publishers("report")
+        read(bob, Publish("report", b"hello"))
+        wire.written.clear()
+        sent = world.broker.hub.counters.packets_sent
+        for _ in range(3):
+            read(bob, Publish("report", b"hello"))
+        assert heard(wire) == [b"hello"] * 3
+        assert len(world.broker.cut_throughs.waiting) == 3
+        world.server.tick()
+        await world.turn()
+        assert world.broker.cut_throughs.waiting == []
+        assert world.broker.hub.counters.packets_sent == sent + 3
+        assert world.broker.sessions["ada"].sent == 5
+
+    run(scenario)
+
+
+def test_counting_is_put_off_for_so_many_only() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("ada", "#")
+        (bob,) = await world.publishers("report")
+        for _ in range(2_000):
+            read(bob, Publish("report", b"x"))
+            await asyncio.sleep(0)
+            assert len(world.broker.cut_throughs.waiting) <= 1_024
+        assert world.broker.sessions["ada"].sent > 900
+
+    run(scenario)
+
+
+def test_a_frame_and_the_beginning_of_another_do_not_cut_through() -> None:
+    async def scenario(world: World) -> None:
+        _, wire = await world.join("ada", "#")
+        (bob,) = await world.publishers("report")
+        frame = encode(Publish("report", b"hello"), V5)
+        for data in (frame, frame + frame[:4], frame[4:], frame):
+            bob.data_received(data)
+            await world.turn()
+        assert b"".join(heard(wire)).count(b"hello") == 4
+
+    run(scenario)
+
+
+def test_who_is_being_disconnected_gets_nothing_and_stops_nobody() -> None:
+    async def scenario(world: World) -> None:
+        ada, wire = await world.join("ada", "#")
+        (bob,) = await world.publishers("report")
+        read(bob, Publish("report", b"hello"))
+        wire.written.clear()
+        ada.abort()
+        read(bob, Publish("report", b"hello"))
+        assert not world.broker.cut_throughs.waiting
+
+        def fail(_: bytes) -> None:
+            raise RuntimeError("closed")
+
+        connection = next(each for each in world.server.connections if each.client_id == "ada")
+        connection.write = fail
+        read(bob, Publish("report", b"hello"))
+        read(bob, Publish("report", b"hello"))
+        assert connection.write is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("together", [2, 3, 10])
+def test_reads_that_come_together_are_noticed(together: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("ada", "#")
+        channels = [f"c{number}" for number in range(together)]
+        sources = await world.publishers(*channels)
+        turns = world.turns
+        for _ in range(61 * together):
+            for channel, source in zip(channels, sources, strict=True):
+                read(source, Publish(channel, b"x"))
+            await world.turn()
+            if world.turns > turns + 1:
+                return
+        pytest.fail("each was sent at once")
+
+    run(scenario)
+
+
 def test_acknowledgements_need_no_turn() -> None:
     async def scenario(world: World) -> None:
         ada, wire = await world.join("ada", "#")
@@ -220,7 +306,10 @@ def test_what_is_looked_after_still_is_while_all_is_sent_at_once() -> None:
         for _ in range(200):
             read(bob, Publish("report", b"hello"))
             await world.turn()
-        assert 2 <= world.turns - turns < 20
+        assert world.turns == turns
+        world.server.tick()
+        await world.turn()
+        assert world.turns == turns + 1
 
     run(scenario)
 

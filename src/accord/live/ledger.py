@@ -28,18 +28,23 @@ _ASKERS: Final = 8
 
 
 class LedgerStore:
-    """`append` hands a record to the journal, and says whether it took it."""
+    """`append` hands a record to the journal, and says whether it took it.
+
+    `settle` adds to the ledger what was put off until somebody looks.
+    """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
+        settle: Callable[[], None] | None = None,
         append: Callable[[bytes], bool] | None = None,
         journal: Path | None = None,
         keep: int = KEPT,
     ) -> None:
         self.ledger = ledger
         self.refused = 0  # entries that the journal did not take
+        self._settle = settle
         self._append = append
         self._journal = journal
         self._keep = keep
@@ -52,6 +57,8 @@ class LedgerStore:
 
     def drain(self, *, now_ms: int) -> None:
         """Take what was added; to be called once a second, and when the ledger is due."""
+        if self._settle is not None:
+            self._settle()
         batch = self.ledger.take()
         if batch is None or not batch.rows:
             return

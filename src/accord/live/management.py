@@ -122,6 +122,7 @@ class Manager:
         )
         ledger = LedgerStore(
             hub.ledger,
+            settle=broker.cut_throughs.settle,
             append=None if durability is None else durability.append_ledger,
             journal=None if folder is None else folder / EVENTS,
         )

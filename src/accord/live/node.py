@@ -241,6 +241,7 @@ class Node:
         return self._is_ready
 
     def statistics(self) -> Statistics:
+        self.broker.cut_throughs.settle()
         counters = self.broker.hub.counters
         counters.sessions = len(self.broker.sessions)
         counters.subscriptions = self.broker.router.size
@@ -261,6 +262,7 @@ class Node:
         return structs.replace(taken, pipeline=pipeline)
 
     def clients(self) -> Iterator[ClientStatus]:
+        self.broker.cut_throughs.settle()
         for session in list(self.broker.sessions.values()):
             yield _client_status(session)
 

@@ -23,6 +23,7 @@ from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.handshake import LOST, Gate, Handshake
+from accord.edges.mqtt.runs import ACK_BYTES
 from accord.live.clock import Clock
 from accord.live.connects import Connects
 from accord.live.containing import Containment
@@ -39,8 +40,9 @@ _CLOSE_MS: Final = 2_000
 _DISCARDED_BYTES: Final = 1_000_000
 # Tasks run for so long before the network is looked at again.
 _WORK_NS: Final = 1_000_000
-# Reads that are answered at once, each, before a turn shows whether they still come one at a time.
-_AT_ONCE: Final = 64
+# Reads that are answered at once, each, before a sample shows whether they still come one at a
+# time. A prime: reads that come in equal bunches can't always have the sample at their end.
+_AT_ONCE: Final = 61
 # A larger read has many messages: others may have something more important.
 _FEW_BYTES: Final = 4_096
 # A connection whose packets take longer than this waits as long again, so many times.
@@ -113,24 +115,56 @@ class Server:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
 
+    def is_idle(self, size: int) -> bool:
+        """Whether what a read of `size` bytes brings may be sent without a turn."""
+        hub = self.broker.hub
+        return not (
+            self._at_once <= 0
+            or self._is_turn_due
+            or hub.tasks.waiting
+            or hub.orders
+            or hub.appended != self._appended
+            or self.bandwidth.is_limited
+            or size > _FEW_BYTES
+        )
+
     def received(self, connection: Connection, size: int) -> None:
         """So many bytes were read: send what came of it, at once if nothing speaks against it."""
-        hub = self.broker.hub
-        if (
-            self._at_once > 0
-            and connection.is_plain
-            and size <= _FEW_BYTES
-            and not self._is_turn_due
-            and not hub.tasks.waiting
-            and not hub.orders
-            and hub.appended == self._appended
-            and not self.bandwidth.is_limited
-        ):
-            self._at_once -= 1
+        if connection.is_plain and self.is_idle(size):
             self._flush()
+            self._sent_at_once()
         else:
             self._reads += 1
             self.due()
+
+    def cut_through(self, connection: Connection, data: bytes) -> bool:
+        """Write a message that came alone to its receiver, if that can be."""
+        if not self.is_idle(len(data)):
+            return False
+        found = connection.cut_through(data, self.clock.now_ms())
+        if found is None:
+            return False
+        receiver = found.line
+        try:
+            receiver.write(found.frame)  # type: ignore[misc]
+        except Exception as error:  # whatever it is, the publisher goes on
+            self.failed(self.connections[receiver], error)  # type: ignore[index]
+        if found.qos:
+            connection.write(found.ack())  # type: ignore[misc]
+        self._sent_at_once()
+        return True
+
+    def _sent_at_once(self) -> None:
+        self._at_once -= 1
+        if self._at_once == 0:
+            # Let the other reads of this turn of the event loop show that they come together.
+            self._reads = 1
+            self._loop.call_soon(self._sampled)
+
+    def _sampled(self) -> None:
+        if not self._is_turn_due:
+            self._at_once = _AT_ONCE
+            self._reads = 0
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
         self._loop.call_later(delay_s, call)
@@ -162,6 +196,7 @@ class Server:
         self._is_turn_due = False
         hub = self.broker.hub
         hub.now_ms = self.clock.now_ms()
+        self.broker.cut_throughs.settle()
         if hub.tasks.waiting:
             self._work()
         needs_turns = self._look_after()
@@ -287,6 +322,16 @@ class MqttProtocol(asyncio.Protocol):
             self._transport.abort()
             return
         self._sender = Sender(self._server.bandwidth, self._connection, self._transport, self)
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Let messages that come alone be written without asking."""
+        if self._connection is not None and self._transport is not None:
+            self._connection.write = self._transport.write
+
+    def _take_no_frames(self) -> None:
+        if self._connection is not None:
+            self._connection.write = None
 
     def data_received(self, data: bytes) -> None:
         connection = self._connection
@@ -296,7 +341,11 @@ class MqttProtocol(asyncio.Protocol):
                 self.abort()
         elif connection is not None:
             server = self._server
+            if connection.is_lone and server.cut_through(connection, data):
+                return
             now_ms = server.clock.now_ms()
+            if len(data) == ACK_BYTES and connection.takes_ack(data, now_ms):
+                return
             connection.receive(data, now_ms=now_ms)
             server.received(connection, len(data))
             if not connection.wants_data():
@@ -335,6 +384,8 @@ class MqttProtocol(asyncio.Protocol):
         if self._sender is not None:
             self._sender.stop()
         if connection is not None:
+            self._take_no_frames()
+            self._server.broker.cut_throughs.settle()
             connection.lost(now_ms=self._server.clock.now_ms())
             was_refused = not connection.connected_ms and connection.reason != LOST
             say = log.warning if was_refused or ":" in connection.reason else log.debug
@@ -354,10 +405,12 @@ class MqttProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self._sender is not None:
             self._sender.is_paused = True
+        self._take_no_frames()
 
     def resume_writing(self) -> None:
         if self._sender is not None:
             self._sender.is_paused = False
+            self._take_frames()
             self.go_on()
 
     def go_on(self) -> None:
@@ -415,6 +468,7 @@ class MqttProtocol(asyncio.Protocol):
         if transport is None or self._is_finished:
             return
         self._is_finished = True
+        self._take_no_frames()
         self._server.closes(self)
         if transport.can_write_eof():
             transport.write_eof()
@@ -425,6 +479,7 @@ class MqttProtocol(asyncio.Protocol):
             transport.close()
 
     def abort(self) -> None:
+        self._take_no_frames()
         if self._transport is not None:
             self._transport.abort()
 

@@ -51,6 +51,9 @@ class WebSocketProtocol(MqttProtocol):
         super().connection_made(transport)
         self._raw = cast("asyncio.Transport", transport)
 
+    def _take_frames(self) -> None:
+        """What is written has to be put into messages first."""
+
     def data_received(self, data: bytes) -> None:
         self._socket.receive_data(data)
         for event in self._socket.events_received():

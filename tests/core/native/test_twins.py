@@ -121,6 +121,18 @@ def test_a_packet_is_no_longer_than_the_limit(twin: Any) -> None:
             twin.scan(publish(A), start, True, limit, TOPICS, ALIASES)
 
 
+def test_a_single_frame_is_known_by_its_topic(twin: Any) -> None:
+    assert twin.single(publish(A), True, TOPICS) == ("A", -1, 0)
+    assert twin.single(publish(A, expiry(5), packet_id=7), True, TOPICS) == ("A", 5, 7)
+    assert twin.single(publish(A, expiry(0xFFFFFFFF)), True, TOPICS) == ("A", -1, 0)
+    for data in (
+        b"", b"\x30", publish(A) * 2, publish(A)[:-1], publish(A) + b"\0", publish(b"unknown"),
+        publish(b"", alias(2)), publish(A, alias(2)), publish(A, packet_id=0), publish(A, b"\x77"),
+        b"\x31" + publish(A)[1:], b"\x34" + publish(A, packet_id=1)[1:],
+    ):  # fmt: skip
+        assert twin.single(data, True, TOPICS) is None
+
+
 def test_an_alias_is_replaced_by_its_topic(twin: Any) -> None:
     frames = scanned(twin, publish(A) + publish(b"", user(b"h") + alias(2) + expiry(5), b"p" * 9))
     expected = publish(LONG, user(b"h") + expiry(5), b"p" * 9)

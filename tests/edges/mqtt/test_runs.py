@@ -89,6 +89,34 @@ def draw(seed: int, book: str | None = None) -> Plan:
     return plan
 
 
+def draw_lone(seed: int) -> Plan:
+    """Messages that come alone, on channels that few listen to."""
+    random = Random(seed)  # noqa: S311
+    plan = Plan(random.choice((*BOOKS[:2] * 3, *BOOKS)))
+    version = random.choice((V5, V311))
+    for name, channels in (("r0", ("a/1", "a/2")), ("r1", ("b",)), ("r2", ())):
+        qos = random.choice((0, 1, 1))
+        some = channels or random.sample(CHANNELS, random.choice((0, 0, 1)))
+        filters = [
+            (Filter(channel, qos), _asking(random) if random.random() < 0.1 else NO_PROPERTIES)
+            for channel in some
+        ]
+        other = random.choice((version, version, V5))
+        plan.clients.append(Client(name, other, 0, filters))
+    aliases: dict[str, dict[str, int]] = defaultdict(dict)
+    for packet_id in range(1, 100):
+        if packet_id % 8 == 1:  # who publishes does so for a while
+            client, channel = random.choice(plan.clients), random.choice(CHANNELS)
+        topic, properties = channel, NO_PROPERTIES
+        if client.version == V5 and random.random() < 0.3:
+            topic, properties = _told(random, topic, aliases[client.name])
+        qos = random.choice((0, 1))
+        payload = b"%d" % packet_id
+        read = Publish(topic, payload, qos, False, False, packet_id if qos else 0, properties)
+        plan.reads.append((client.name, [read]))
+    return plan
+
+
 def _filter(random: Random) -> Filter:
     pattern = random.choice(("a/+", "a/1", "#", "b"))
     return Filter(pattern, random.choice((0, 1, 2)), no_local=random.random() < 0.2)
@@ -116,11 +144,19 @@ def _told(random: Random, topic: str, aliases: dict[str, int]) -> tuple[str, Pro
 class World:
     """The plan as it was carried out."""
 
-    def __init__(self, plan: Plan, has_runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        has_runs: bool,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        cuts_through: bool = False,
+    ) -> None:
         monkeypatch.undo()
         if not has_runs:
             monkeypatch.setattr(publishing, "scan", lambda *_: None)
         self.table = Table(is_durable=True, kept=["a/2"])
+        self.table.cuts_through = cuts_through
         if plan.book:
             book = read_book('[[policies]]\nname = "P"\n' + plan.book)
             self.table.broker.switch(book, Policies(book))
@@ -162,6 +198,7 @@ class World:
                             peer.send(Puback(packet.packet_id))
                     else:
                         self.acks[name].append(packet)
+        self.table.broker.cut_throughs.settle()
         batch = hub.ledger.take()
         for row in [] if batch is None else batch.rows:
             (
@@ -227,6 +264,28 @@ def test_runs_change_nothing_for_anybody(seed: int, monkeypatch: pytest.MonkeyPa
     assert together.counts() == single.counts()
     assert together.ledger == single.ledger
     assert single.runs == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cut_through_changes_nothing_for_anybody(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = draw_lone(seed)
+    through = World(plan, True, monkeypatch, cuts_through=True)
+    single = World(plan, False, monkeypatch)
+    assert through.ordered() == single.ordered()
+    assert through.acks == single.acks
+    assert through.in_journal() == single.in_journal()
+    assert through.counts() == single.counts()
+    assert through.ledger == single.ledger
+    through.table.hub.counters.bytes_sent = 0  # of others, drivers count them
+    ours, theirs = (each.table.hub.counters.snapshot(now_ms=0) for each in (through, single))
+    assert ours == theirs
+
+
+def test_many_messages_of_those_worlds_cut_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds = [World(draw_lone(seed), True, monkeypatch, cuts_through=True) for seed in range(10)]
+    assert sum(world.table.cut_throughs for world in worlds) > 100
 
 
 @pytest.mark.parametrize("seed", range(20))

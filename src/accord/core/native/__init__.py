@@ -29,3 +29,4 @@ number = _chosen.number
 records = _chosen.records
 rewrite = _chosen.rewrite
 scan = _chosen.scan
+single = _chosen.single

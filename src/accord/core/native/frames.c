@@ -438,6 +438,26 @@ static PyObject *scan_data(PyObject *Py_UNUSED(module), PyObject *args)
     return has_failed ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *single(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *data, *topics;
+    int is_v5;
+    Frame frame;
+    if (!PyArg_ParseTuple(args, "SpO!:single", &data, &is_v5, &PyDict_Type, &topics)) return NULL;
+    Bytes at = (Bytes)PyBytes_AsString(data), end = at + PyBytes_Size(data);
+    if (end - at < 2 || (*at & ~2) != 0x30 || !read_length(at, end, &frame)
+        || frame.size != (size_t)(end - at) || !read_parts(&frame, is_v5)
+        || (*at != 0x30 && frame.packet_id == 0) || !read_properties(&frame, true) || frame.alias)
+        Py_RETURN_NONE;
+    PyObject *topic = PyBytes_FromStringAndSize((const char *)frame.topic, frame.topic_size);
+    PyObject *way = topic == NULL ? NULL : PyDict_GetItemWithError(topics, topic);
+    Py_XDECREF(topic);
+    if (way == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    long long expiry_s = frame.expiry_s;
+    if (!frame.expiries || expiry_s == UINT32_MAX) expiry_s = -1;
+    return Py_BuildValue("OLi", way, expiry_s, frame.packet_id);
+}
+
 static void frames_dealloc(Frames *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
@@ -848,6 +868,7 @@ static PyType_Spec frames_spec = {
 
 static PyMethodDef functions[] = {
     {"scan", scan_data, METH_VARARGS, "The clean frames of a read, from a position on."},
+    {"single", single, METH_VARARGS, "What is known of a read that is one clean frame."},
     {"rewrite", rewrite, METH_VARARGS, "The same messages for another receiver."},
     {"number", number, METH_VARARGS, "The same frames with packet identifiers one after another."},
     {"cut", cut, METH_VARARGS, "Where to cut a run."},

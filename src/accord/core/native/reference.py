@@ -210,6 +210,18 @@ def scan(  # noqa: PLR0913, PLR0917 - as the extension has it
     return frames if frames._frames else None
 
 
+def single(data: bytes, is_v5: bool, topics: dict[bytes, Any]) -> tuple[Any, int, int] | None:
+    """If `data` is one clean frame without alias: what `topics` has, its expiry, its identifier.
+
+    The expiry is -1 where it has none, the packet identifier 0 at QoS 0.
+    """
+    frames = scan(data, 0, is_v5, len(data), topics, {})
+    if frames is None or frames.end != len(data) or frames.count != 1:
+        return None
+    frame = frames._frames[0]
+    return frames.ways[0], frame.expiry_s, frame.packet_id
+
+
 def _scanned(
     frames: Frames, start: int, body: int, end: int, aliases: dict[int, bytes]
 ) -> _Scanned | None:

@@ -309,7 +309,10 @@ class Router:
         if way.route.has_predicates:
             return None
         selection = self.select(way, ())
-        return None if selection.mask or selection.needs_events else selection
+        if selection.mask or selection.needs_events:
+            return None
+        selection.only = selection.single()
+        return selection
 
     def select(self, way: Way, matching: tuple[Subscription, ...]) -> Selection:
         """Who gets the messages of `way` in runs for which the predicates of `matching` hold."""

@@ -202,7 +202,8 @@ class Selection:
 
     `groups` are the shared subscriptions among them: their candidates, who take turns. `mask` are
     the bits of the policies' conditions that the grants depend on; the copies are for messages that
-    meet those of `matching`. Where it `needs_events`, its messages have to be taken apart.
+    meet those of `matching`. Where it `needs_events`, its messages have to be taken apart. `only`
+    is the copy of a single receiver who takes frames as they come, where nobody else gets them.
     """
 
     __slots__ = (
@@ -212,6 +213,7 @@ class Selection:
         "mask",
         "matching",
         "needs_events",
+        "only",
         "targets",
         "way",
     )
@@ -236,8 +238,16 @@ class Selection:
             self.mask |= target.side.mask
             # Other nodes get events.
             self.needs_events = self.needs_events or target.receiver.is_remote
+        self.only: Copy | None = None  # where the router looked for it
         # By the conditions that are met, or the members whose turn it is.
         self._others: dict[int | tuple[Subscription, ...], Selection] = {}
+
+    def single(self) -> Copy | None:
+        """The copy that is all there is, if frames need not be changed or kept for it."""
+        if len(self.copies) != 1 or self.groups or self.way.route.is_kept:
+            return None
+        copy = self.copies[0]
+        return copy if copy.takes_run(0) and not copy.identifiers else None
 
     def under(self, matching: int) -> Selection:
         """The same for messages that meet these conditions of policies."""
@@ -311,6 +321,7 @@ class Way:
 
     def __init__(self, entity: Entity, route: Route, is_held: bool = False) -> None:
         self.way = self  # a label stands for a way or for a selection of it
+        self.only: Copy | None = None  # who gets its messages depends on them
         self.entity = entity
         self.is_held = is_held  # whether each message is held against what was advertised
         self.pending = 0

@@ -136,6 +136,10 @@ class Link:
         self.handed += size
         self.room -= size
 
+    def takes(self, size: int) -> bool:
+        """Whether so much is sent at once, as on links that nothing is known to hold up."""
+        return self.room > size and self.gate is None and not (self.rate_bps or self.limit_bps)
+
     def renew(self, now_us: int) -> None:
         """Before anything is sent where deadlines depend on it: an old look won't do."""
         if self.handed == self._acked:

@@ -30,6 +30,7 @@ from accord.edges.mqtt import durable
 from accord.edges.mqtt.abroad import Abroad
 from accord.edges.mqtt.admitting import Admitting
 from accord.edges.mqtt.codes import Reason
+from accord.edges.mqtt.cut_through import CutThroughs
 from accord.edges.mqtt.feedback import Feedback
 from accord.edges.mqtt.history import CatchUp
 from accord.edges.mqtt.hub import Hub, Line
@@ -121,6 +122,7 @@ class Broker:
         self.hub = Hub(limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms)
         self.groups_of = groups_of
         self.denied_to = denied_to  # what the clients of a user, by its name and theirs, never get
+        self.cut_throughs = CutThroughs(self.hub)
         self.timers = Timers()
         self.new_client_id = new_client_id
         self.node = Entity("", node=node)

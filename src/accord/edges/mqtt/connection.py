@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from accord.core.native import acknowledged
+from accord.core.native import acknowledged, single
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import Broker, Condition
@@ -38,6 +38,7 @@ from accord.edges.mqtt.packets import (
     Unsubscribe,
 )
 from accord.edges.mqtt.refusals import Answer
+from accord.edges.mqtt.runs import ACK_BYTES, CutThrough
 from accord.edges.mqtt.session import Session
 
 _FROM_SERVERS: Final = (
@@ -46,6 +47,7 @@ _FROM_SERVERS: Final = (
     PacketType.UNSUBACK,
     PacketType.PINGRESP,
 )
+_PUBACK: Final = b"\x40\x02"
 _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
 _FEW_FILTERS: Final = 10
@@ -97,6 +99,89 @@ class Connection(Handshake):
         except ProtocolError as error:
             self.end(error.reason, error.problem)
 
+    def cut_through(self, data: bytes, now_ms: int) -> CutThrough | None:
+        """What is to be written at once for a read of one clean frame; None if it must be queued.
+
+        To be asked only while nothing waits for its turn. Where it can't be done, `is_lone` is
+        taken back until a run shows that it may be again.
+        """
+        self.is_lone = False
+        hub = self.hub
+        publisher = self.session
+        size = len(data)
+        if (
+            self.waits_for != NOTHING
+            or self._topics_at != hub.router.changes
+            or hub.overloaded
+            or publisher is None
+        ):
+            return None
+        version = self.version
+        qos = data[0] >> 1 & 1
+        found = single(data, version == V5, self._topics[qos])
+        if found is None:
+            return None
+        selection, expiry_s, packet_id = found
+        copy = selection.only
+        if copy is None or selection.way.pending:
+            return None
+        receiver = copy.receiver
+        line = receiver.line
+        outbox = receiver.outbox
+        if (
+            line is None
+            or line.write is None
+            or receiver.dialect != version
+            or outbox.bytes
+            or outbox.tracked
+            or not line.link.takes(size)
+            or expiry_s == 0
+        ):
+            return None
+        # At QoS 1 the answer must be the next to go, and the copy of QoS 1 too.
+        if qos and (
+            copy.qos == 0
+            or self.write is None
+            or self._control
+            or self._held
+            or self._unanswered
+            or not receiver.has_window()
+        ):
+            return None
+        line.link.sent(size)
+        if qos:
+            self.link.sent(ACK_BYTES)
+        self.is_lone = True
+        self.received_ms = now_ms
+        hub.now_ms = now_ms
+        hub.number += 1
+        made = CutThrough(
+            line, data, qos, packet_id, selection, publisher, now_ms, hub.number, expiry_s
+        )
+        if qos:
+            receiver.tracks(made)
+        self.broker.cut_throughs.add(made)
+        return made
+
+    def takes_ack(self, data: bytes, now_ms: int) -> bool:
+        """Take a read that is one PUBACK, if nothing else comes of it."""
+        session = self.session
+        if (
+            data[:2] != _PUBACK
+            or session is None
+            or self._partial
+            or self.waits_for != NOTHING
+            or session.is_durable
+            or session.outbox.tracked
+            or not session.acknowledged(data[2] << 8 | data[3])
+        ):
+            return False
+        self.received_ms = now_ms
+        counters = self.hub.counters
+        counters.bytes_received += len(data)
+        counters.packets_received += 1
+        return True
+
     def resume(self, *, now_ms: int) -> None:
         """Go on with what was left for later, unless the client has to wait for its tasks."""
         if self.has_rest and not self.is_stalled:
@@ -119,6 +204,7 @@ class Connection(Handshake):
         if rest < len(data) and self.waits_for != GONE:
             kept = data[rest:] if rest else data
             self._partial = [kept]
+            self.is_lone = False
             self._partial_size = len(kept)
 
     def _close(self, why: str, *, is_will_wanted: bool) -> None:

@@ -9,6 +9,7 @@ that what was appended before it is on disk.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from accord.core.monitoring.channels import ChannelCounts
@@ -36,11 +37,14 @@ class Line:
     __slots__ = (
         "is_dirty",
         "link",
+        "write",
     )
 
     def __init__(self) -> None:
         self.is_dirty = False
         self.link = Link()
+        # The driver's own way to the network; None while it takes nothing at once.
+        self.write: Callable[[bytes], None] | None = None
 
     def reply(self, frame: bytes) -> None:
         raise NotImplementedError

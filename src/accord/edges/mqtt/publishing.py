@@ -95,6 +95,7 @@ class Publishing(Answering):
         "_topics_at",
         "_waits_for_room",
         "_ways",
+        "is_lone",
     )
 
     def __init__(self, broker: Broker, address: str) -> None:
@@ -110,6 +111,8 @@ class Publishing(Answering):
         self._task_bytes = 0  # of runs among them
         self._importance = 0  # of the last of them
         self._waits_for_room = False  # in a channel
+        # Whether the last read had one message for one receiver: the next may be like it.
+        self.is_lone = False
         self._tells_events = False  # whether acknowledgements say how events are called here
 
     def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
@@ -157,6 +160,7 @@ class Publishing(Answering):
                 counters.matched += count
             else:
                 counters.unmatched += count
+            self.is_lone = count == 1 and selection.only is not None
             (self._forwards or self._forwarding()).forward_all(frames)
             if qos and self.waits_for == NOTHING:
                 code = _TAKEN if selection.copies else _UNWANTED

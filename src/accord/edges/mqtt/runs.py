@@ -17,14 +17,16 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.native import Frames, cut, expired, rewrite
-from accord.core.node.routes import Copy, Route, Selection
+from accord.core.node.routes import Copy, Receiver, Route, Selection
 from accord.core.qos.policies import Grant
 from accord.core.scheduling.parcels import ANY_NUMBER, Run, cost_in_parts
 from accord.edges.mqtt.codes import V5, PacketType
 from accord.edges.mqtt.durable import StoredRun
-from accord.edges.mqtt.hub import Hub, KeptRun
+from accord.edges.mqtt.hub import Hub, KeptRun, Line
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import NO_PROPERTIES, decode_properties, passed_on_block
 from accord.edges.mqtt.wire import read_varint, string_bytes, varint_bytes
@@ -32,6 +34,8 @@ from accord.edges.mqtt.wire import read_varint, string_bytes, varint_bytes
 MOST_PARTS: Final = 255  # labels of one run: each frame has a byte for its own
 _IDENTIFIER: Final = b"\x0b"
 _EVERYTHING: Final = 1 << 62
+_PUBACK: Final = b"\x40\x02"
+ACK_BYTES: Final = 4
 
 # Labels whose frames go to a receiver, as the copy has it.
 Wanted = tuple[Copy, list[int]]
@@ -255,6 +259,58 @@ class MessageRun(Run):
 
 def _sliced(part: Part, start: int, end: int) -> Part:
     return Part(part.channel, part.counts, part.numbers[start:end])
+
+
+class CutThrough(Struct, eq=False):
+    """A frame that is written to `line` as it came, before it is counted.
+
+    The publisher has sent it with `answers`, its packet identifier, the receiver gets it with
+    `packet_id`; both are 0 at QoS 0. It can stand for a run of which so many are `left` to be
+    acknowledged.
+    """
+
+    line: Line
+    frame: bytes
+    qos: int
+    answers: int
+    selection: Selection
+    publisher: Receiver
+    at_ms: int
+    number: int
+    expiry_s: int
+    packet_id: int = 0
+    left: int = 1
+
+    @property
+    def size(self) -> int:
+        return len(self.frame)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return (self.packet_id,)
+
+    @property
+    def run(self) -> MessageRun:
+        """The same as a run."""
+        route = self.selection.way.route
+        copy = self.selection.copies[0]
+        return MessageRun(
+            self.frame,
+            1,
+            copy.grant,
+            self.at_ms,
+            self.number,
+            route.channel,
+            self.publisher.name,
+            route.counts,
+            copy.receiver.dialect == V5,
+            self.qos,
+            self.expiry_s,
+        )
+
+    def ack(self) -> bytes:
+        """What the publisher gets at QoS 1."""
+        return _PUBACK + self.answers.to_bytes(2, "big")
 
 
 class Forwarding:

@@ -63,7 +63,7 @@ from accord.edges.mqtt.durable import Done, DoneRun, Queued, QueuedRun, Released
 from accord.edges.mqtt.hub import HeldShape, Hub, Line
 from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
 from accord.edges.mqtt.packets import Will
-from accord.edges.mqtt.runs import MessageRun, stored_run
+from accord.edges.mqtt.runs import CutThrough, MessageRun, stored_run
 from accord.edges.mqtt.shaping import join_shaping, shape_for
 
 _LAST_PACKET_ID: Final = 65_535
@@ -71,7 +71,7 @@ _PUBREL: Final = b"\x62\x02"
 
 # What sessions have that get nothing but QoS 0, and so most that are idle: nothing is ever added.
 _NO_KEYS: Final[dict[tuple[str, str], Delivery]] = {}
-_NO_RUNS: Final[dict[int, SentRun]] = {}
+_NO_RUNS: Final[dict[int, SentRun | CutThrough]] = {}
 _NO_IDS: Final[set[int]] = set()
 _NO_ALIASES: Final[dict[bytes, int]] = {}
 # Parcels with the bytes that they were sent as, until they are counted.
@@ -589,7 +589,7 @@ class Session(Receiver):
             self.queued_ids.difference_update(ids)
         else:
             ids = self._new_packet_ids(run.count)
-        sent = dict.fromkeys(ids, SentRun(run, ids))
+        sent: dict[int, SentRun | CutThrough] = dict.fromkeys(ids, SentRun(run, ids))
         if self.sent_runs:
             self.sent_runs.update(sent)
         else:
@@ -604,6 +604,21 @@ class Session(Receiver):
             numbered.append(number(frames[:size], packet_id))
             frames = frames[size:]
         return b"".join(numbered)
+
+    def has_window(self) -> bool:
+        """Whether a QoS 1 message may be sent that need not be recorded."""
+        return not self.is_durable and self._free_window() > 0
+
+    def tracks(self, made: CutThrough) -> None:
+        """Give it a packet identifier, and wait for that to be acknowledged."""
+        packet_id = made.packet_id = self._new_packet_id()
+        made.frame = number(made.frame, packet_id)
+        if self.sent_runs:
+            self.sent_runs[packet_id] = made
+        else:
+            self.sent_runs = {packet_id: made}
+        self.in_flight += 1
+        self.in_flight_bytes += len(made.frame)
 
     def _gives_up(self, gate: Gate, link: Link) -> bool:
         """Not let others wait for what could not arrive in time anyway; False if it could."""
@@ -677,7 +692,7 @@ class Session(Receiver):
             sent.left -= 1
             self.in_flight -= 1
             if sent.left == 0:
-                self.in_flight_bytes -= sent.run.size
+                self.in_flight_bytes -= sent.size
             return True
         delivery = self.unacknowledged.get(packet_id)
         if delivery is None or delivery.qos != 1 or delivery.stage != SENT:
@@ -762,7 +777,7 @@ class Session(Receiver):
         sent_runs = set(self.sent_runs.values())
         assert self.in_flight_bytes == sum(
             delivery.size for delivery in self.unacknowledged.values() if delivery.stage >= SENT
-        ) + sum(sent.run.size for sent in sent_runs)
+        ) + sum(sent.size for sent in sent_runs)
         assert sum(sent.left for sent in sent_runs) == len(self.sent_runs)
         assert not self.sent_runs.keys() & self.unacknowledged.keys()
         assert self.queued_ids.isdisjoint(self.sent_runs.keys() | self.unacknowledged.keys())
@@ -1010,10 +1025,11 @@ class Session(Receiver):
 class SentRun:
     """QoS 1 messages of which `left` are not acknowledged yet; they have the packet `ids`."""
 
-    __slots__ = ("ids", "left", "run")
+    __slots__ = ("ids", "left", "run", "size")
 
     def __init__(self, run: MessageRun, ids: Sequence[int]) -> None:
         self.run = run
+        self.size = run.size
         self.ids = ids
         self.left = run.count
 
