@@ -45,9 +45,13 @@ _KEPT: Final = Setup(
     accord='[[keep]]\nchannels = "bench/#"\n',
     mosquitto="persistence true\npersistence_location {folder}/\n",
 )
+_MANY_EACH: Final = Setup(
+    "many predicates each",
+    accord="[limits]\npredicates_per_client = 10000\nsubscriptions_per_client = 10000\n",
+)
 NOTES: Final = (
-    "predicates: cost per published message. 100 or 1,000 predicates per connection, each a shared",
-    "subscription of its own: MQTT has one subscription for a filter. Or with different filters.",
+    "predicates: cost per published message. 100, 1,000 or 10,000 predicates per session, each a",
+    "shared subscription of its own: MQTT has one for a filter. Or with different filters.",
     "predicates: mosquitto forwards the same messages to one plain subscriber, whoever gets them.",
     "shared: with a predicate that all messages meet, mosquitto without.",
     "kept: durable sessions. Accord writes to its journal, with fsync, before it acknowledges.",
@@ -93,15 +97,17 @@ def _predicates(case: Case, many: int) -> Iterator[Case]:
         (Selection(1_000, "none"), 0.12),
         (Selection(1_000, "one"), 0.12),
         (Selection(1_000, "one", has_filters=True), None),
-        (Selection(many, "none"), 0.6),
-        (Selection(many, "one"), 0.6),
+        (Selection(many, "none", per_session=1_000), 0.6),
+        (Selection(many, "one", per_session=1_000), 0.6),
+        (Selection(many, "one", per_session=10_000), 0.6),
     ):
         shape = Shape(f"1→{selection.sessions:,}")
         name = f"{selection.predicates:,}, {selection.met} met"
         if selection.has_filters:
             name += ", 100 filters"
+        setup = _MANY_EACH if selection.per_session > 1_000 else case.setup
         # Only those that get predicates get this shape, for others it is 1→1.
-        yield replace(case, shape=shape, name=name, selection=selection, most=most)
+        yield replace(case, shape=shape, name=name, selection=selection, most=most, setup=setup)
 
 
 def _shared(case: Case) -> Iterator[Case]:

@@ -20,7 +20,6 @@ from benchmarks.workloads import WORKLOADS, Keyed
 
 MQTT: Final = Mqtt(level=5)
 PAYLOAD_BYTES: Final = 100
-_MANY: Final = 10_000  # predicates: more than that are in fewer sessions
 _SIENA: Final = next(each for each in WORKLOADS if each.name == "siena")
 _EVENTS: Final = 20_000
 _SEED: Final = 28
@@ -33,7 +32,7 @@ Met = Literal["none", "a tenth", "all", "one"]
 class Selection:
     """How many predicates there are, and how many of them a message meets.
 
-    One is on an attribute that all messages have; more are SIENA's, 100 or 1,000 in a session. MQTT
+    One is on an attribute that all messages have; more are SIENA's, so many in a session. MQTT
     allows one subscription for a filter: so each is a shared subscription, of a group of its own,
     or `has_filters` of its own.
     """
@@ -41,10 +40,11 @@ class Selection:
     predicates: int
     met: Met
     has_filters: bool = False
+    per_session: int = 100
 
     @property
     def sessions(self) -> int:
-        return -(-self.predicates // (1_000 if self.predicates >= _MANY else 100))
+        return -(-self.predicates // self.per_session)
 
     @property
     def content(self) -> Content:

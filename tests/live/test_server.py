@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ import pytest
 from accord.core.node.limits import Limits
 from accord.core.qos.book import read_book
 from accord.core.qos.policies import Policies
+from accord.core.scheduling.tasks import Task
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.packets import Connect, Filter, Packet, Publish, Subscribe
+from accord.edges.mqtt.properties import Properties
 from accord.live.clock import Clock
 from accord.live.server import MqttProtocol, Server
 
@@ -50,6 +53,14 @@ class Wire:
 
     def abort(self) -> None:
         pass
+
+
+class FixedClock(Clock):
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
 
 
 class World:
@@ -339,5 +350,78 @@ def test_another_packet_has_its_turn() -> None:
         await world.turn()
         assert heard(wire) == [b"hello"]
         assert world.turns == turns + 1
+
+    run(scenario)
+
+
+class Busy(Task):
+    """Work that never ends."""
+
+    def __init__(self, world: World, importance: int) -> None:
+        super().__init__(1, 100, importance, 0)
+        self.world = world
+
+    def run(self) -> None:
+        self.world.broker.hub.submit(self)
+
+
+def test_while_tasks_wait_only_what_matters_more_is_sent_at_once() -> None:
+    async def scenario(world: World) -> None:
+        book = read_book(STRICT)
+        world.broker.switch(book, Policies(book))
+        _, wire = await world.join("ada", "#")
+        low, high = await world.publishers("report", "alarm")
+        now_ms = world.server.clock.now_ms()
+        world.server.clock = FixedClock(now_ms)
+        world.broker.hub.submit(Busy(world, 3))
+        world.server.due()
+        await world.turn()
+        wire.written.clear()
+        read(low, Publish("report", b"other"))
+        await world.turn()
+        assert heard(wire) == []
+        read(high, Publish("alarm", b"alarm"))
+        await world.turn()
+        assert b"alarm" in b"".join(wire.written)
+        wire.written.clear()
+        read(low, Publish("report", b"hello"))
+        await world.turn()
+        assert heard(wire) == []
+        world.server.clock = FixedClock(now_ms + 5)
+        await world.turn()
+        assert heard(wire) == [b"hello"]
+        read(low, Publish("report", bytes(100_000)))
+        await world.turn()
+        assert heard(wire) == [bytes(5)], "so much is worth a write"
+        while world.broker.hub.tasks.take() is not None:
+            pass
+        read(low, Publish("report", b"hello"))
+        await world.turn()
+        assert heard(wire) == [b"hello"]
+
+    run(scenario)
+
+
+def test_clients_that_come_and_go_leave_no_cycles() -> None:
+    async def scenario(world: World) -> None:
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for number in range(3):
+                protocol, _ = await world.join(f"c{number}")
+                asked = Properties(user=(("where", f"x > {number}"),))
+                read(protocol, Subscribe(1, (Filter("a", 1),), asked))
+                for packet_id in (1, 2, 3):
+                    user = Properties(user=(("x", "9"),))
+                    read(protocol, Publish("a", b"x", 1, packet_id=packet_id, properties=user))
+                    await world.turn()
+                protocol.connection_lost(None)
+                await world.turn()
+            gc.collect()
+            ours = [each for each in gc.garbage if type(each).__module__.startswith("accord")]
+            assert ours == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
 
     run(scenario)

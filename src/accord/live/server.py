@@ -23,6 +23,7 @@ from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.handshake import LOST, Gate, Handshake
+from accord.edges.mqtt.hub import Line
 from accord.edges.mqtt.runs import ACK_BYTES
 from accord.live.clock import Clock
 from accord.live.connects import Connects
@@ -40,6 +41,8 @@ _CLOSE_MS: Final = 2_000
 _DISCARDED_BYTES: Final = 1_000_000
 # Tasks run for so long before the network is looked at again.
 _WORK_NS: Final = 1_000_000
+# Others may wait so long for tasks, to be written together.
+_GATHER_MS: Final = 5
 # Reads that are answered at once, each, before a sample shows whether they still come one at a
 # time. A prime: reads that come in equal bunches can't always have the sample at their end.
 _AT_ONCE: Final = 61
@@ -73,6 +76,7 @@ class Server:
         self.bandwidth = Bandwidth(broker.hub.discipline, self._pump)
         self._is_turn_due = False
         self._reads = 0  # that the next turn follows
+        self._flushed_ms = 0
         self._at_once = 0  # reads that need no turn, unless what they bring does
         self._appended = 0  # as of the last turn
         self._logins: set[asyncio.Task[None]] = set()
@@ -202,7 +206,11 @@ class Server:
         needs_turns = self._look_after()
         if self.gate is not None and self.gate.logins:
             self._check_logins()
-        self._flush()
+        if hub.tasks.waiting and hub.now_ms < self._flushed_ms + _GATHER_MS:
+            self._flush_urgent()
+        else:
+            self._flushed_ms = hub.now_ms
+            self._flush()
         self.bandwidth.pump()
         self._at_once = 0 if needs_turns or self._reads > 1 else _AT_ONCE
         self._reads = 0
@@ -229,6 +237,19 @@ class Server:
                     protocol.flush()
                 except Exception as error:  # whatever it is, others go on
                     self.failed(protocol, error)
+
+    def _flush_urgent(self) -> None:
+        """Let only those send who have something that matters more than the tasks that wait."""
+        hub = self.broker.hub
+        importance = hub.tasks.highest()
+        others: list[Line] = []
+        urgent: list[Line] = []
+        for line in hub.dirty:
+            is_urgent = not isinstance(line, Connection) or line.is_urgent(importance)
+            (urgent if is_urgent else others).append(line)
+        hub.dirty = urgent
+        self._flush()
+        hub.dirty += others
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
         """What is to be sent to a client can't be: it has to come back, others go on."""

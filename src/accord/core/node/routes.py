@@ -320,13 +320,17 @@ class Way:
     """
 
     def __init__(self, entity: Entity, route: Route, is_held: bool = False) -> None:
-        self.way = self  # a label stands for a way or for a selection of it
         self.only: Copy | None = None  # who gets its messages depends on them
         self.entity = entity
         self.is_held = is_held  # whether each message is held against what was advertised
         self.pending = 0
         self.is_light = True  # those that wait: what comes behind them must not overtake them
         self.renew(route)
+
+    @property
+    def way(self) -> Way:
+        """Itself: a label stands for a way or for a selection of one."""
+        return self
 
     def renew(self, route: Route) -> None:
         """Take another route, because the one before is not valid any more."""
@@ -337,6 +341,11 @@ class Way:
         self.has_runs = route.has_runs and not self.is_held
         self.selections: dict[tuple[Subscription, ...], Selection] = {}
         self.distinct: dict[tuple[object, ...], Selection] = {}  # by what their receivers get
+
+    def forget(self) -> None:
+        """It is not used any more: leave no cycle of it and its selections."""
+        self.selections = {}
+        self.distinct = {}
 
     def copies(self, targets: list[Target], matching: int) -> list[Copy]:
         """What the receivers of `targets` get of this publisher's messages.

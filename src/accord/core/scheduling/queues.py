@@ -42,6 +42,13 @@ class Queues:
                     depth[each.importance] += parcel.count
         return depth
 
+    def highest(self) -> int:
+        """The importance of the most important that waits, -1 if nothing does."""
+        for each in self._bins:
+            if not each.is_empty():
+                return each.importance
+        return -1
+
     def bytes_waiting(self) -> list[int]:
         """The bytes waiting, by importance."""
         waiting = [0] * IMPORTANCES

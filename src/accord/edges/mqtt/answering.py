@@ -25,6 +25,7 @@ GONE: Final = 4
 
 _PUBACK: Final = 0x40
 _NO_FRAMES: Final[list[bytes]] = []  # nothing is ever added to it
+_GATHERED_BYTES: Final = 65_536
 _UNREAD: Final = 2_000  # answers that wait for the client or for the disk
 
 
@@ -113,6 +114,17 @@ class Answering(Client):
         if self._control:
             return True
         return self.waits_for == NOTHING and self.session is not None and self.session.has_waiting()
+
+    def is_urgent(self, importance: int) -> bool:
+        """Whether it must not wait for tasks of that importance to be done.
+
+        What matters no more than they do may gather, so that it takes few writes.
+        """
+        if self._control or self.session is None:
+            return True
+        outbox = self.session.outbox
+        size = outbox.bytes + outbox.tracked_bytes
+        return not 0 < size < _GATHERED_BYTES or outbox.highest() > importance
 
     def wants_data(self) -> bool:
         """Whether more may be read: not while the client leaves too many answers unread."""

@@ -210,6 +210,7 @@ class Connection(Handshake):
     def _close(self, why: str, *, is_will_wanted: bool) -> None:
         super()._close(why, is_will_wanted=is_will_wanted)
         self._partial = _NO_PARTS
+        self._forget_ways()
 
     def _receive_all(self, data: bytes, now_ms: int) -> int:
         """Handle the whole packets in `data`; gives where the rest begins."""

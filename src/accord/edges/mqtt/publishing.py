@@ -519,6 +519,8 @@ class Publishing(Answering):
             self._topics[qos][topic] = way if selection is None else selection
 
     def _forget_ways(self) -> None:
+        for way in self._ways.values():
+            way.forget()
         self._ways = {}
         self._topics = ({}, {})
 
