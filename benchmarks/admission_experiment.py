@@ -15,10 +15,10 @@ from random import Random
 from statistics import mean
 from typing import Final
 
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
-from accord.core.admission.request import State
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
+from accord.core.admission.request import ReservationState
 from accord.core.overlay.options import OverlayOptions
-from accord.sim.admitting import AdmittingNode, Advert, Limits, admitting_nodes
+from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement, admitting_nodes
 from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
 from accord.sim.links import LinkModel
@@ -59,9 +59,9 @@ ABOUT: Final = (
 )
 
 GUARANTEES: Final = {
-    "none": Guarantee(kind=Kind.NONE),
-    "50 %": Guarantee(kind=Kind.PERCENTAGE, percent=50),
-    "full": Guarantee(kind=Kind.FULL),
+    "none": Guarantee(kind=GuaranteeKind.NONE),
+    "50 %": Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=50),
+    "full": Guarantee(kind=GuaranteeKind.FULL),
 }
 
 
@@ -119,7 +119,9 @@ def point(guarantee: str, subscriptions: int, seed: int) -> Point:
     simulation.finish()
     states = {key: each.state for node in nodes.values() for key, each in node.outcomes.items()}
     assert len(states) == subscriptions
-    admitted = [client for (client, _), state in states.items() if state is State.ADMITTED]
+    admitted = [
+        client for (client, _), state in states.items() if state is ReservationState.ADMITTED
+    ]
     got = sum(checker.got.get(client, 0) for client in admitted)
     lost = sum(checker.lost.get(client, 0) for client in admitted)
     return Point(
@@ -168,12 +170,12 @@ def _simulation(guarantee: str, subscriptions: int, seed: int) -> tuple[Simulati
         for each in range(subscriptions)
     ]
     adverts = [
-        Advert(each.node, each.name, each.channel, each.rate_hz, "price BETWEEN 0 AND 99")
+        SimAdvertisement(each.node, each.name, each.channel, each.rate_hz, "price BETWEEN 0 AND 99")
         for each in publishers
     ]
     make = admitting_nodes(
         adverts,
-        limits=Limits(rate_hz=_NODE_HZ, link_bps=round(_PROMISED * _LINK_BPS)),
+        limits=NodeCapacity(rate_hz=_NODE_HZ, link_bps=round(_PROMISED * _LINK_BPS)),
         admission=AdmissionOptions(guarantee=GUARANTEES[guarantee], event_bytes=_FRAME_BYTES),
         overlay=OverlayOptions(transit_bytes=_MOST_WAITING, tell_flows_us=0),
     )
@@ -190,11 +192,11 @@ def _simulation(guarantee: str, subscriptions: int, seed: int) -> tuple[Simulati
     return simulation, checker
 
 
-def _nodes(simulation: Simulation) -> dict[str, AdmittingNode]:
+def _nodes(simulation: Simulation) -> dict[str, AdmissionSimNode]:
     return {
         name: machine
         for name, machine in simulation.machines().items()
-        if isinstance(machine, AdmittingNode)
+        if isinstance(machine, AdmissionSimNode)
     }
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from accord.cli.admitting.node import AdmissionNode
-from accord.cli.overlay.node import NetNode
+from accord.cli.admitting.node import AdmissionClient
+from accord.cli.overlay.node import NetClient
 from accord.client.errors import AdmissionRefusedError, ConnectionFailedError
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
@@ -276,7 +276,7 @@ async def _linked(http_url: str) -> None:
     until_s = perf_counter() + _WAIT_S
     while perf_counter() < until_s:
         try:
-            status = await asyncio.to_thread(NetNode(http_url, None, None).status)
+            status = await asyncio.to_thread(NetClient(http_url, None, None).status)
             if sum(each.is_reachable for each in status.nodes) == 2:
                 return
         except (AccordError, ConnectionFailedError):
@@ -289,7 +289,7 @@ async def _known(http_url: str, advertisements: int) -> None:
     """Until a node knows what is advertised at both."""
     until_s = perf_counter() + _WAIT_S
     while perf_counter() < until_s:
-        status = await asyncio.to_thread(AdmissionNode(http_url, None, None).status)
+        status = await asyncio.to_thread(AdmissionClient(http_url, None, None).status)
         if status.advertisements == advertisements:
             return
         await asyncio.sleep(0.05)

@@ -13,7 +13,7 @@ from typing import Final
 
 from accord.core.admission.index.filters import Filter
 from accord.core.predicates.predicate import EVERYTHING, Predicate
-from accord.core.predicates.tree import Attribute, Compare, Literal, Node
+from accord.core.predicates.tree import Attribute, Compare, Expr, Literal
 from benchmarks.draws import Draw
 from benchmarks.workloads import WORKLOADS, ready
 
@@ -27,7 +27,7 @@ Make = Callable[[Random], Filter]
 
 
 def market(random: Random) -> Filter:
-    items: list[Node] = []
+    items: list[Expr] = []
     if random.random() < 0.7:
         name = f"S{random.randrange(_NAMES):03}"
         items.append(Compare("=", Attribute("name"), Literal(name)))
@@ -44,7 +44,7 @@ def market(random: Random) -> Filter:
 def sensors(random: Random) -> Filter:
     channel = f"site/{random.randrange(_SITES)}/{random.choice(_KINDS)}"
     low = random.randrange(8_000) / 100
-    items: list[Node] = [Compare(">", Attribute("value"), Literal(low))]
+    items: list[Expr] = [Compare(">", Attribute("value"), Literal(low))]
     if random.random() < 0.5:
         high = low + random.randrange(1, 4_000) / 100
         items.insert(0, Compare("<", Attribute("value"), Literal(high)))

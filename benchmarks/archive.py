@@ -15,9 +15,9 @@ from threading import Condition, Thread
 from time import perf_counter, sleep, time
 from typing import TYPE_CHECKING, Final
 
-from accord.edges.pipeline.messages import Start
+from accord.edges.pipeline.messages import StartPipeline
 from accord.journal.disk import OsDisk
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.segments import COMMITTED, encode_committed
 from benchmarks.archive_records import batch_of
 from benchmarks.options import QUICK, Options, progress
@@ -83,16 +83,16 @@ class Bench:
     def journal(self, size: int, rows: int) -> Path:
         """Of which only the first records are told to be committed."""
         folder = self.folder / f"journal-{size}"
-        log = Log(OsDisk(folder))
+        log = SegmentLog(OsDisk(folder))
         for first in range(0, rows, _COMMIT):
             log.commit(batch_of(first, min(_COMMIT, rows - first), size), now_ms=1 + first)
         log.close()
         return folder
 
-    def start(self, journal: Path, interval_ms: int) -> Start:
+    def start(self, journal: Path, interval_ms: int) -> StartPipeline:
         """Of an archive that has nothing yet."""
         self._turn += 1
-        return Start(
+        return StartPipeline(
             node="bench",
             journal=str(journal),
             archive=str(self.folder / f"archive-{self._turn}"),
@@ -100,7 +100,7 @@ class Bench:
             interval_ms=interval_ms,
         )
 
-    def archive(self, journal: Path, rows: int, runs: Runs) -> Start:
+    def archive(self, journal: Path, rows: int, runs: Runs) -> StartPipeline:
         """From when the journal's mark moves on until the manifest has it all."""
         start = self.start(journal, _INTERVAL_MS)
         _commit(journal, _FIRST_ROWS)
@@ -112,7 +112,7 @@ class Bench:
                 reached.wait_for(rows)
         return start
 
-    def rows_of(self, start: Start, place: Path) -> StructType:
+    def rows_of(self, start: StartPipeline, place: Path) -> StructType:
         """What is in this archive, as files of about the same size: those of the first rows too."""
         from accord.pipeline.tables import events  # noqa: PLC0415 (needs Spark)
 
@@ -190,7 +190,7 @@ class Progress:
 
 
 @contextmanager
-def archiving(spark: SparkSession, start: Start) -> Iterator[Progress]:
+def archiving(spark: SparkSession, start: StartPipeline) -> Iterator[Progress]:
     from accord.pipeline.archive_job import ArchiveJob  # noqa: PLC0415 (needs Spark)
     from accord.pipeline.manifest import Manifest  # noqa: PLC0415
 
@@ -208,7 +208,9 @@ def run(options: Options) -> list[Table]:
     from accord.pipeline.session import open_session  # noqa: PLC0415 (needs Spark)
 
     with tempfile.TemporaryDirectory(prefix="accord-archive-") as folder:
-        start = Start(node="bench", journal="", archive="", work=f"{folder}/work", spark="local[2]")
+        start = StartPipeline(
+            node="bench", journal="", archive="", work=f"{folder}/work", spark="local[2]"
+        )
         spark = open_session(start)
         try:
             bench = Bench(spark, Path(folder))

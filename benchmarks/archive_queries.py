@@ -23,18 +23,18 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from accord.edges.mqtt.properties import Properties, encode_properties
-from accord.edges.pipeline.messages import Ask, Page, Query, Start
+from accord.edges.pipeline.messages import EventQuery, Page, PageQuery, StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.reader import Reader
-from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.compaction import choose, compact
-from accord.pipeline.cursors import Part
-from accord.pipeline.lookup import Lookup
+from accord.pipeline.cursors import RemainingQuery
+from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.planning import Stretch
-from accord.pipeline.queries import Queries
+from accord.pipeline.planning import ScanRange
+from accord.pipeline.queries import QueryEngine
 from accord.pipeline.questions import check
 from accord.pipeline.session import open_session
 from accord.pipeline.tables import EVENTS, LAST_MS, FileEntry, arrow_events
@@ -121,7 +121,7 @@ class Kind:
     """A kind of question: how it is asked here and there."""
 
     name: str
-    draw: Callable[[], tuple[Ask, str]]  # and the same for DuckDB, as conditions
+    draw: Callable[[], tuple[EventQuery, str]]  # and the same for DuckDB, as conditions
     aim: float
     times: dict[str, Times] = field(default_factory=dict)
     pages: list[Page] = field(default_factory=list)
@@ -148,27 +148,27 @@ class Contest:
     """All who answer, in one session."""
 
     def __init__(self, archive: Archive, spark: SparkSession) -> None:
-        lookup = Lookup(spark, archive.path)
+        lookup = ArchiveLookup(spark, archive.path)
         tail = Tail(archive.journal, _DECLARED)
         manifest = Manifest(archive.path)
         self.files = _files(archive)
-        self._queries = Queries(lookup, manifest, tail, node=NODE, journal=archive.journal)
+        self._queries = QueryEngine(lookup, manifest, tail, node=NODE, journal=archive.journal)
         self._spark = lookup.spark
         self._duckdb = duckdb.connect()
         self._work = archive.folder / "work"
-        self._nowhere = Lookup(spark, str(self._work))
+        self._nowhere = ArchiveLookup(spark, str(self._work))
         pq.write_table(arrow_events(_DECLARED).empty_table(), self._work / _NO_ROWS.path)
 
     def turn(self, kind: Kind, *, is_kept: bool) -> None:
         """Each once, with a question that nobody has asked before."""
         ask, conditions = kind.draw()
         page, rows = Page(id=0, events=()), []
-        question = check(Query(id=1, ask=ask))
-        stretch = Stretch((_NO_ROWS,), ask.since_ms or 0, ask.until_ms or LAST_MS, True)
+        question = check(PageQuery(id=1, ask=ask))
+        stretch = ScanRange((_NO_ROWS,), ask.since_ms or 0, ask.until_ms or LAST_MS, True)
 
         def ours() -> None:
             nonlocal page
-            page = self._queries.page(Query(id=1, ask=ask, rows=_ROWS))
+            page = self._queries.page(PageQuery(id=1, ask=ask, rows=_ROWS))
 
         def theirs() -> None:
             nonlocal rows
@@ -176,7 +176,9 @@ class Contest:
 
         contenders: dict[str, Callable[[], object]] = {
             RANGE: lambda: self._spark.range(0, 1, 1, 1).where("id < 0").toArrow(),
-            TABLE: lambda: self._nowhere.find(question, Part(0, LAST_MS, None), stretch, _ROWS),
+            TABLE: lambda: self._nowhere.find(
+                question, RemainingQuery(0, LAST_MS, None), stretch, _ROWS
+            ),
             OURS: ours,
             "DuckDB": theirs,
         }
@@ -200,11 +202,11 @@ def _sql(conditions: str) -> str:
 
 
 def _kinds(archive: Archive, rng: Random) -> list[Kind]:
-    def in_hour(since_ms: int) -> tuple[Ask, str]:
+    def in_hour(since_ms: int) -> tuple[EventQuery, str]:
         channel, low = rng.choice(_CHANNELS), rng.randrange(_ALTITUDES)
         high = low + _ALTITUDES // 50
         until_ms = since_ms + _HOUR_MS
-        ask = Ask(
+        ask = EventQuery(
             channel=channel,
             where=f"altitude_m >= {low} AND altitude_m < {high}",
             since_ms=since_ms,
@@ -216,9 +218,9 @@ def _kinds(archive: Archive, rng: Random) -> list[Kind]:
             f"received < make_timestamptz({until_ms * 1000})"
         )
 
-    def by_id() -> tuple[Ask, str]:
+    def by_id() -> tuple[EventQuery, str]:
         wanted = rng.randrange(archive.events) + 1
-        return Ask(channel="#", number=wanted), f"number = {wanted}"
+        return EventQuery(channel="#", number=wanted), f"number = {wanted}"
 
     last_ms = archive.received_ms(archive.events - 1)
     return [
@@ -279,7 +281,7 @@ def made(folder: Path, events: int) -> Archive:
     """Events written to a journal and from there to an archive, piece by piece, then compacted."""
     archive = Archive(folder, events)
     manifest = Manifest(archive.path)
-    log = Log(OsDisk(archive.journal))
+    log = SegmentLog(OsDisk(archive.journal))
     try:
         at = manifest.snapshot().archived.get(NODE, 0)
         if at < events:
@@ -298,7 +300,7 @@ def made(folder: Path, events: int) -> Archive:
     return archive
 
 
-def _archive(archive: Archive, manifest: Manifest, log: Log) -> None:
+def _archive(archive: Archive, manifest: Manifest, log: SegmentLog) -> None:
     rng = Random(6)
     began = perf_counter()
     for first in range(0, archive.events, _PIECE):
@@ -313,7 +315,7 @@ def _archive(archive: Archive, manifest: Manifest, log: Log) -> None:
             archive=archive.path,
             declared=_DECLARED,
         )
-        manifest.commit(added=archive_slice(job), moved={NODE: (first, end)})
+        manifest.commit(added=write_slice(job), moved={NODE: (first, end)})
         log.retire(now_ms=_START_MS, before_offset=end)
         if end % (10 * _PIECE) == 0:
             progress(f"{end:,} events archived after {perf_counter() - began:.0f} s")
@@ -341,7 +343,7 @@ def _files(archive: Archive) -> list[str]:
 
 @contextmanager
 def _asking(archive: Archive) -> Iterator[Contest]:
-    start = Start(
+    start = StartPipeline(
         node=NODE,
         journal=archive.journal,
         archive=archive.path,

@@ -17,7 +17,7 @@ import msgspec
 
 from accord.edges.mqtt.properties import Properties, encode_properties
 from accord.journal.events import KeptEvent
-from accord.journal.status import Refused
+from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 
 _CHANNELS = ("uav/imagery", "uav/track", "ground/report", "weather/wind")
@@ -49,7 +49,7 @@ def main() -> None:
         due = int((perf_counter() - began_s) * rate) - number
         if due > 0:
             taken = journal.append(batch_of(number, due, 100, at_ms=int(time() * 1000)))
-            assert not isinstance(taken, Refused)
+            assert not isinstance(taken, AppendRefused)
             number += due
     journal.close()
 

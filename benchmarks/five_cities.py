@@ -9,8 +9,15 @@ from statistics import median
 from typing import Final
 
 from accord.apps.five_cities.cities import SLOW_LINK, TIGHT
-from accord.apps.five_cities.play import Play
-from accord.apps.five_cities.story import SILENCE, Act, Kind, Line, Phase, acts
+from accord.apps.five_cities.play import FiveCitiesScenario
+from accord.apps.five_cities.story import (
+    SILENCE,
+    ChannelPhase,
+    CityPhase,
+    CityPhasePlan,
+    Kind,
+    acts,
+)
 from accord.cli.five_cities_net import FiveCities
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number
@@ -70,7 +77,7 @@ def run(options: Options) -> list[Table]:
     return [changes, *(_story(paths) for paths in (2, 1))]
 
 
-async def _change(act: Act, paths: int) -> Run:
+async def _change(act: CityPhasePlan, paths: int) -> Run:
     """On a busy machine paths may have changed before: then it is nothing to do with the change."""
     for _ in range(_TRIES):
         play = await _play([acts()[0], act], paths, [_BEFORE_S, _AFTER_S])
@@ -80,7 +87,7 @@ async def _change(act: Act, paths: int) -> Run:
     raise AssertionError(f"{TIGHT.name} never goes over {' and '.join(SLOW_LINK)} here")
 
 
-def _run(play: Play, line: Line) -> Run:
+def _run(play: FiveCitiesScenario, line: ChannelPhase) -> Run:
     return Run(
         late=line.span.late,
         violated_ms=line.span.violated_s * 1e3,
@@ -92,9 +99,11 @@ def _run(play: Play, line: Line) -> Run:
     )
 
 
-async def _play(story: Sequence[Act], paths: int, seconds: Sequence[float]) -> Play:
+async def _play(
+    story: Sequence[CityPhasePlan], paths: int, seconds: Sequence[float]
+) -> FiveCitiesScenario:
     async with FiveCities(paths=paths, ping_ms=PING_MS) as net:
-        play = Play(
+        play = FiveCitiesScenario(
             net.urls,
             net,
             paths=paths,
@@ -143,7 +152,7 @@ def _story(paths: int) -> Table:
     return table
 
 
-def _add_phase(table: Table, phase: Phase) -> None:
+def _add_phase(table: Table, phase: CityPhase) -> None:
     for line in phase.lines:
         span = line.span
         table.add(

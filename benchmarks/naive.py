@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate
-from accord.core.predicates.tree import And, Attribute, Compare, Like, Literal, Node
+from accord.core.predicates.tree import And, Attribute, Compare, Expr, Like, Literal
 from benchmarks.measure import WrongAnswerError
 from benchmarks.workloads import Keyed
 
@@ -52,7 +52,7 @@ def aimed(event: Event, predicate: Predicate) -> Event:
     return Event(channel=event.channel, attributes=values)
 
 
-def _satisfying(item: Node) -> tuple[str, Value]:
+def _satisfying(item: Expr) -> tuple[str, Value]:
     match item:
         case Compare(op, Attribute(name), Literal(int(value))):
             return name, value + {"<": -1, ">": 1, "<>": 1}.get(op, 0)

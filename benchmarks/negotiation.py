@@ -10,9 +10,9 @@ from statistics import median, quantiles
 from time import perf_counter, process_time
 from typing import Final
 
-from accord.core.negotiation.costs import Linear
-from accord.core.negotiation.expectations import Expectation, Requirement
-from accord.core.negotiation.matching import State
+from accord.core.negotiation.costs import LinearCost
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
+from accord.core.negotiation.matching import MatchState
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Advice, Notice
 from accord.core.negotiation.profiles import Capability, Profile
@@ -50,7 +50,7 @@ class Measured:
     layout: str
     size: int
     skyline: int  # the largest
-    states: dict[State, int]
+    states: dict[MatchState, int]
     times: dict[str, Times]
 
 
@@ -92,12 +92,12 @@ class World:
 
     def _draw_capability(self, name: str) -> Capability:
         best = self.random.uniform(20.0, 100.0)
-        price = Linear(0.0, self.random.uniform(0.01, 0.1))
+        price = LinearCost(0.0, self.random.uniform(0.01, 0.1))
         return Capability(name, 0.0, best, self.random.uniform(0.0, best), price)
 
     def draw_expectation(self, place: int) -> Expectation:
         names = _PROPERTIES[: 1 + place % 3]
-        wanted = [Requirement(name, self.random.uniform(10.0, 100.0)) for name in names]
+        wanted = [PropertyRequirement(name, self.random.uniform(10.0, 100.0)) for name in names]
         return self._expectation(f"c{place % self.channels}", wanted)
 
     def draw_demanding(self, place: int) -> Expectation:
@@ -105,12 +105,12 @@ class World:
         keys = self.random.sample(list(self.profiles), 20)
         best = max((self.profiles[key] for key in keys), key=_promise)
         wanted = [
-            Requirement(each.property, float(each.upper) * self.random.uniform(0.9, 1.0))
+            PropertyRequirement(each.property, float(each.upper) * self.random.uniform(0.9, 1.0))
             for each in best.capabilities[: 2 + place % 2]
         ]
         return self._expectation(best.channel, wanted)
 
-    def _expectation(self, channel: str, wanted: list[Requirement]) -> Expectation:
+    def _expectation(self, channel: str, wanted: list[PropertyRequirement]) -> Expectation:
         self._count += 1
         return Expectation(
             id=f"x{self._count}",
@@ -186,7 +186,7 @@ def measure(layout: str, size: int, channels: int, changes: int) -> Measured:
         layout=layout,
         size=size,
         skyline=max(len(group.skyline.band) for group in groups),
-        states={state: states.count(state) for state in State},
+        states={state: states.count(state) for state in MatchState},
         times=meter.times,
     )
 
@@ -290,6 +290,6 @@ def _worlds(measured: Sequence[Measured]) -> Table:
             each.layout,
             number(each.size),
             number(each.skyline),
-            *(number(each.states[state]) for state in sorted(State, reverse=True)),
+            *(number(each.states[state]) for state in sorted(MatchState, reverse=True)),
         )
     return table

@@ -26,12 +26,12 @@ from accord.edges.mqtt.framing import Framer
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
-    Filter,
     Packet,
     Puback,
     Publish,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
 )
@@ -87,7 +87,7 @@ class Peer:
     def subscribe(self, pattern: str, *expect: dict[str, Any]) -> asyncio.Future[Packet]:
         user = tuple(("expect", json.dumps(each)) for each in expect)
         packet_id, answer = self._expect()
-        self.send(Subscribe(packet_id, (Filter(pattern, 1),), Properties(user=user)))
+        self.send(Subscribe(packet_id, (TopicFilter(pattern, 1),), Properties(user=user)))
         return answer
 
     def unsubscribe(self, pattern: str) -> asyncio.Future[Packet]:

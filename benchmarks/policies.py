@@ -11,10 +11,17 @@ from time import thread_time
 from typing import Final, Generic, TypeVar
 
 from accord.core.model.values import Value
-from accord.core.qos.book import Book, book_from, policy_from, read_book, with_policy, write_book
+from accord.core.qos.book import (
+    PolicySet,
+    book_from,
+    parse_policy_set,
+    policy_from,
+    render_policy_set,
+    with_policy,
+)
 from accord.core.qos.explain import explain
 from accord.core.qos.policies import Entity, Policies
-from accord.core.qos.switching import compiling, prepare
+from accord.core.qos.switching import compile_in_slices, resolve_in_slices
 from benchmarks.measure import WrongAnswerError, no_collection, time_of
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant
@@ -135,15 +142,15 @@ def _open(policies: Policies, place: int) -> None:
     view.grant(view.publisher(_entity(place + 1)), view.receiver(_entity(place)))
 
 
-def _changing(book: Book, policies: Policies) -> list[str]:
-    text = write_book(book)
-    read_s = time_of(lambda: read_book(text)).cpu_s
+def _changing(book: PolicySet, policies: Policies) -> list[str]:
+    text = render_policy_set(book)
+    read_s = time_of(lambda: parse_policy_set(text)).cpu_s
     compile_s = time_of(lambda: Policies(book)).cpu_s
     everybody = policy_from({"name": "everybody", "importance": 7, "precedence": 9})
     open_ = [(_channel(place), _entity(place)) for place in range(_OPEN)]
-    change = _slices(compiling(with_policy(book, everybody), policies))
+    change = _slices(compile_in_slices(with_policy(book, everybody), policies))
     new = change.result
-    preparing = _slices(_without_result(prepare(new, open_, policies)))
+    preparing = _slices(_without_result(resolve_in_slices(new, open_, policies)))
     switch_s = time_of(lambda: _switch(new, open_)).cpu_s
     longest_s = max(change.longest_s, preparing.longest_s)
     spans = (read_s, compile_s, change.total_s, preparing.total_s, longest_s, switch_s)

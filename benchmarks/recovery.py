@@ -16,10 +16,15 @@ from accord.sim.delays import Lognormal
 from accord.sim.faults import NodeDown
 from accord.sim.links import LinkModel
 from accord.sim.machine import Publication
-from accord.sim.promises import InOrderChecker, LivesChecker, OnceChecker, SameOrderChecker
+from accord.sim.promises import (
+    IncarnationChecker,
+    InOrderChecker,
+    NoDuplicatesChecker,
+    SameOrderChecker,
+)
 from accord.sim.run import Options as RunOptions
 from accord.sim.run import Simulation
-from accord.sim.template_worlds import CHANNELS, S, World, topology_of
+from accord.sim.template_worlds import CHANNELS, S, TemplateScenario, topology_of
 from accord.sim.templates import TemplateNode, nodes_of
 from accord.sim.topology import Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
@@ -137,7 +142,7 @@ def measure(case: Case, seed: int) -> Recovered:
 def _simulation(
     case: Case, topology: Topology, sources: Sequence[str], resumed: Checker, seed: int
 ) -> Simulation:
-    checkers: list[Checker] = [resumed, OnceChecker(), InOrderChecker()]
+    checkers: list[Checker] = [resumed, NoDuplicatesChecker(), InOrderChecker()]
     if case.template == "total_order":
         checkers.append(SameOrderChecker())
     publishers = tuple(
@@ -153,7 +158,7 @@ def _simulation(
     )
     world = Simulation(
         topology,
-        nodes_of(SHIPPED[case.template], World(loss=case.loss, nodes=_NODES), 0.0),
+        nodes_of(SHIPPED[case.template], TemplateScenario(loss=case.loss, nodes=_NODES), 0.0),
         seed=seed,
         model=LinkModel(
             delay=Lognormal(10_000, 0.3),
@@ -167,7 +172,7 @@ def _simulation(
         options=RunOptions(is_tracing=False, settle_us=4 * S, patience_us=_PATIENCE_US),
     )
     for checker in checkers:
-        if isinstance(checker, LivesChecker):
+        if isinstance(checker, IncarnationChecker):
             checker.places = world
     return world
 

@@ -11,8 +11,8 @@ from statistics import mean, median, quantiles
 from time import process_time
 from typing import Final
 
-from accord.core.overlay.map import Map
-from accord.core.overlay.paths import Path, shortest_paths
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.paths import OverlayPath, shortest_paths
 from accord.core.overlay.resiliency import choose
 from benchmarks.measure import no_collection
 from benchmarks.options import Options, progress
@@ -65,7 +65,7 @@ def measure(size: int, *, sources: int, changes: int) -> Measured:
     first: list[float] = []
     further: list[float] = []
     chosen: list[float] = []
-    found: list[list[Path]] = []
+    found: list[list[OverlayPath]] = []
     for source in random.sample(names, min(sources, size)):
         # Another source means other distances; for its second destination they are known.
         for times in (first, further):
@@ -93,8 +93,8 @@ def measure(size: int, *, sources: int, changes: int) -> Measured:
     )
 
 
-def random_map(size: int, random: Random) -> Map:
-    map_ = Map()
+def random_map(size: int, random: Random) -> LinkStateMap:
+    map_ = LinkStateMap()
     places = [(random.random(), random.random()) for _ in range(size)]
     for one in range(1, size):
         nearest = sorted(range(one), key=lambda other: dist(places[one], places[other]))
@@ -116,12 +116,12 @@ def _name(place: int) -> str:
     return f"node{place:04}"
 
 
-def _forget_distances(map_: Map, random: Random) -> None:
+def _forget_distances(map_: LinkStateMap, random: Random) -> None:
     source, target, link = random.choice(map_.links())
     map_.set_link(source, target, link.latency_us + 1, link.loss, link.is_up, link.failure)
 
 
-def _change(map_: Map, names: Sequence[str], random: Random, changes: int) -> list[float]:
+def _change(map_: LinkStateMap, names: Sequence[str], random: Random, changes: int) -> list[float]:
     """A source with routes to all others hears of links that none of them goes over."""
     source = names[0]
     users: dict[tuple[str, str], list[str]] = {}
@@ -145,7 +145,7 @@ def _change(map_: Map, names: Sequence[str], random: Random, changes: int) -> li
     return spent
 
 
-def _concerned(map_: Map, seen: int, users: dict[tuple[str, str], list[str]]) -> list[str]:
+def _concerned(map_: LinkStateMap, seen: int, users: dict[tuple[str, str], list[str]]) -> list[str]:
     changed = map_.changed_since(seen)
     assert changed
     return [target for link in changed for target in users.get(link, ())]

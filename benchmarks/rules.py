@@ -8,7 +8,7 @@ from typing import Final
 import rule_engine
 
 from accord.core.model.event import Event
-from accord.core.predicates.tree import Attribute, Compare, CompareOp, Literal, Node, walk
+from accord.core.predicates.tree import Attribute, Compare, CompareOp, Expr, Literal, walk
 from benchmarks.workloads import Keyed
 
 _OPS: Final[dict[CompareOp, str]] = {
@@ -29,7 +29,7 @@ class RuleEngine:
         return [key for key, rule in self._rules if rule.matches(values)]
 
 
-def rule_text(tree: Node) -> str:
+def rule_text(tree: Expr) -> str:
     """A conjunction of comparisons with numbers, in the words of rule-engine."""
     return " and ".join(_test(node) for node in walk(tree) if isinstance(node, Compare))
 

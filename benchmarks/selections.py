@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from random import Random
 from typing import Final, Literal
 
-from accord.core.predicates.tree import And, Attribute, Compare, Node
+from accord.core.predicates.tree import And, Attribute, Compare, Expr
 from accord.core.predicates.tree import Literal as Constant
 from accord.predicates import Event, Index, parse
 from benchmarks.contents import ONE, Content
@@ -119,7 +119,7 @@ def _candidates(predicates: Sequence[Keyed], met: Met) -> Iterator[Event]:
         yield Event(channel=CHANNEL, attributes=dict(_meeting(predicate.tree, random)))
 
 
-def _meeting(tree: Node, random: Random) -> Iterator[tuple[str, int]]:
+def _meeting(tree: Expr, random: Random) -> Iterator[tuple[str, int]]:
     """Attributes that meet a conjunction of comparisons."""
     for item in tree.items if isinstance(tree, And) else (tree,):
         assert isinstance(item, Compare)

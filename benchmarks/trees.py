@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Final
 
 from accord.core.channels.trees.spanner import FACTOR, Graph, distances, spanner
-from accord.core.channels.trees.tree import Tree, grow
+from accord.core.channels.trees.tree import Tree, build_tree
 from accord.sim.graphs import read_topology
 from accord.sim.topology import Topology
 from benchmarks.options import Options, progress
@@ -105,9 +105,9 @@ def _measure(  # noqa: PLR0913
     random, meeting = Random(count), Random(f"rendezvous {count}")
     for _ in range(draws if len(graph) < 1_000 else max(3, draws // 10)):
         source, *members = chosen = random.sample(sorted(graph), count)
-        cheapest = cost(graph, grow(graphs[_CHEAPEST], source, members))
+        cheapest = cost(graph, build_tree(graphs[_CHEAPEST], source, members))
         root = meeting.choice(sorted(graph)) if is_shared else source
-        tree = grow(graphs[factor], root, [each for each in chosen if each != root])
+        tree = build_tree(graphs[factor], root, [each for each in chosen if each != root])
         yield measure(graph, tree, source, members, cheapest)
 
 

@@ -21,7 +21,7 @@ from typing import Final, get_args
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate
-from accord.core.predicates.tree import And, Attribute, Compare, CompareOp, Like, Literal, Node
+from accord.core.predicates.tree import And, Attribute, Compare, CompareOp, Expr, Like, Literal
 from benchmarks.draws import Distribution, Draw
 
 BLOCK: Final = 1_000
@@ -53,7 +53,7 @@ class Workload:
     """A family of predicates and the events to match them with."""
 
     name: str
-    make_items: Callable[[Draw], list[Node]]
+    make_items: Callable[[Draw], list[Expr]]
     make_values: Callable[[Draw], dict[str, Value]]
     distribution: Distribution = "uniform"
     has_equality: bool = False
@@ -76,24 +76,24 @@ class Workload:
         return Draw(f"{self.name} {self.distribution} {purpose} {seed}", self.distribution)
 
 
-def ready(items: list[Node]) -> Predicate:
+def ready(items: list[Expr]) -> Predicate:
     """A conjunction as predicate, from items that are canonical and sorted."""
     predicate = Predicate.__new__(Predicate)
     predicate.tree = And(tuple(items)) if len(items) > 1 else items[0]
     return predicate
 
 
-def _siena(draw: Draw) -> list[Node]:
+def _siena(draw: Draw) -> list[Expr]:
     return [_integer_test(draw, number) for number in _some_names(draw)]
 
 
-def _siena_eq(draw: Draw) -> list[Node]:
+def _siena_eq(draw: Draw) -> list[Expr]:
     names = _some_names(draw)
     fixed = draw.random.choice(names)
     return [_integer_test(draw, number, is_equality=number == fixed) for number in names]
 
 
-def _siena_text(draw: Draw) -> list[Node]:
+def _siena_text(draw: Draw) -> list[Expr]:
     return [_text_test(draw, number) for number in _some_names(draw)]
 
 
@@ -101,12 +101,12 @@ def _some_names(draw: Draw) -> list[int]:
     return draw.distinct(len(_NAMES), draw.random.randint(3, 5))
 
 
-def _integer_test(draw: Draw, name: int, *, is_equality: bool = False) -> Node:
+def _integer_test(draw: Draw, name: int, *, is_equality: bool = False) -> Expr:
     op = "=" if is_equality else draw.random.choice(_INTEGER_OPS)
     return Compare(op, _ATTRIBUTES[name], Literal(draw.below(_VALUES)))
 
 
-def _text_test(draw: Draw, name: int) -> Node:
+def _text_test(draw: Draw, name: int) -> Expr:
     """Equal, not equal, a substring or a prefix of three characters."""
     word, attribute = _WORDS[draw.below(_VALUES)], _ATTRIBUTES[name]
     kind = draw.random.randrange(4)
@@ -118,20 +118,20 @@ def _text_test(draw: Draw, name: int) -> Node:
     return Like(attribute, f"%{word[start : start + 3]}%")
 
 
-def _rein(draw: Draw) -> list[Node]:
+def _rein(draw: Draw) -> list[Expr]:
     return _intervals(draw, 10)
 
 
-def _rein_eq(draw: Draw) -> list[Node]:
+def _rein_eq(draw: Draw) -> list[Expr]:
     return [*_intervals(draw, draw.random.randint(3, 5)), _topic(draw)]
 
 
-def _rein_eq_wide(draw: Draw) -> list[Node]:
+def _rein_eq_wide(draw: Draw) -> list[Expr]:
     return [*_intervals(draw, 10), _topic(draw)]
 
 
-def _intervals(draw: Draw, count: int) -> list[Node]:
-    items: list[Node] = []
+def _intervals(draw: Draw, count: int) -> list[Expr]:
+    items: list[Expr] = []
     for name in draw.distinct(_DIMENSIONS, count):
         low = draw.below(_DOMAIN - _WIDTH)
         items.append(Compare("<=", _ATTRIBUTES[name], Literal(low + _WIDTH)))
@@ -139,11 +139,11 @@ def _intervals(draw: Draw, count: int) -> list[Node]:
     return items
 
 
-def _topic(draw: Draw) -> Node:
+def _topic(draw: Draw) -> Expr:
     return Compare("=", _TOPIC, Literal(draw.below(_VALUES)))
 
 
-def _headers(draw: Draw) -> list[Node]:
+def _headers(draw: Draw) -> list[Expr]:
     names = draw.distinct(_HEADERS, draw.random.randint(2, 3))
     return [Compare("=", _ATTRIBUTES[name], Literal(draw.below(_HEADERS))) for name in names]
 

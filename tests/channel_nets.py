@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from accord.core.channels.template import Template
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.routes import Requirement
@@ -29,7 +29,7 @@ class FakeContext:
     def __init__(self, net: Net, name: str, incarnation: int = 1) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.map = Map()
+        self.map = LinkStateMap()
         self.got: list[str] = []
         self.delivered: list[Carried] = []
         self.lost: list[str] = []

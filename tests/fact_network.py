@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.facts import FactMessage, FactOptions, FactStore
+from accord.core.overlay.facts import FactMessage, StateOptions, StateStore
 
 MS: Final = 1_000
 S: Final = 1_000_000
@@ -26,7 +26,7 @@ _decode: Final = msgspec.msgpack.Decoder(FactMessage).decode
 class FactNode:
     """A node while it runs."""
 
-    def __init__(self, name: str, store: FactStore) -> None:
+    def __init__(self, name: str, store: StateStore) -> None:
         self.name = name
         self.store = store
         self.timer_us = -1
@@ -61,9 +61,9 @@ class FactNode:
 class FactNetwork:
     """`truth` is what each node says, up or not; what it says is all it knows after a crash."""
 
-    def __init__(self, seed: int, names: list[str], options: FactOptions | None = None) -> None:
+    def __init__(self, seed: int, names: list[str], options: StateOptions | None = None) -> None:
         self.random = random.Random(seed)  # noqa: S311 (to be replayed)
-        self.options = FactOptions() if options is None else options
+        self.options = StateOptions() if options is None else options
         self.now_us = 0
         self.loss = 0.0
         self.most_delay_us = 30 * MS
@@ -86,7 +86,7 @@ class FactNetwork:
     def start(self, name: str, incarnation: int | None = None) -> None:
         if incarnation is None:
             incarnation = 1_000 + self.now_us // MS
-        store = FactStore(name, incarnation, self.options, self.random.random)
+        store = StateStore(name, incarnation, self.options, self.random.random)
         self.nodes[name] = FactNode(name, store)
         self.truth[name] = {}
 

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from accord.core.admission.admission import Admission
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.index.filters import Filter
-from accord.core.admission.resources import CPU, MEMORY, Books, client, link
+from accord.core.admission.resources import CPU, MEMORY, ReservationTable, client, link
 from accord.core.admission.status import (
     AdmissionStatus,
-    FilterLine,
-    NeedStatus,
-    PublisherLine,
-    Range,
-    RefusedLine,
+    DemandStatus,
+    FilterStatus,
+    PublisherStatus,
+    RefusalStatus,
+    ReportedInterval,
     filter_lines,
     pool_lines,
 )
@@ -29,15 +29,15 @@ ADVERTISED = (
 )
 
 
-def filters() -> tuple[FilterLine, ...]:
+def filters() -> tuple[FilterStatus, ...]:
     admission = Admission("denver", 1)
     for number, (where, rate_hz) in enumerate(ADVERTISED):
         admission.advertise("exchange", str(number), Filter("stock", parse(where)), rate_hz, 0)
     return tuple(filter_lines(admission.order, 100))[::-1]
 
 
-def books() -> Books:
-    books = Books()
+def books() -> ReservationTable:
+    books = ReservationTable()
     for pool, capacity in ((MEMORY, 10_000_000), (link("boston"), 100_000), (CPU, None)):
         books.set_capacity(pool, capacity)
     books.set_capacity(client("ann"), 50_000)
@@ -57,7 +57,7 @@ def status(mode: str = "enforce") -> AdmissionStatus:
         filters=filters(),
         pools=tuple(pool_lines("denver", books())),
         publishers=(
-            PublisherLine(
+            PublisherStatus(
                 client="exchange",
                 name="stock",
                 channel="stock",
@@ -72,7 +72,7 @@ def status(mode: str = "enforce") -> AdmissionStatus:
         decided={"admitted": 2, "refused": 1},
         refused={"bandwidth": 1},
         lately=(
-            RefusedLine(
+            RefusalStatus(
                 at_ms=1_700_000_000_000,
                 client="bob",
                 filter="stock",
@@ -97,22 +97,22 @@ class FakeAdmission:
             return replace(status(self.mode), filters=(), filters_total=0, is_secondary=True)
         return status(self.mode)
 
-    async def need(self, channel: str, where: str, client_: str = "") -> NeedStatus:
+    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
         if not channel:
             raise AdmissionError("channel", "expected one")
         parse(where or "TRUE")
         is_refused = client_ == "bob"
-        return NeedStatus(
+        return DemandStatus(
             node="denver",
             mode=self.mode,
             guarantee="full",
             channel=channel,
             where=where,
             client=client_,
-            rate_hz=Range(low=18, high=31),
-            count=Range(low=3, high=6),
-            paper_rate_hz=Range(low=18, high=None),
-            paper_count=Range(low=3, high=None),
+            rate_hz=ReportedInterval(low=18, high=31),
+            count=ReportedInterval(low=3, high=6),
+            paper_rate_hz=ReportedInterval(low=18, high=None),
+            paper_count=ReportedInterval(low=3, high=None),
             is_advertised=False,
             estimate_hz=None,
             asked_hz=31,

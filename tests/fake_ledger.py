@@ -17,19 +17,19 @@ from accord.core.monitoring.ledger import (
     replacement_detail,
     shape_detail,
 )
-from accord.core.monitoring.series import Registry, Summary
+from accord.core.monitoring.series import SeriesRegistry, Summary
 from accord.core.monitoring.top import (
-    BinLine,
-    ChannelLine,
-    ClientLine,
+    BinActivity,
+    ChannelActivity,
+    ClientActivity,
     LedgerStatus,
-    Load,
     Management,
+    NodeLoad,
     Top,
 )
 from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger import Wanted
-from accord.journal.ledger_search import Answer
+from accord.journal.ledger import LedgerQuery
+from accord.journal.ledger_search import LedgerResult
 from accord.live.ledger import LedgerStore
 
 START_MS = 1_763_000_000_000
@@ -52,8 +52,8 @@ class FakeLedger:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.store = LedgerStore(self.ledger)
-        self.asked: list[tuple[Wanted, int]] = []
-        self.series = Registry()
+        self.asked: list[tuple[LedgerQuery, int]] = []
+        self.series = SeriesRegistry()
         self.queued: list[tuple[int, Waiting]] = []
         self.now = busy_node(channels=3, clients=3)
 
@@ -99,7 +99,7 @@ class FakeLedger:
     async def waiting(self, number: int) -> list[Waiting]:
         return [each for at, each in self.queued if at == number]
 
-    async def search(self, wanted: Wanted, most: int) -> Answer:
+    async def search(self, wanted: LedgerQuery, most: int) -> LedgerResult:
         self.asked.append((wanted, most))
         return await self.store.search(wanted, most, now_ms=START_MS + 9_000)
 
@@ -110,7 +110,7 @@ def busy_node(*, channels: int, clients: int) -> Top:
         version="1.2",
         taken_ms=START_MS,
         uptime_ms=12_300_000,
-        load=Load(
+        load=NodeLoad(
             cpu_percent=43.2,
             memory_mb=81.5,
             backlog=12,
@@ -132,11 +132,11 @@ def busy_node(*, channels: int, clients: int) -> Top:
             version=7,
         ),
         bins=(
-            BinLine(importance=3, messages=30, bytes=3_700, wait_p50_ms=21.6, wait_p95_ms=180),
-            BinLine(importance=6, tasks=2),
+            BinActivity(importance=3, messages=30, bytes=3_700, wait_p50_ms=21.6, wait_p95_ms=180),
+            BinActivity(importance=6, tasks=2),
         ),
         channels=tuple(
-            ChannelLine(
+            ChannelActivity(
                 channel=f"region/{number}/report\x1b[31m",
                 published_hz=10,
                 delivered_hz=1_234.5,
@@ -150,7 +150,7 @@ def busy_node(*, channels: int, clients: int) -> Top:
         ),
         channels_total=channels + 2,
         clients=tuple(
-            ClientLine(
+            ClientActivity(
                 client=f"patrol-{number}",
                 user="ann",
                 sent_hz=3,

@@ -6,20 +6,20 @@ from msgspec.structs import replace
 
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.options import problem_with_options
-from accord.core.overlay.facts import FactStore
-from accord.core.overlay.registry import ChannelDefinition, Registry
+from accord.core.overlay.facts import StateStore
+from accord.core.overlay.registry import ChannelDefinition, ChannelDirectory
 from accord.core.overlay.status import (
     IN_USE,
     ArrivalStatus,
-    CarriedStatus,
     ChannelStatus,
     FlowStatus,
-    InTimeStatus,
     LinkStatus,
+    MissingLinkStatus,
     NetStatus,
     NodeStatus,
     RouteStatus,
-    UnlinkedStatus,
+    TimelinessStatus,
+    TransitCounts,
 )
 
 
@@ -94,7 +94,7 @@ def five_cities() -> NetStatus:
             ),
             ArrivalStatus(node="orlando", source="seattle", channel="chat", delivered=7, late=0),
         ),
-        carried=CarriedStatus(
+        carried=TransitCounts(
             published=1_007,
             sent_again=3,
             delivered=12,
@@ -105,9 +105,9 @@ def five_cities() -> NetStatus:
             received_bytes=5_000,
             lost={"no route": 2, "deadline passed": 1},
         ),
-        in_time=(InTimeStatus(channel="uav/#", delivered=12, late=2),),
+        in_time=(TimelinessStatus(channel="uav/#", delivered=12, late=2),),
         unlinked=(
-            UnlinkedStatus(
+            MissingLinkStatus(
                 address="10.0.0.9:7400",
                 node="",
                 problem="connection refused",
@@ -126,7 +126,7 @@ class FakeNet:
         self.configured: tuple[str, ...] = ()
         self.missing_at: tuple[str, ...] = ()
         self.known = five_cities() if status is None else status
-        self.registry = Registry(FactStore(self.known.node, 1_000))
+        self.registry = ChannelDirectory(StateStore(self.known.node, 1_000))
 
     def status(self) -> NetStatus:
         return replace(self.known, channels=tuple(self.channel_statuses()))

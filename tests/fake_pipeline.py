@@ -38,19 +38,19 @@ from typing import Any, NoReturn
 import msgspec
 
 from accord.edges.pipeline.messages import (
-    Failed,
-    Found,
-    Frames,
     FromNode,
     FromPipeline,
     Health,
     Measure,
-    Measured,
+    MeasuredValues,
     Page,
-    Query,
-    ReportAsked,
-    ReportMade,
-    Start,
+    PageFrames,
+    PageQuery,
+    QueryFailure,
+    QueryHit,
+    ReportReply,
+    ReportRequest,
+    StartPipeline,
     decode_from_node,
     encode_frame,
 )
@@ -78,7 +78,7 @@ class FakePipeline:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        frames = Frames()
+        frames = PageFrames()
         while data := self._line.recv(65_536):
             for body in frames.feed(data):
                 self._handle(decode_from_node(body))
@@ -86,7 +86,7 @@ class FakePipeline:
             time.sleep(0.1)
 
     def _handle(self, message: FromNode) -> None:
-        if isinstance(message, Start):
+        if isinstance(message, StartPipeline):
             self._begin(message)
         with (self._work / "told").open("a") as file:
             file.write(json.dumps(msgspec.to_builtins(message)) + "\n")
@@ -106,17 +106,17 @@ class FakePipeline:
             if "problem" in does:
                 self._say(Health(state="failed", problem=does["problem"]))
             os._exit(does["exit"])
-        if isinstance(message, Start) and not does.get("starting"):
+        if isinstance(message, StartPipeline) and not does.get("starting"):
             self._say(Health(state="ready", spark="fake", events=10))
             rows = does.get("measured", ())
-            self._say(Measured(tuple(msgspec.convert(row, Measure) for row in rows)))
-        if isinstance(message, Query | ReportAsked) and does.get("mute_on") != kind:
+            self._say(MeasuredValues(tuple(msgspec.convert(row, Measure) for row in rows)))
+        if isinstance(message, PageQuery | ReportRequest) and does.get("mute_on") != kind:
             if later_s := does.get("later_s"):
                 threading.Timer(later_s, self._say, [self._answer(message)]).start()
             else:
                 self._say(self._answer(message))
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: StartPipeline) -> None:
         self._work = Path(start.work)
         lives = self._work / "lives"
         number = len(lives.read_text()) if lives.exists() else 0
@@ -139,14 +139,16 @@ class FakePipeline:
             state = "starting" if self._does.get("starting") else "ready"
             self._say(Health(state=state, spark="fake", events=10))
 
-    def _answer(self, message: Query | ReportAsked) -> FromPipeline:
+    def _answer(self, message: PageQuery | ReportRequest) -> FromPipeline:
         if fails := self._does.get("fails"):
             if fails[1]:
-                return Failed(id=message.id, problem=fails[0], place=fails[1], kind="question")
-            return Failed(id=message.id, problem=fails[0])
-        if isinstance(message, ReportAsked):
+                return QueryFailure(
+                    id=message.id, problem=fails[0], place=fails[1], kind="question"
+                )
+            return QueryFailure(id=message.id, problem=fails[0])
+        if isinstance(message, ReportRequest):
             asked = {"since_ms": message.since_ms, "channel": message.channel}
-            return ReportMade(id=message.id, body=json.dumps(asked).encode())
+            return ReportReply(id=message.id, body=json.dumps(asked).encode())
         numbers = range(self._does.get("events", 0))
         if message.ask.is_newest_first:
             numbers = numbers[::-1]
@@ -168,12 +170,12 @@ class FakePipeline:
 def _is_about(message: FromNode, channel: str | None) -> bool:
     if channel is None:
         return True
-    return isinstance(message, Query) and message.ask.channel == channel
+    return isinstance(message, PageQuery) and message.ask.channel == channel
 
 
-def _event(number: int) -> Found:
+def _event(number: int) -> QueryHit:
     text = str(number).encode()
-    return Found(number, number, 1_000 * number, "a", "ann", 1, b"", text)
+    return QueryHit(number, number, 1_000 * number, "a", "ann", 1, b"", text)
 
 
 def main() -> NoReturn:

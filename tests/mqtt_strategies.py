@@ -12,7 +12,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -23,6 +22,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -159,14 +159,14 @@ def _many_reasons(kind: PacketType) -> st.SearchStrategy[tuple[int, ...]]:
     return st.lists(_reasons(kind), min_size=1, max_size=3).map(tuple)
 
 
-def _filters(version: int) -> st.SearchStrategy[Filter]:
+def _filters(version: int) -> st.SearchStrategy[TopicFilter]:
     qos = st.integers(0, 2)
     if version == V311:
-        return st.builds(Filter, FILTERS, qos)
+        return st.builds(TopicFilter, FILTERS, qos)
     handling = st.integers(0, 2)
     return st.one_of(
-        st.builds(Filter, PLAIN_FILTERS, qos, st.booleans(), st.booleans(), handling),
-        st.builds(Filter, FILTERS, qos, st.just(False), st.booleans(), handling),
+        st.builds(TopicFilter, PLAIN_FILTERS, qos, st.booleans(), st.booleans(), handling),
+        st.builds(TopicFilter, FILTERS, qos, st.just(False), st.booleans(), handling),
     )
 
 

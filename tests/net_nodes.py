@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from accord.cli.connection import UnreachableError
 from accord.cli.main import app
-from accord.cli.overlay.node import NetNode
+from accord.cli.overlay.node import NetClient
 from accord.core.overlay.status import IN_USE, NetStatus
 from tests.brokers import HOST, Broker, start_accord
 
@@ -28,7 +28,7 @@ class RunningNode(NamedTuple):
     broker: Broker
 
     def status(self) -> NetStatus:
-        return NetNode(self.http_url, None, None).status()
+        return NetClient(self.http_url, None, None).status()
 
     def accord(self, *arguments: str) -> Result:
         """A command that asks this node."""

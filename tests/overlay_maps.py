@@ -10,7 +10,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 NAMES: Final = ("a", "b", "c", "d", "e", "f", "g")
 # Few values, so that paths tie; all are sums of powers of two, so that nothing is rounded.
@@ -25,8 +25,8 @@ class Reports:
     links: dict[tuple[str, str], tuple[int, bool, float]] = field(default_factory=dict)
     nodes: dict[str, tuple[dict[str, int], float]] = field(default_factory=dict)
 
-    def map(self) -> Map:
-        built = Map()
+    def map(self) -> LinkStateMap:
+        built = LinkStateMap()
         for (source, target), (latency_us, is_up, failure) in self.links.items():
             built.set_link(source, target, latency_us, 0.0, is_up, failure)
         for name, (processing_us, failure) in self.nodes.items():

@@ -17,8 +17,8 @@ from accord.core.model.channels import filter_selects
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
-from accord.core.qos.book import STRATEGIES, Book, Limit
-from accord.core.qos.contexts import Context
+from accord.core.qos.book import STRATEGIES, ClientLimit, PolicySet
+from accord.core.qos.contexts import PolicyContext
 from accord.core.qos.entity import Entity
 from accord.core.qos.grants import Grant
 from accord.core.qos.policy import OPERATIONS, Policy
@@ -121,12 +121,12 @@ WIDE_POLICIES: Final = st.builds(
 )
 
 
-def _book(policies: list[Policy], **settings: object) -> Book:
+def _book(policies: list[Policy], **settings: object) -> PolicySet:
     named = [
         Policy(**{f: getattr(p, f) for f in p.__struct_fields__} | {"name": f"p{number}"})
         for number, p in enumerate(policies)
     ]
-    return Book(policies=tuple(named), **settings)  # type: ignore[arg-type]
+    return PolicySet(policies=tuple(named), **settings)  # type: ignore[arg-type]
 
 
 BANDWIDTHS: Final = st.none() | st.integers(1_000, 10**12)
@@ -143,7 +143,7 @@ BOOKS: Final = st.builds(
     client_bandwidth_bps=BANDWIDTHS,
     weights=st.tuples(*[st.integers(1, 1_000)] * 8),
     limits=st.lists(
-        st.builds(Limit, LIMITED, st.integers(1_000, 10**9)),
+        st.builds(ClientLimit, LIMITED, st.integers(1_000, 10**9)),
         unique_by=lambda limit: limit.client,
         max_size=3,
     ).map(tuple),
@@ -237,5 +237,5 @@ def _parsed(text: str) -> Predicate:
 
 @cache
 def _rank(policy: Policy) -> tuple[int, ...]:
-    specificity = Context(policy).specificity
+    specificity = PolicyContext(policy).specificity
     return (-policy.precedence, *(-number for number in specificity), int(policy.name[1:]))

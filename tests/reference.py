@@ -30,17 +30,17 @@ CALCULATE: dict[str, Any] = {
 }
 
 
-def truth(node: t.Node, values: Mapping[str, Value], document: Document | None) -> bool | None:
+def truth(node: t.Expr, values: Mapping[str, Value], document: Document | None) -> bool | None:
     """`node` as a condition: what is no truth value is unknown."""
     result = meaning(node, values, document)
     return result if isinstance(result, bool) else None
 
 
-def meaning(node: t.Node, values: Mapping[str, Value], document: Document | None) -> Value | None:
-    def of(part: t.Node) -> Value | None:
+def meaning(node: t.Expr, values: Mapping[str, Value], document: Document | None) -> Value | None:
+    def of(part: t.Expr) -> Value | None:
         return meaning(part, values, document)
 
-    def is_true(part: t.Node) -> bool | None:
+    def is_true(part: t.Expr) -> bool | None:
         return truth(part, values, document)
 
     match node:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from accord.core.scheduling.link import Link
+from accord.core.scheduling.link import LinkEstimator
 
 DELAYED_ACK_US: Final = 40_000
 AGAIN_US: Final = 200
@@ -150,7 +150,7 @@ class Sender:
         wants: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self.carrier = carrier
-        self.link = Link()
+        self.link = LinkEstimator()
         self.link.route(carrier.segment, 2 * carrier.delay_us + 200)
         self.size = size
         self.late_us = late_us

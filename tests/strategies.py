@@ -22,12 +22,12 @@ from accord.core.predicates.tree import (
     Attribute,
     Compare,
     CompareOp,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
     Negative,
-    Node,
     Not,
     Or,
     PathTest,
@@ -113,12 +113,12 @@ def documents() -> st.SearchStrategy[Document]:
     )
 
 
-def trees() -> st.SearchStrategy[Node]:
+def trees() -> st.SearchStrategy[Expr]:
     """Conditions as a parser may build them, not yet canonical."""
     return st.recursive(_leaves(), _branches, max_leaves=6)
 
 
-def operands() -> st.SearchStrategy[Node]:
+def operands() -> st.SearchStrategy[Expr]:
     """Attributes, constants, and arithmetic on them."""
     attributes = st.sampled_from([*TYPED, *MIXED]).map(Attribute)
     return attributes | values().map(Literal) | st.recursive(_numbers(), _computed, max_leaves=4)
@@ -129,18 +129,18 @@ def patterns() -> st.SearchStrategy[str]:
     return pieces.map(lambda some: normalise_pattern("".join(some), "\\"))
 
 
-def _numbers() -> st.SearchStrategy[Node]:
+def _numbers() -> st.SearchStrategy[Expr]:
     names = [name for name, kind in TYPED.items() if kind in (int, float)]
     constants = st.sampled_from([*INTEGERS, *FLOATS]).map(Literal)
     return st.sampled_from([*names, *MIXED]).map(Attribute) | constants
 
 
-def _computed(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+def _computed(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     operation = st.builds(Arithmetic, st.sampled_from(_ARITHMETIC_OPS), parts, parts)
     return operation | parts.map(Negative)
 
 
-def _leaves() -> st.SearchStrategy[Node]:
+def _leaves() -> st.SearchStrategy[Expr]:
     ops = st.sampled_from(_COMPARE_OPS)
     listed = st.lists(values(), min_size=1, max_size=14).map(tuple)
     return st.one_of(
@@ -157,7 +157,7 @@ def _leaves() -> st.SearchStrategy[Node]:
     )
 
 
-def path_tests() -> st.SearchStrategy[Node]:
+def path_tests() -> st.SearchStrategy[Expr]:
     paths = st.sampled_from(PATHS)
     numbers = st.sampled_from([5.0, 0.0, -0.5, 10.0, 2.0**53])
     return st.one_of(
@@ -167,7 +167,7 @@ def path_tests() -> st.SearchStrategy[Node]:
     )
 
 
-def _branches(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+def _branches(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     items = st.lists(parts, min_size=1, max_size=3).map(tuple)
     ops = st.sampled_from(_COMPARE_OPS)
     return st.one_of(

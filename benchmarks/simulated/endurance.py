@@ -17,7 +17,7 @@ from typing import Final
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import LINK, NEED, Overlay
 from accord.core.overlay.registry import CHANNEL
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Publication
@@ -56,7 +56,7 @@ class InvariantChecker(Checker):
         super().__init__()
         self.checks = 0
 
-    def sampled(self, world: World, now_us: int) -> None:
+    def sampled(self, world: CheckedRun, now_us: int) -> None:
         for name, machine in world.machines().items():
             self.checks += 1
             try:
@@ -68,7 +68,7 @@ class InvariantChecker(Checker):
 class ConvergedChecker(Checker):
     name = "converged"
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         overlays = overlays_of(world)
         for kind in (NEED, CHANNEL):
             self._compare(now_us, kind, [sorted(each.store.all(kind)) for each in overlays])
@@ -106,7 +106,7 @@ class AcknowledgedChecker(Checker):
             self.find(now_us, node, f"{subscriber} did not get {what}")
 
 
-def overlays_of(world: World) -> list[Overlay]:
+def overlays_of(world: CheckedRun) -> list[Overlay]:
     machines = world.machines().values()
     return [machine.overlay for machine in machines if isinstance(machine, OverlayNode)]
 

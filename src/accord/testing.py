@@ -31,11 +31,11 @@ from accord.core.node.rights import (
 )
 from accord.edges.mqtt.broker import Broker, make_message
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.feedback import Feedback
+from accord.edges.mqtt.feedback import FeedbackHandler
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.quality import Quality
+from accord.edges.mqtt.quality import ClientNegotiation
 from accord.edges.mqtt.quality_requests import answer as answer_quality
-from accord.edges.mqtt.telling import reply as reply_to
+from accord.edges.mqtt.telling import reply_to_request as reply_to
 from accord.live.admission_requests import answer
 from accord.live.clock import Clock
 
@@ -57,9 +57,9 @@ class MemoryNode:
             node=name,
             new_client_id=lambda: f"{name}-{next(names)}",
         )
-        self.quality = Quality(self.broker, Negotiation(name), self._now_us)
+        self.quality = ClientNegotiation(self.broker, Negotiation(name), self._now_us)
         self.broker.quality = self.quality
-        self.broker.feedback = Feedback(self.broker, token_bytes(SECRET_BYTES))
+        self.broker.feedback = FeedbackHandler(self.broker, token_bytes(SECRET_BYTES))
         self._streams: dict[Connection, _MemoryStream] = {}
         self._ticking: asyncio.Task[None] | None = None
 

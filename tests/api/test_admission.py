@@ -11,7 +11,7 @@ from tests.fake_node import FakeNode
 from accord.api.admission_answers import ADMISSION, NEED
 from accord.api.app import create_app
 from accord.api.policy_answers import Problem
-from accord.core.admission.status import AdmissionStatus, NeedStatus
+from accord.core.admission.status import AdmissionStatus, DemandStatus
 
 
 def ask(path: str, **parameters: str) -> httpx.Response:
@@ -33,7 +33,7 @@ def test_the_state_is_shown() -> None:
 
 def test_what_a_subscription_needs_is_told() -> None:
     answer = ask(NEED, channel="stock", where="price > 2")
-    need = msgspec.json.decode(answer.content, type=NeedStatus)
+    need = msgspec.json.decode(answer.content, type=DemandStatus)
     assert (need.where, need.rate_hz.low, need.paper_rate_hz.high) == ("price > 2", 18, None)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fake_node import FakeNode
 
 from accord.api.app import create_app
-from accord.api.view import Clients, Status
+from accord.api.view import ClientPage, NodeSummary
 from accord.core.node.build import BUILD
 from accord.core.node.rights import Rights
 from accord.live.users import BusyError, User, Users
@@ -51,7 +51,7 @@ def test_status() -> None:
     node = FakeNode()
     answer = ask("/api/v1/status", node)
     assert answer.headers["content-type"] == "application/json"
-    assert msgspec.json.decode(answer.content, type=Status) == Status(
+    assert msgspec.json.decode(answer.content, type=NodeSummary) == NodeSummary(
         name="alpha", version="1.2", build=BUILD, is_ready=True, statistics=node.statistics()
     )
 
@@ -59,7 +59,7 @@ def test_status() -> None:
 def test_clients_come_page_by_page() -> None:
     node = FakeNode()
     answer = msgspec.json.decode(
-        ask("/api/v1/clients?limit=1&offset=1", node).content, type=Clients
+        ask("/api/v1/clients?limit=1&offset=1", node).content, type=ClientPage
     )
     assert (answer.total, answer.offset) == (3, 1)
     assert [client.client for client in answer.clients] == ["client-1"]

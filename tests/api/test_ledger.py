@@ -10,8 +10,8 @@ from tests.fake_ledger import FIRST, START_MS, FakeLedger
 
 from accord.api.ledger import MAX_DESTINATIONS, add_ledger
 from accord.api.outcomes import (
+    DeliveryOutcomes,
     EventOutcomes,
-    Outcomes,
     SeriesList,
     SeriesPoints,
     rate_text,
@@ -20,7 +20,7 @@ from accord.api.outcomes import (
 )
 from accord.core.monitoring.ledger import SHED, event_id
 from accord.core.monitoring.top import Top
-from accord.journal.ledger import Wanted
+from accord.journal.ledger import LedgerQuery
 
 
 def ask(path: str, view: FakeLedger) -> httpx.Response:
@@ -85,7 +85,7 @@ class TestEvents:
         assert by_name["alpha-1"].policy == "Reports"
         assert by_name["alpha-1"].sending_ms is None
         assert by_name["alpha-1"].queueing_ms == 3
-        assert view.asked == [(Wanted(number=FIRST + 1), MAX_DESTINATIONS)]
+        assert view.asked == [(LedgerQuery(number=FIRST + 1), MAX_DESTINATIONS)]
 
     def test_one_of_several_published_together(self, view: FakeLedger) -> None:
         answer = ask(f"/api/v1/events/{event_id(FIRST + 6)}", view)
@@ -117,17 +117,19 @@ class TestEvents:
 
 class TestRecent:
     def test_the_latest_come_first(self, view: FakeLedger) -> None:
-        found = msgspec.json.decode(ask("/api/v1/ledger?limit=3", view).content, type=Outcomes)
+        found = msgspec.json.decode(
+            ask("/api/v1/ledger?limit=3", view).content, type=DeliveryOutcomes
+        )
         assert [each.destination for each in found.outcomes] == ["bravo", "golf", "fox"]
         assert not found.is_complete
         assert found.reaches_back_ms == START_MS + 9_000
 
     def test_filters(self, view: FakeLedger) -> None:
         path = "/api/v1/ledger?channel=patrol/%23&client=echo&outcome=shed&since_ms=5&limit=7"
-        found = msgspec.json.decode(ask(path, view).content, type=Outcomes)
+        found = msgspec.json.decode(ask(path, view).content, type=DeliveryOutcomes)
         assert [each.reason for each in found.outcomes] == ["queue full"]
         assert found.is_complete
-        wanted = Wanted(channel="patrol/#", client="echo", outcome=SHED, since_ms=5)
+        wanted = LedgerQuery(channel="patrol/#", client="echo", outcome=SHED, since_ms=5)
         assert view.asked == [(wanted, 7)]
 
     @pytest.mark.parametrize(

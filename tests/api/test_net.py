@@ -17,7 +17,7 @@ from accord.api import bodies
 from accord.api.app import create_app
 from accord.api.net_answers import Deleted
 from accord.api.policy_answers import Problem
-from accord.core.node.rights import NOTHING, Rights
+from accord.core.node.rights import NO_RIGHTS, Rights
 from accord.core.overlay.channel_answers import Channel, ChannelList
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import NetStatus
@@ -214,7 +214,7 @@ class TestRights:
 
     def test_nobody(self) -> None:
         assert put(FakeNet(), "a", users=Users(USERS)).status_code == 401
-        assert put(FakeNet(), "a", users=Users(anonymous=NOTHING)).status_code == 403
+        assert put(FakeNet(), "a", users=Users(anonymous=NO_RIGHTS)).status_code == 403
         assert put(FakeNet(), "a", users=Users(anonymous=Rights(policies=True))).status_code == 200
 
     def test_pages_of_other_sites(self) -> None:

@@ -22,13 +22,13 @@ from accord.api.guard import Guard
 from accord.api.policies import add_policies
 from accord.api.policy_answers import Changed, History, Problem
 from accord.core.node.rights import EVERYTHING, Rights
-from accord.core.qos.book import Book, read_book
-from accord.core.qos.dry_run import Open
+from accord.core.qos.book import PolicySet, parse_policy_set
+from accord.core.qos.dry_run import OpenOperation
 from accord.core.qos.explanation import Explanation
 from accord.core.qos.policies import Entity
 from accord.core.qos.policy import Policy
 from accord.journal.faults import FaultDisk
-from accord.live.administration import Administration, Around, DryRun
+from accord.live.administration import DryRun, PolicyAdmin, PolicyHost
 from accord.live.policy_store import PolicyStore
 from accord.live.users import User, Users, hash_password
 
@@ -48,12 +48,12 @@ class Site:
 
     def __init__(self, *, users: Users | None = None, disk: FaultDisk | None = None) -> None:
         desk = Entity("desk-1", "ann", ("analysts",), "alpha")
-        around = Around(
-            open_=lambda: [Open("subscribe", "patrol/report", desk)],
+        around = PolicyHost(
+            open_=lambda: [OpenOperation("subscribe", "patrol/report", desk)],
             find_entity=lambda client: desk if client == "desk-1" else None,
         )
-        book = Book(version=7, policies=(REPORT,))
-        self.administration = Administration(book, PolicyStore(disk), around)
+        book = PolicySet(version=7, policies=(REPORT,))
+        self.administration = PolicyAdmin(book, PolicyStore(disk), around)
         self.app = FastAPI()
         self.structs = add_policies(self.app, self.administration)
         self.app.add_middleware(Guard, users=users, is_loopback=True)
@@ -69,7 +69,7 @@ class Site:
         return asyncio.run(main())
 
     @property
-    def book(self) -> Book:
+    def book(self) -> PolicySet:
         return self.administration.book
 
 
@@ -91,10 +91,10 @@ class TestSeeing:
         answer = site.ask("GET")
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["etag"] == '"7"'
-        assert read_book(answer.text, is_json=True) == site.book
+        assert parse_policy_set(answer.text, is_json=True) == site.book
         toml = site.ask("GET", headers={"Accept": "application/toml"})
         assert toml.headers["content-type"] == "application/toml"
-        assert read_book(toml.text) == site.book
+        assert parse_policy_set(toml.text) == site.book
 
     def test_explanations(self) -> None:
         query = {"operation": "subscribe", "channel": "patrol/report", "client": "desk-1"}
@@ -139,7 +139,7 @@ class TestChanging:
     def test_everything(self) -> None:
         site = Site()
         assert version(site.ask("PUT", json={"strategy": "strict"})) == 8
-        assert site.book == Book(version=8, strategy="strict")
+        assert site.book == PolicySet(version=8, strategy="strict")
         text = "[[policies]]\nname = 'Día'\nimportance = 1"
         assert version(site.ask("PUT", content=text, headers=TOML)) == 9
         assert [policy.name for policy in site.book.policies] == ["Día"]

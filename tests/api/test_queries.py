@@ -16,17 +16,17 @@ from tests.fake_node import FakeNode
 from accord.api.app import KeptView, create_app
 from accord.api.found import shown_event
 from accord.core.monitoring.ledger import event_id
-from accord.core.monitoring.registry import LocalRegistry
+from accord.core.monitoring.registry import MeasurementRegistry
 from accord.core.node.rights import Rights
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.edges.mqtt.properties import Properties, encode_properties
-from accord.edges.pipeline.messages import Ask, Found, Page
+from accord.edges.pipeline.messages import EventQuery, Page, QueryHit
 from accord.edges.pipeline.remote import MSGPACK, decode_part
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.retention import Retention
 from accord.journal.writer import Journal
-from accord.live.administration import Administration
+from accord.live.administration import PolicyAdmin
 from accord.live.pipeline_options import Kind, PipelineError
 from accord.live.policy_store import PolicyStore
 from accord.live.users import User, Users
@@ -41,23 +41,25 @@ READER = User("reader", PASSWORD, Rights(subscribe=("#",)), groups=("analysts",)
 
 def found(
     payload: bytes = b"text", *user: tuple[str, str], channel: str = "uav/1", number: int = NUMBER
-) -> Found:
+) -> QueryHit:
     block = encode_properties(Properties(user=user))
     length = len(block) - (block[0] < 128)  # the encoded length stands in front
-    return Found(7, number, 1_763_000_000_123, channel, "ann", 1, block[-length:], payload)
+    return QueryHit(7, number, 1_763_000_000_123, channel, "ann", 1, block[-length:], payload)
 
 
 class FakePipeline:
     """Answers with `events`, or with what `fails`."""
 
-    def __init__(self, *events: Found, fails: PipelineError | None = None) -> None:
+    def __init__(self, *events: QueryHit, fails: PipelineError | None = None) -> None:
         self.events = events
         self.fails = fails
         self.asked: list[dict[str, Any]] = []
         self.hangs: asyncio.Event | None = None
         self.was_cancelled = False
 
-    async def page(self, ask: Ask, *, cursor: str, rows: int, bytes_: int, importance: int) -> Page:
+    async def page(
+        self, ask: EventQuery, *, cursor: str, rows: int, bytes_: int, importance: int
+    ) -> Page:
         assert bytes_ > 0
         self.asked.append({"ask": ask, "cursor": cursor, "rows": rows, "importance": importance})
         if self.hangs is not None:
@@ -89,15 +91,15 @@ def ask(
     user: str = "",
     users: tuple[User, ...] = (),
     journal: Path | None = None,
-    registry: LocalRegistry | None = None,
+    registry: MeasurementRegistry | None = None,
     book: str = "",
 ) -> httpx.Response:
     async def main() -> httpx.Response:
         known = Users(users) if users else None
-        administration = Administration(read_book(book), PolicyStore(None))
+        administration = PolicyAdmin(parse_policy_set(book), PolicyStore(None))
         kept = KeptView(
             pipeline=pipeline or FakePipeline(),
-            registry=registry or LocalRegistry(),
+            registry=registry or MeasurementRegistry(),
             journal=journal,
         )
         app = create_app(
@@ -152,7 +154,7 @@ def test_a_page_of_events() -> None:
         "took_ms": 4,
     }
     (asked,) = pipeline.asked
-    assert asked["ask"] == Ask(
+    assert asked["ask"] == EventQuery(
         channel="uav/#", where="altitude_m>300", is_newest_first=True, limit=5
     )
     assert asked["importance"] == 3
@@ -177,7 +179,7 @@ def test_payloads(payload: bytes, text: str | None) -> None:
 
 
 def test_an_event_that_can_not_be_read_is_shown_as_far_as_it_can() -> None:
-    event = shown_event(Found(7, NUMBER, 0, "a", "", 0, b"\xff\xff", b"text"))
+    event = shown_event(QueryHit(7, NUMBER, 0, "a", "", 0, b"\xff\xff", b"text"))
     assert event.payload == "text"
     assert event.problem
 
@@ -286,7 +288,7 @@ def test_who_goes_away_is_not_worked_for() -> None:
     async def main() -> bool:
         pipeline = FakePipeline()
         pipeline.hangs = asyncio.Event()
-        kept = KeptView(pipeline=pipeline, registry=LocalRegistry())
+        kept = KeptView(pipeline=pipeline, registry=MeasurementRegistry())
         app = create_app(FakeNode(), kept=kept, is_loopback=False)
         scope = {
             "type": "http",
@@ -390,7 +392,7 @@ def test_a_node_that_keeps_nothing_has_no_journal() -> None:
 
 def test_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.api.queries._now_ms", lambda: 1_000)
-    registry = LocalRegistry()
+    registry = MeasurementRegistry()
     registry.put("channel", "uav/1", "rate_hz", 2.5, at_ms=900)
     registry.put("channel", "b", "rate_hz", 3.5, at_ms=900)
     assert len(ask("/api/v1/registry?kind=channel", registry=registry).json()["values"]) == 2

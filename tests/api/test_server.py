@@ -14,10 +14,10 @@ from tests.certificates import make_certificate
 
 from accord.api import server as server_module
 from accord.api.server import serve
-from accord.live.addresses import Address, ListenError
+from accord.live.addresses import ListenError, SocketAddress
 from accord.live.tls import TlsFiles, server_context
 
-ANYWHERE = Address("127.0.0.1", 0)
+ANYWHERE = SocketAddress("127.0.0.1", 0)
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 
 from accord.apps.demonstrations.scenario import DemoScenario, Sample
-from accord.core.qos.book import Book, policy_from, read_book, with_policy, with_settings
+from accord.core.qos.book import (
+    PolicySet,
+    parse_policy_set,
+    policy_from,
+    with_policy,
+    with_settings,
+)
 from accord.core.qos.entity import Entity
 from accord.core.qos.grants import Grant
 from accord.core.qos.policies import Policies
 
 
-def policies_by_phase(scenario: DemoScenario) -> list[Book]:
-    book, found = Book(), []
+def policies_by_phase(scenario: DemoScenario) -> list[PolicySet]:
+    book, found = PolicySet(), []
     for plan in scenario.phases:
         for change in plan.changes:
             if isinstance(change.body, str):
-                book = read_book(change.body)
+                book = parse_policy_set(change.body)
             elif change.method == "PATCH":
                 book = with_settings(book, change.body)
             else:
@@ -27,7 +33,7 @@ def policies_by_phase(scenario: DemoScenario) -> list[Book]:
     return found
 
 
-def granted(book: Book, channel: str, publisher: str, sample: Sample | None = None) -> Grant:
+def granted(book: PolicySet, channel: str, publisher: str, sample: Sample | None = None) -> Grant:
     """For an event of the publisher, as the scenario's receiver gets it."""
     view = Policies(book).view(channel)
     sides = view.publisher(Entity(publisher, "", (), "node")), view.receiver(_RECEIVER)

@@ -13,7 +13,7 @@ from accord.api.admission import AdmissionView
 from accord.api.app import create_app
 from accord.api.server import serve
 from accord.cli.main import app as commands
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.users import Users
 from tests.fake_net import FakeNet
 from tests.fake_node import FakeNode
@@ -30,7 +30,7 @@ def serving(
     should_stop = asyncio.Event()
 
     async def run() -> None:
-        server = await serve(app, Address("127.0.0.1", 0))
+        server = await serve(app, SocketAddress("127.0.0.1", 0))
         urls.append(f"http://{server.address}")
         has_started.set()
         await should_stop.wait()

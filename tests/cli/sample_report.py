@@ -6,12 +6,12 @@ import math
 from typing import Any, Final
 
 from accord.edges.pipeline.report import (
+    DeliveredQuality,
     Loss,
     MomentQuality,
     NamedQuality,
     PairQuality,
     PredicateUse,
-    Quality,
     Report,
     SourceUse,
 )
@@ -79,7 +79,7 @@ def sample_report() -> Report:
         took_ms=812,
         kept=120_000,
         kept_bytes=120_000_000,
-        totals=Quality(**figures(120_000)),
+        totals=DeliveredQuality(**figures(120_000)),
         channels=tuple(
             NamedQuality(name=name, **figures(50_000 >> number))
             for number, name in enumerate((*names, *many))

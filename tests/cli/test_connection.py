@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.connection import Target, UnreachableError, _Watch, open_session, read_target
+from accord.cli.connection import (
+    ConnectionTarget,
+    UnreachableError,
+    _Watch,
+    open_session,
+    read_target,
+)
 from accord.cli.errors import InputError
 from accord.client.address import Address
 from accord.client.transport import Stream
@@ -17,7 +23,7 @@ from tests.cli.conftest import RunningNode
 from tests.client.broker import TestBroker, start
 
 
-def credentials(target: Target) -> tuple[str | None, str | None]:
+def credentials(target: ConnectionTarget) -> tuple[str | None, str | None]:
     return target.username, target.password
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import accord.cli.five_cities
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
-from accord.apps.five_cities.meters import Meter, Span
-from accord.apps.five_cities.story import Flow, Line, Phase, acts
+from accord.apps.five_cities.meters import ChannelLatencies, PhaseMeasurement
+from accord.apps.five_cities.story import ChannelPhase, CityFlow, CityPhase, acts
 from accord.cli.demo import app
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.five_cities_net import FiveCities
@@ -20,11 +20,21 @@ from accord.cli.five_cities_screen import draw_act, draw_phase, draw_summary, dr
 
 OVER_DENVER = (SEATTLE, DENVER, WASHINGTON)
 OVER_LOS_ANGELES = (SEATTLE, LOS_ANGELES, WASHINGTON)
-SPAN = Span(delivered=900, late=3, violated_s=0.25, gap_s=0.06, median_s=0.03, longest_s=0.12)
-PHASE = Phase(
+SPAN = PhaseMeasurement(
+    delivered=900, late=3, violated_s=0.25, gap_s=0.06, median_s=0.03, longest_s=0.12
+)
+PHASE = CityPhase(
     acts()[1],
     8.0,
-    [Line(TIGHT, Flow((OVER_DENVER,), (29.0,)), Flow((OVER_LOS_ANGELES,), (38.4,)), 0.3, SPAN)],
+    [
+        ChannelPhase(
+            TIGHT,
+            CityFlow((OVER_DENVER,), (29.0,)),
+            CityFlow((OVER_LOS_ANGELES,), (38.4,)),
+            0.3,
+            SPAN,
+        )
+    ],
 )
 
 
@@ -52,7 +62,7 @@ def test_the_summary_has_a_row_for_each_channel_and_phase(width: int) -> None:
 
 
 def test_the_total_tells_what_is_wrong_only_if_it_is() -> None:
-    meter = Meter(TIGHT)
+    meter = ChannelLatencies(TIGHT)
     for number in range(3):
         meter.publish(number)
     for number in range(3):

@@ -14,18 +14,18 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from accord.cli.overlay.lately import WINDOW_S, Lately
+from accord.cli.overlay.lately import WINDOW_S, RecentRates
 from accord.cli.overlay.screen import draw_net
 from accord.cli.overlay.tracing import traces, why_no_routes
 from accord.cli.overlay.words import required_text, share_text, time_text
 from accord.core.node.rights import Rights
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import (
-    CarriedStatus,
-    CarryStatus,
     ChannelStatus,
     NetStatus,
-    RefusedStatus,
+    RefusedLinkStatus,
+    TransitCounts,
+    TransportStatus,
 )
 from accord.core.overlay.tier_status import ParentStatus, TierStatus
 from accord.live.users import User, Users
@@ -49,7 +49,7 @@ def url() -> Iterator[str]:
         yield running
 
 
-def shown(status: NetStatus, lately: Lately | None = None, **options: int) -> list[str]:
+def shown(status: NetStatus, lately: RecentRates | None = None, **options: int) -> list[str]:
     output = io.StringIO()
     Console(file=output, width=140).print(draw_net(status, lately, **options))
     found = [" ".join(line.split()) for line in output.getvalue().splitlines()]
@@ -65,8 +65,10 @@ def part(text: list[str], title: str) -> list[str]:
 class TestScreen:
     def test_what_channels_go_by(self) -> None:
         rules = (
-            CarryStatus(channels=("video/#", "audio"), transport="multicast", copies=1_200, kept=3),
-            CarryStatus(channels=("log/#",), transport="tcp"),
+            TransportStatus(
+                channels=("video/#", "audio"), transport="multicast", copies=1_200, kept=3
+            ),
+            TransportStatus(channels=("log/#",), transport="tcp"),
         )
         heard = shown(replace(five_cities(), carry=rules))
         assert part(heard, "channels carried by copies kept on tcp")[:2] == [
@@ -117,7 +119,7 @@ class TestScreen:
             links=(),
             flows=(),
             arrivals=(),
-            carried=CarriedStatus(),
+            carried=TransitCounts(),
             unlinked=(),
             problem="two nodes are called seattle\x1b[2J",
         )
@@ -129,7 +131,7 @@ class TestScreen:
         ]
 
     def test_who_was_refused_and_what_was_widened(self) -> None:
-        refused = RefusedStatus(
+        refused = RefusedLinkStatus(
             node="denver",
             address="10.0.0.7",
             problem="another node denver is linked with seattle, and alive",
@@ -174,7 +176,7 @@ class TestScreen:
         assert not any(line.startswith("tampa") for line in text)
 
     def test_lately(self) -> None:
-        lately = Lately()
+        lately = RecentRates()
         status = five_cities()
         first = status.arrivals[0]
         lately.look(status, 100.0)
@@ -188,7 +190,7 @@ class TestScreen:
         assert lately.rate_hz(later.arrivals[0]) == 0
 
     def test_a_node_that_began_anew(self) -> None:
-        lately = Lately()
+        lately = RecentRates()
         status = five_cities()
         lately.look(status, 0.0)
         again = replace(status, arrivals=(replace(status.arrivals[0], delivered=50, late=1),))

@@ -22,13 +22,13 @@ from accord.api.server import serve
 from accord.cli.main import Commands
 from accord.cli.policy import app as policy_app
 from accord.core.node.rights import Rights
-from accord.core.qos.book import Book, Limit, read_book
-from accord.core.qos.dry_run import Open
+from accord.core.qos.book import ClientLimit, PolicySet, parse_policy_set
+from accord.core.qos.dry_run import OpenOperation
 from accord.core.qos.policies import Entity
 from accord.core.qos.policy import Policy
 from accord.core.qos.preferences import PRESETS, Preferences
-from accord.live.addresses import Address
-from accord.live.administration import Administration, Around
+from accord.live.addresses import SocketAddress
+from accord.live.administration import PolicyAdmin, PolicyHost
 from accord.live.policy_store import PolicyStore
 from accord.live.users import User, Users
 
@@ -46,11 +46,11 @@ class Site:
 
     def __init__(self, users: Users | None = None) -> None:
         desk = Entity("desk-1", "ann", ("analysts",), "alpha")
-        around = Around(
-            open_=lambda: [Open("subscribe", "patrol/report", desk)],
+        around = PolicyHost(
+            open_=lambda: [OpenOperation("subscribe", "patrol/report", desk)],
             find_entity=lambda client: desk if client == "desk-1" else None,
         )
-        self.administration = Administration(Book(policies=(REPORT,)), PolicyStore(), around)
+        self.administration = PolicyAdmin(PolicySet(policies=(REPORT,)), PolicyStore(), around)
         self.url = ""
         self._users = users
         self._loop = asyncio.new_event_loop()
@@ -59,7 +59,7 @@ class Site:
         self._thread = threading.Thread(target=self._run)
 
     @property
-    def book(self) -> Book:
+    def book(self) -> PolicySet:
         return self.administration.book
 
     def __enter__(self) -> Site:
@@ -80,7 +80,7 @@ class Site:
         app = FastAPI()
         add_policies(app, self.administration)
         app.add_middleware(Guard, users=self._users, is_loopback=True)
-        server = await serve(app, Address("127.0.0.1", 0))
+        server = await serve(app, SocketAddress("127.0.0.1", 0))
         self.url = f"http://{server.address}"
         self._started.set()
         await self._stop.wait()
@@ -125,13 +125,13 @@ class TestSeeing:
         assert heard[-1] == "Report 0 on patrol/# importance 6, NoDrop"
 
     def test_json(self, run: Run, site: Site) -> None:
-        assert read_book(run("list", "--json").stdout, is_json=True) == site.book
+        assert parse_policy_set(run("list", "--json").stdout, is_json=True) == site.book
         assert json.loads(run("show", "Report", "--json").stdout)["importance"] == 6
 
     def test_as_in_a_file(self, run: Run, site: Site) -> None:
-        assert read_book(run("show").stdout) == site.book
+        assert parse_policy_set(run("show").stdout) == site.book
         assert run("show", "Report").stdout.startswith('[[policies]]\nname = "Report"\n')
-        assert read_book(run("show", "Report").stdout).policies == (REPORT,)
+        assert parse_policy_set(run("show", "Report").stdout).policies == (REPORT,)
 
     def test_what_is_not_there(self, run: Run) -> None:
         heard = run("show", "x")
@@ -169,7 +169,7 @@ class TestChanging:
         assert affected[-1].startswith("desk-1 subscribe patrol/report importance 6 → 5")
         assert site.book.version == 0
         assert run("apply", str(EXAMPLE)).stdout == "version 1 counts now\n"
-        assert site.book.policies == read_book(EXAMPLE.read_text()).policies
+        assert site.book.policies == parse_policy_set(EXAMPLE.read_text()).policies
         heard = run("apply", "-", "--if-version", "0", stdin="strategy = 'strict'")
         assert heard.exit_code == 2
         assert "version 1 is current" in heard.stderr
@@ -264,8 +264,8 @@ class TestChanging:
         assert run("limit").stdout == "none\n"
         run("limit", "--node", "800kbit/s", "--each", "2000000", "--client", "a", "64 kbit/s")
         run("limit", "--client", "b", "1 Mbit/s")
-        both = (Limit("a", 64_000), Limit("b", 1_000_000))
-        assert site.book == Book(
+        both = (ClientLimit("a", 64_000), ClientLimit("b", 1_000_000))
+        assert site.book == PolicySet(
             version=2,
             bandwidth_bps=800_000,
             client_bandwidth_bps=2_000_000,
@@ -279,7 +279,7 @@ class TestChanging:
         assert site.book.limits == both[1:]
         assert site.book.bandwidth_bps is None
         run("limit", "--none", "--node", "1 Mbit/s")
-        assert site.book == Book(version=4, bandwidth_bps=1_000_000, policies=(REPORT,))
+        assert site.book == PolicySet(version=4, bandwidth_bps=1_000_000, policies=(REPORT,))
 
     def test_history(self, run: Run, site: Site) -> None:
         assert run("history").stdout == "no changes yet\n"
@@ -380,7 +380,7 @@ class TestDocument:
         blocks = re.findall(r"```toml\n(.*?)```", self.TEXT, re.DOTALL)
         assert blocks
         for block in blocks:
-            assert read_book(block).policies
+            assert parse_policy_set(block).policies
 
     def test_the_explanations_it_shows_are_given(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(DOCUMENT.parents[1])

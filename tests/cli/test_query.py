@@ -242,5 +242,5 @@ class TestProgress:
 
 
 def test_a_wish_in_words() -> None:
-    wanted = querying.Wanted(channel="a", xpath="/b", until="now", event="7")
+    wanted = querying.QueryOptions(channel="a", xpath="/b", until="now", event="7")
     assert str(wanted) == "a where /b with id 7 until now"

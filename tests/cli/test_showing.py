@@ -14,7 +14,7 @@ from rich.console import Console
 from accord.cli.event_screen import MAX_PAIRS
 from accord.cli.events import parse_event
 from accord.cli.screen import PIPE_WIDTH
-from accord.cli.showing import MAX_LINES, MAX_TEXT, Pretty, to_fields
+from accord.cli.showing import MAX_LINES, MAX_TEXT, EventPrinter, to_fields
 from accord.client.messages import ReceivedEvent
 from accord.core.model.document import Document
 from accord.core.model.event import Event
@@ -36,7 +36,7 @@ class Screen:
             markup=False,
             emoji=False,
         )
-        self._pretty = Pretty(console, is_kept=is_kept)
+        self._pretty = EventPrinter(console, is_kept=is_kept)
         self._header = int(width < PIPE_WIDTH)
 
     def show(self, *events: ReceivedEvent) -> list[str]:

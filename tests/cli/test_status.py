@@ -14,10 +14,10 @@ from benchmarks.ports import free_port
 from msgspec.structs import replace
 from rich.console import Console
 
-from accord.api.view import Status
+from accord.api.view import NodeSummary
 from accord.cli.connection import UnreachableError
 from accord.cli.errors import InputError
-from accord.cli.node_status import Rates, StatusSource, to_fields
+from accord.cli.node_status import ClientRates, StatusClient, to_fields
 from accord.cli.status import _looks
 from accord.cli.status_screen import MAX_CLIENTS, draw_status
 from accord.core.monitoring.counters import Counters
@@ -29,8 +29,8 @@ from tests.cli.http_answers import answering
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT
 
 
-def status_of(statistics: Statistics, *, is_ready: bool = True) -> Status:
-    return Status(
+def status_of(statistics: Statistics, *, is_ready: bool = True) -> NodeSummary:
+    return NodeSummary(
         name="alpha",
         version="1.2",
         build="native extension",
@@ -43,7 +43,7 @@ def shown(
     statistics: Statistics, before: Statistics | None = None, *, is_ready: bool = True
 ) -> list[str]:
     output = io.StringIO()
-    rates = Rates.between(before, statistics)
+    rates = ClientRates.between(before, statistics)
     Console(file=output, width=100).print(
         draw_status(status_of(statistics, is_ready=is_ready), rates)
     )
@@ -60,8 +60,8 @@ class TestRates:
         counters.publishes_sent = [40, 0, 0]
         counters.bytes_received = 3_000
         counters.shed("expired", "raven-7", 4)
-        rates = Rates.between(before, counters.snapshot(now_ms=3_000))
-        assert rates == Rates(
+        rates = ClientRates.between(before, counters.snapshot(now_ms=3_000))
+        assert rates == ClientRates(
             seconds=2,
             received_events=10,
             sent_events=20,
@@ -76,7 +76,7 @@ class TestRates:
         before = counters.snapshot(now_ms=60_000)
         again = Counters(started_ms=61_000)
         again.publishes_received = [30, 0, 0]
-        rates = Rates.between(before, again.snapshot(now_ms=71_000))
+        rates = ClientRates.between(before, again.snapshot(now_ms=71_000))
         assert (rates.seconds, rates.received_events) == (10, 3)
 
 
@@ -191,7 +191,7 @@ class TestNode:
         assert fields["rates"]["received_events"] >= 0
 
     def test_again_and_again(self, node: RunningNode) -> None:
-        looks = _looks(StatusSource(node.http_url, None, None), 0.01)
+        looks = _looks(StatusClient(node.http_url, None, None), 0.01)
         first, second = next(looks)[0], next(looks)[0]
         assert first.statistics.uptime_ms < second.statistics.uptime_ms
 
@@ -231,18 +231,18 @@ class TestNoNode:
     )
     def test_somebody_else_there(self, code: int, body: bytes, problem: str) -> None:
         with answering(lambda _: (code, body)) as url, pytest.raises(UnreachableError) as caught:
-            StatusSource(url, None, None).fetch()
+            StatusClient(url, None, None).fetch()
         assert problem in str(caught.value)
 
     def test_something_that_does_not_speak_http(self, node: RunningNode) -> None:
-        source = StatusSource(node.url.replace("mqtt", "http"), None, None)
+        source = StatusClient(node.url.replace("mqtt", "http"), None, None)
         with pytest.raises(UnreachableError, match="does not speak HTTP"):
             source.fetch()
 
     def test_something_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("accord.cli.node_http.PATIENCE_S", 0.05)
         with socket.create_server((HOST, 0)) as silent:
-            source = StatusSource(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
+            source = StatusClient(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
             with pytest.raises(UnreachableError, match="no answer in time"):
                 source.fetch()
 
@@ -251,15 +251,15 @@ class TestNoNode:
     )
     def test_bad_urls(self, url: str) -> None:
         with pytest.raises(InputError, match="--url: expected http://") as caught:
-            StatusSource(url, None, None)
+            StatusClient(url, None, None)
         assert "secret" not in str(caught.value)
 
 
 def test_what_the_api_says_stays_as_it_is() -> None:
     status = status_of(Counters(started_ms=0).snapshot(now_ms=1))
-    fields = to_fields(status, Rates.between(None, status.statistics))
+    fields = to_fields(status, ClientRates.between(None, status.statistics))
     rates = fields.pop("rates")
-    assert msgspec.convert(fields, Status) == status
+    assert msgspec.convert(fields, NodeSummary) == status
     assert rates["seconds"] == 0.001
 
 

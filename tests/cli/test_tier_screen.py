@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from accord.core.overlay.status import CarriedStatus, NetStatus
+from accord.core.overlay.status import NetStatus, TransitCounts
 from accord.core.overlay.tier_status import ChildStatus, ParentStatus, TierStatus
 from tests.cli.test_net import shown
 from tests.fake_net import five_cities
@@ -16,7 +16,7 @@ PARENTS = (
     ParentStatus(name="d", is_linked=False, is_active=False, is_standby=False),
 )
 NOTHING = NetStatus(
-    node="x", nodes=(), links=(), channels=(), flows=(), arrivals=(), carried=CarriedStatus()
+    node="x", nodes=(), links=(), channels=(), flows=(), arrivals=(), carried=TransitCounts()
 )
 
 

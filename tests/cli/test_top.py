@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from accord.cli.top_screen import draw_top
-from accord.core.monitoring.top import LedgerStatus, Load, Management, Top
+from accord.core.monitoring.top import LedgerStatus, Management, NodeLoad, Top
 from tests.cli.ledger_server import run, serving
 from tests.cli.test_terminal import ENVIRONMENT
 from tests.cli.watching import watch
@@ -76,7 +76,7 @@ class TestScreen:
             version="1",
             taken_ms=0,
             uptime_ms=0,
-            load=Load(),
+            load=NodeLoad(),
             management=Management(),
             bins=(),
             channels=(),

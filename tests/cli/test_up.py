@@ -18,22 +18,22 @@ import accord
 from accord.cli.up import _demo_url, _pipeline_words, node_settings
 from accord.config import Config, parse
 from accord.config.settings import (
-    Anonymous,
-    Keep,
+    AnonymousSettings,
+    KeepSettings,
     NodeSettings,
     PipelineSettings,
     PoliciesSettings,
 )
-from accord.live.addresses import Address
-from accord.live.node import Listener
+from accord.live.addresses import SocketAddress
+from accord.live.node import ListenerSettings
 from accord.live.pipeline import Pipeline
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.users import User
 from tests.brokers import HOST, start_accord
 
 LIMIT_S = 60.0
-HERE = Address(HOST, 1883)
-ANYWHERE = Address("0.0.0.0", 1883)  # noqa: S104
+HERE = SocketAddress(HOST, 1883)
+ANYWHERE = SocketAddress("0.0.0.0", 1883)  # noqa: S104
 ANN = User("ann", "a hash")
 
 
@@ -59,20 +59,26 @@ def test_the_demonstration_runs_and_is_announced() -> None:
 @pytest.mark.parametrize(
     ("config", "listeners", "url"),
     [
-        (Config(), [Listener(HERE)], "mqtt://127.0.0.1:1883"),
-        (Config(), [Listener(HERE, is_websocket=True), Listener(HERE)], "mqtt://127.0.0.1:1883"),
-        (Config(), [], None),
-        (Config(), [Listener(HERE, is_websocket=True)], None),
-        (Config(), [Listener(ANYWHERE)], None),
-        (Config(users=(ANN,)), [Listener(HERE)], None),
+        (Config(), [ListenerSettings(HERE)], "mqtt://127.0.0.1:1883"),
         (
-            Config(users=(ANN,), anonymous=Anonymous(allowed=True)),
-            [Listener(HERE)],
+            Config(),
+            [ListenerSettings(HERE, is_websocket=True), ListenerSettings(HERE)],
+            "mqtt://127.0.0.1:1883",
+        ),
+        (Config(), [], None),
+        (Config(), [ListenerSettings(HERE, is_websocket=True)], None),
+        (Config(), [ListenerSettings(ANYWHERE)], None),
+        (Config(users=(ANN,)), [ListenerSettings(HERE)], None),
+        (
+            Config(users=(ANN,), anonymous=AnonymousSettings(allowed=True)),
+            [ListenerSettings(HERE)],
             "mqtt://127.0.0.1:1883",
         ),
     ],
 )
-def test_where_it_may_connect(config: Config, listeners: list[Listener], url: str | None) -> None:
+def test_where_it_may_connect(
+    config: Config, listeners: list[ListenerSettings], url: str | None
+) -> None:
     node: Any = SimpleNamespace(
         settings=SimpleNamespace(listeners=listeners),
         addresses=[listener.address for listener in listeners],
@@ -88,7 +94,7 @@ def test_the_configured_policies_reach_the_node() -> None:
 
 def test_the_configured_pipeline_reaches_the_node() -> None:
     assert node_settings(Config(pipeline=PipelineSettings(enabled=False))).pipeline is None
-    keep = Keep(channels=("a",), attributes={"x": "float"})
+    keep = KeepSettings(channels=("a",), attributes={"x": "float"})
     settings = PipelineSettings(spark="yarn", archive="b", retain_s=60)
     options = node_settings(Config(keep=(keep,), pipeline=settings), has_demo=True).pipeline
     assert options is not None
@@ -111,7 +117,7 @@ def test_the_demonstration_is_kept_where_nothing_else_is() -> None:
         other = node_settings(config, has_demo=has_demo)
         assert other.kept == ()
         assert other.pipeline is None or other.pipeline.retain_ms is None
-    config = Config(keep=(Keep(channels=("a",)),))
+    config = Config(keep=(KeepSettings(channels=("a",)),))
     assert node_settings(config, has_demo=True).kept == ("a",)
 
 

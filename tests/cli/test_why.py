@@ -15,14 +15,14 @@ from urllib.request import urlopen
 import pytest
 from rich.console import Console
 
-from accord.api.outcomes import EventOutcomes, Outcome, Outcomes
+from accord.api.outcomes import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
 from accord.cli.why_screen import MAX_DESTINATIONS, draw_event, draw_outcomes
 from accord.core.monitoring.ledger import event_id
 from accord.core.monitoring.waiting import CPU, LINK, NODE_LIMIT, Ahead, Waiting
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import Connect, Filter, Subscribe
+from accord.edges.mqtt.packets import Connect, Subscribe, TopicFilter
 from accord.edges.mqtt.properties import Properties
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.ledger_server import run, serving
@@ -51,7 +51,7 @@ def subscriber(
     properties = Properties(session_expiry_s=60, receive_maximum=receive_maximum)
     with socket.create_connection((url.hostname, url.port)) as connection:
         connection.sendall(encode(Connect(client, properties=properties), V5))
-        connection.sendall(encode(Subscribe(1, (Filter(channel, 1),)), V5))
+        connection.sendall(encode(Subscribe(1, (TopicFilter(channel, 1),)), V5))
         framer = Framer(1_000_000)
         while not any(first >> 4 == SUBACK for first, _ in framer.feed(connection.recv(65_536))):
             pass
@@ -279,8 +279,8 @@ class TestRecent:
             assert run(empty, "why").stdout == "the ledger is empty\n"
 
 
-def outcome(number: int, outcome: str = "delivered") -> Outcome:
-    return Outcome(
+def outcome(number: int, outcome: str = "delivered") -> DeliveryOutcome:
+    return DeliveryOutcome(
         event=EVENT,
         channel="a\x1b[31m",
         publisher="p",
@@ -309,7 +309,7 @@ def test_many_destinations_are_summed_up_and_nothing_obeys() -> None:
     output = io.StringIO()
     console = Console(file=output, width=100)
     console.print(draw_event(story))
-    console.print(draw_outcomes(Outcomes(outcomes=outcomes, is_complete=True)))
+    console.print(draw_outcomes(DeliveryOutcomes(outcomes=outcomes, is_complete=True)))
     text = output.getvalue()
     assert "\x1b" not in text
     assert "\x07" not in text

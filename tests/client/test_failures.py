@@ -13,7 +13,7 @@ from benchmarks.ports import free_ports
 
 import accord
 from accord.cli.connection import UnreachableError, open_session, read_target
-from accord.cli.node_http import NodeHttp
+from accord.cli.node_http import NodeHttpClient
 from accord.client.errors import ConnectionFailedError
 from tests.brokers import HOST, start_accord
 from tests.certificates import make_certificate
@@ -97,13 +97,13 @@ def test_mqtt(ports: Ports, scheme: str, port: str, words: str) -> None:
 def test_http(ports: Ports, scheme: str, port: str, words: str) -> None:
     url = f"{scheme}://{HOST}:{getattr(ports, port)}"
     with pytest.raises(UnreachableError) as told:
-        NodeHttp(url, None, None).ask("/health")
+        NodeHttpClient(url, None, None).ask("/health")
     assert words in str(told.value)
     assert url in str(told.value)
 
 
 def test_the_authority_is_all_it_takes(ports: Ports) -> None:
-    node = NodeHttp(f"https://{HOST}:{ports.https}", None, ports.authority)
+    node = NodeHttpClient(f"https://{HOST}:{ports.https}", None, ports.authority)
     assert node.ask("/health").code == 200
 
 

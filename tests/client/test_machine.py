@@ -13,26 +13,26 @@ from accord.client.errors import (
     RefusedError,
     SessionClosedError,
 )
-from accord.client.inbox import Delivery
-from accord.client.machine import Machine, Phase
+from accord.client.inbox import ReceivedMessage
+from accord.client.machine import ClientMachine, Phase
 from accord.client.signals import (
     Arrived,
     Close,
-    CloseAsked,
+    CloseRequested,
     Connected,
     Consumed,
     Ended,
     Input,
     Lost,
     Opened,
-    Options,
     Output,
-    PublishAsked,
+    PublishRequested,
     Received,
     Send,
+    SessionOptions,
     Settled,
-    SubscribeAsked,
-    UnsubscribeAsked,
+    SubscribeRequested,
+    UnsubscribeRequested,
     Withdrawn,
 )
 from accord.edges.mqtt.codec import decode, encode
@@ -42,7 +42,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -53,6 +52,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
 )
@@ -65,7 +65,7 @@ class Talk:
     """A machine, and the server it talks to: played by the test."""
 
     def __init__(self, **options: object) -> None:
-        self.machine = Machine(Options(**options))  # type: ignore[arg-type]
+        self.machine = ClientMachine(SessionOptions(**options))  # type: ignore[arg-type]
         self.now_ms = 0
         self.news: list[Output] = []
         self._framer = Framer(1_000_000)
@@ -93,7 +93,9 @@ class Talk:
         return self._take()
 
     def subscribed(self, pattern: str = "a/#", identifier: int = 1, **fields: int) -> None:
-        asked = SubscribeAsked(0, identifier, Filter(pattern, 1), (), fields.get("queue", 10))
+        asked = SubscribeRequested(
+            0, identifier, TopicFilter(pattern, 1), (), fields.get("queue", 10)
+        )
         [packet] = self.happened(asked)
         assert isinstance(packet, Subscribe)
         self.said(Suback(packet.packet_id, (1,)))
@@ -110,7 +112,7 @@ class Talk:
     def is_in(self, phase: Phase) -> bool:
         return self.machine.phase is phase
 
-    def taken(self, identifier: int = 1) -> Delivery:
+    def taken(self, identifier: int = 1) -> ReceivedMessage:
         delivery = self.machine.take(identifier)
         assert delivery is not None
         return delivery
@@ -133,7 +135,7 @@ class Talk:
 
 def asked(token: int, qos: int = 1, deadline_ms: int | None = None, **fields: object) -> Input:
     message = Publish("a/b", b"x", qos, **fields)  # type: ignore[arg-type]
-    return PublishAsked(token, message, deadline_ms)
+    return PublishRequested(token, message, deadline_ms)
 
 
 def incoming(packet_id: int, *, qos: int = 1, dup: bool = False, identifier: int = 1) -> Publish:
@@ -268,7 +270,7 @@ def test_a_blocked_reader_pings_but_does_not_blame_the_server() -> None:
 
 @pytest.mark.parametrize(
     "packet",
-    [Connect(), Pingreq(), Subscribe(1, (Filter("a"),)), Unsubscribe(1, ("a",)), Connack()],
+    [Connect(), Pingreq(), Subscribe(1, (TopicFilter("a"),)), Unsubscribe(1, ("a",)), Connack()],
 )
 def test_what_a_server_must_not_send_ends_the_connection(packet: Packet) -> None:
     talk = Talk()
@@ -299,20 +301,20 @@ def test_anything_before_connack_ends_the_connection() -> None:
 def test_goodbye_lets_the_server_forget_or_keep_the_session() -> None:
     talk = Talk()
     talk.connected()
-    assert talk.happened(CloseAsked(is_forgotten=True)) == [
+    assert talk.happened(CloseRequested(is_forgotten=True)) == [
         Disconnect(0, Properties(session_expiry_s=0))
     ]
     talk = Talk(client_id="me")
     talk.connected()
     talk.news.clear()
-    assert talk.happened(CloseAsked(is_forgotten=False)) == [Disconnect()]
+    assert talk.happened(CloseRequested(is_forgotten=False)) == [Disconnect()]
     [close] = talk.heard(Close)
     assert isinstance(close.error, SessionClosedError)
 
 
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="keep_alive_s: expected 0 to 65535, got -1"):
-        Options(keep_alive_s=-1)
+        SessionOptions(keep_alive_s=-1)
 
 
 # -------------------------------------------------------------------------------------- publishing
@@ -461,7 +463,7 @@ def test_what_the_server_does_not_take_is_not_sent(
     talk.connected(properties=properties)
     talk.news.clear()
     publish = Publish(qos=1, **message)  # type: ignore[arg-type]
-    assert talk.happened(PublishAsked(1, publish)) == []
+    assert talk.happened(PublishRequested(1, publish)) == []
     [settled] = talk.heard(Settled)
     assert settled.reason == reason
     assert talk.happened(asked(2, 0)) == [Publish("a/b", b"x")]
@@ -484,10 +486,10 @@ def test_a_subscription_has_its_identifier_and_its_predicate() -> None:
     talk.connected()
     talk.news.clear()
     predicate = (("where", "altitude_m > 300"),)
-    [packet] = talk.happened(SubscribeAsked(5, 1, Filter("uav/+", 1), predicate))
+    [packet] = talk.happened(SubscribeRequested(5, 1, TopicFilter("uav/+", 1), predicate))
     assert packet == Subscribe(
         1,
-        (Filter("uav/+", 1),),
+        (TopicFilter("uav/+", 1),),
         Properties(subscription_identifiers=(1,), user=predicate),
     )
     talk.said(Suback(1, (1,)))
@@ -497,8 +499,8 @@ def test_a_subscription_has_its_identifier_and_its_predicate() -> None:
 def test_a_server_without_identifiers_gets_none() -> None:
     talk = Talk()
     talk.connected(properties=Properties(subscription_identifiers_available=False))
-    [packet] = talk.happened(SubscribeAsked(5, 1, Filter("uav/+", 1)))
-    assert packet == Subscribe(1, (Filter("uav/+", 1),))
+    [packet] = talk.happened(SubscribeRequested(5, 1, TopicFilter("uav/+", 1)))
+    assert packet == Subscribe(1, (TopicFilter("uav/+", 1),))
     talk.said(Suback(1, (1,)))
     talk.news.clear()
     talk.said(Publish("uav/imagery"), Publish("other"))
@@ -509,14 +511,14 @@ def test_a_refused_subscription_says_why_and_is_gone() -> None:
     talk = Talk()
     talk.connected()
     talk.news.clear()
-    talk.happened(SubscribeAsked(5, 1, Filter("a")))
+    talk.happened(SubscribeRequested(5, 1, TopicFilter("a")))
     why = Properties(reason_string="unknown attribute at character 3", user=(("node", "a"),))
     talk.said(Suback(1, (Reason.IMPLEMENTATION_SPECIFIC_ERROR,), why))
     [settled] = talk.heard(Settled)
     assert isinstance(settled.error, RefusedError)
     assert settled.error.explanation == "unknown attribute at character 3"
     assert settled.error.facts == (("node", "a"),)
-    assert len(talk.happened(SubscribeAsked(6, 2, Filter("a")))) == 1
+    assert len(talk.happened(SubscribeRequested(6, 2, TopicFilter("a")))) == 1
 
 
 def test_the_same_filter_twice_is_refused() -> None:
@@ -524,15 +526,15 @@ def test_the_same_filter_twice_is_refused() -> None:
     talk.connected()
     talk.subscribed("a/#")
     with pytest.raises(AlreadySubscribedError, match="'a/#'"):
-        talk.happened(SubscribeAsked(2, 2, Filter("a/#"), (("where", "b > 1"),)))
+        talk.happened(SubscribeRequested(2, 2, TopicFilter("a/#"), (("where", "b > 1"),)))
 
 
 def test_leaving_makes_room_for_the_same_filter() -> None:
     talk = Talk()
     talk.connected()
     talk.subscribed("a/#")
-    assert talk.happened(UnsubscribeAsked(1)) == [Unsubscribe(2, ("a/#",))]
-    [packet] = talk.happened(SubscribeAsked(2, 2, Filter("a/#")))
+    assert talk.happened(UnsubscribeRequested(1)) == [Unsubscribe(2, ("a/#",))]
+    [packet] = talk.happened(SubscribeRequested(2, 2, TopicFilter("a/#")))
     assert isinstance(packet, Subscribe)
     assert packet.packet_id == 3
 
@@ -540,8 +542,8 @@ def test_leaving_makes_room_for_the_same_filter() -> None:
 def test_leaving_before_the_answer_frees_nothing_too_early() -> None:
     talk = Talk()
     talk.connected()
-    assert len(talk.happened(SubscribeAsked(1, 1, Filter("a")))) == 1
-    assert talk.happened(UnsubscribeAsked(1)) == [Unsubscribe(2, ("a",))]
+    assert len(talk.happened(SubscribeRequested(1, 1, TopicFilter("a")))) == 1
+    assert talk.happened(UnsubscribeRequested(1)) == [Unsubscribe(2, ("a",))]
     talk.news.clear()
     assert talk.said(Suback(1, (0,)), Unsuback(2, (0,))) == []
     assert talk.news == []
@@ -571,7 +573,7 @@ def test_what_was_not_answered_is_asked_again() -> None:
     talk = Talk()
     talk.connected()
     talk.subscribed("a", 1)
-    talk.happened(SubscribeAsked(2, 2, Filter("b")), UnsubscribeAsked(1))
+    talk.happened(SubscribeRequested(2, 2, TopicFilter("b")), UnsubscribeRequested(1))
     talk.happened(Lost())
     again = talk.connected(is_resumed=True)
     assert [type(each) for each in again] == [Unsubscribe, Subscribe]
@@ -582,7 +584,9 @@ def test_what_was_not_answered_is_asked_again() -> None:
 
 def test_leaving_without_connection_asks_for_nothing() -> None:
     talk = Talk()
-    talk.happened(SubscribeAsked(1, 1, Filter("a")), UnsubscribeAsked(1), UnsubscribeAsked(7))
+    talk.happened(
+        SubscribeRequested(1, 1, TopicFilter("a")), UnsubscribeRequested(1), UnsubscribeRequested(7)
+    )
     assert talk.connected() == []
 
 
@@ -672,7 +676,7 @@ def test_what_is_left_unread_when_leaving_is_acknowledged() -> None:
     talk.connected()
     talk.subscribed()
     talk.said(incoming(7), incoming(8))
-    sent = talk.happened(UnsubscribeAsked(1))
+    sent = talk.happened(UnsubscribeRequested(1))
     assert sent[:2] == [Puback(7), Puback(8)]
     assert talk.said(incoming(9)) == [Puback(9)]  # it was on its way
     assert talk.machine.unwanted == 1
@@ -683,7 +687,7 @@ def test_what_an_earlier_process_was_subscribed_to_waits_for_its_subscription() 
     talk.connected(is_resumed=True)
     assert talk.said(incoming(7, identifier=4), incoming(8, identifier=4)) == []
     talk.news.clear()
-    talk.happened(SubscribeAsked(1, 1, Filter("a/+", 1)))
+    talk.happened(SubscribeRequested(1, 1, TopicFilter("a/+", 1)))
     assert talk.heard(Arrived) == [Arrived(1)]
     assert talk.consumed() == [Puback(7)]
     assert talk.consumed() == [Puback(8)]
@@ -693,9 +697,9 @@ def test_what_waits_survives_a_refused_subscription() -> None:
     talk = Talk(client_id="me", clean_start=False)
     talk.connected(is_resumed=True)
     talk.said(incoming(7))
-    talk.happened(SubscribeAsked(1, 1, Filter("a/+", 1), (("where", "("),)))
+    talk.happened(SubscribeRequested(1, 1, TopicFilter("a/+", 1), (("where", "("),)))
     talk.said(Suback(1, (0x80,)))
-    talk.happened(SubscribeAsked(2, 2, Filter("a/+", 1)))
+    talk.happened(SubscribeRequested(2, 2, TopicFilter("a/+", 1)))
     assert talk.consumed(2) == [Puback(7)]
 
 
@@ -755,7 +759,7 @@ def test_a_session_that_waits_for_an_answer_reads_on_and_sheds() -> None:
 
 
 def test_asking_for_something_starts_the_reading_again() -> None:
-    for order in (asked(1), SubscribeAsked(1, 2, Filter("b"))):
+    for order in (asked(1), SubscribeRequested(1, 2, TopicFilter("b"))):
         talk = Talk()
         talk.connected()
         talk.subscribed(queue=3)
@@ -773,7 +777,7 @@ def test_leaving_a_full_subscription_lets_the_others_read() -> None:
     other = Publish("b", b"", properties=Properties(subscription_identifiers=(2,)))
     talk.said(incoming(0, qos=0), incoming(0, qos=0), other)
     assert talk.machine.take(2) is None
-    talk.happened(UnsubscribeAsked(1))
+    talk.happened(UnsubscribeRequested(1))
     assert talk.taken(2).message == other
 
 
@@ -823,7 +827,7 @@ def test_however_the_connection_breaks_everything_is_settled_and_arrives_in_the_
             serve(talk.connected(is_resumed=number > 1, properties=limits))
         message = Publish("a", b"%d" % number, data.draw(st.integers(1, 2)))
         levels[message.payload] = message.qos
-        serve(talk.happened(PublishAsked(number, message)))
+        serve(talk.happened(PublishRequested(number, message)))
     is_calm = True
     talk.happened(Lost())
     serve(talk.connected(is_resumed=True))

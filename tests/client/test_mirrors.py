@@ -10,7 +10,7 @@ import pytest
 
 import accord
 from accord.client.address import Address
-from accord.client.mirrors import Copies, first_of
+from accord.client.mirrors import MirrorDedup, first_of
 from accord.client.session import Session
 from accord.client.transport import Stream, transport_with
 from accord.edges.mqtt.names import EVENT, NODE
@@ -62,7 +62,7 @@ def copy_of(node: str, event: str) -> Publish:
 
 
 def test_the_first_copy_counts_and_what_has_no_name_is_always_that() -> None:
-    copies = Copies(most=2)
+    copies = MirrorDedup(most=2)
     assert copies.is_first(copy_of("seattle", "A"))
     assert copies.is_first(copy_of("denver", "A")), "another node's"
     assert not copies.is_first(copy_of("seattle", "A"))
@@ -226,7 +226,7 @@ def test_the_first_that_succeeds_is_had_and_others_go_on() -> None:
 
 
 def test_a_server_can_not_fill_the_memory_with_names() -> None:
-    copies = Copies()
+    copies = MirrorDedup()
     for _ in range(2):
         assert copies.is_first(copy_of(60_000 * "n", "A"))
     assert copies.dropped == 0

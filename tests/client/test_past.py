@@ -14,14 +14,14 @@ from accord.client.past import (
     MAX_REMEMBERED,
     QUIET_MS,
     SURE_MS,
-    Past,
+    ResumePoint,
     ago_text,
     iso_text,
 )
-from accord.client.signals import Lost, SubscribeAsked
-from accord.core.model.moments import read_moment
+from accord.client.signals import Lost, SubscribeRequested
+from accord.core.model.moments import parse_time
 from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
-from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
+from accord.edges.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
 from accord.edges.mqtt.properties import Properties
 from tests.client.test_machine import Talk
 
@@ -38,7 +38,7 @@ def told(name: str, received_ms: int, payload: bytes = b"x") -> Publish:
 
 
 def test_events_of_two_nodes_may_have_the_same_number() -> None:
-    past = Past("-24h", 0)
+    past = ResumePoint("-24h", 0)
     for node in ("a", "b"):
         message = told("A", 50_000)
         user = (*message.properties.user, (NODE, node))
@@ -48,44 +48,44 @@ def test_events_of_two_nodes_may_have_the_same_number() -> None:
 
 class TestWhereToGoOn:
     def test_nothing_came(self) -> None:
-        past = Past("-24h", 1_000)
+        past = ResumePoint("-24h", 1_000)
         past.resume(1_000)
         assert past.since == "-24h"
         past.resume(6_000)
         assert past.since == ago_text(DAY_MS + 5_000)
 
     def test_a_moment_stays_one(self) -> None:
-        past = Past("2026-11-16", 0)
+        past = ResumePoint("2026-11-16", 0)
         past.resume(9_000)
         assert past.since == "2026-11-16"
 
     def test_what_only_a_server_understands(self) -> None:
-        past = Past("full moon", 0)
+        past = ResumePoint("full moon", 0)
         past.resume(9_000)
         assert past.since == "full moon"
 
     def test_in_the_past(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         assert past.accept(told("A", 50_000), 10)
         past.resume(99_000)
         assert past.since == iso_text(50_000 - SURE_MS) == "1970-01-01T00:00:49.000Z"
 
     def test_live_meanwhile_on_channels_that_are_not_kept(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         past.accept(told("A", 50_000), 10)
         past.accept(live(), 20)
         past.resume(99_000)
         assert past.since == iso_text(50_000 - SURE_MS)
 
     def test_live(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         past.accept(told("A", 50_000), 10)
         past.accept(live(), 10 + QUIET_MS)
         past.resume(100 + QUIET_MS)
         assert past.since == ago_text(90 + LATE_MS)
 
     def test_retained_events_are_of_any_age(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         past.accept(live(retain=True), QUIET_MS)
         past.resume(QUIET_MS)
         assert past.since == ago_text(DAY_MS + QUIET_MS)
@@ -93,14 +93,14 @@ class TestWhereToGoOn:
 
 class TestWhatCameBefore:
     def test_by_name(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         assert past.accept(told("A", 50_000), 10)
         past.resume(20)
         assert not past.accept(told("A", 50_000), 30)
         assert past.accept(told("B", 50_000), 30)
 
     def test_by_content_as_often_as_it_came(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         for _ in range(2):
             assert past.accept(live(), QUIET_MS)
         past.resume(QUIET_MS)
@@ -108,14 +108,14 @@ class TestWhatCameBefore:
         assert accepted == [False, False, True]
 
     def test_not_what_may_be_from_before_the_place(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         past.accept(live(), QUIET_MS)
         past.accept(live(b"y"), QUIET_MS + SURE_MS + 1)
         past.resume(QUIET_MS + SURE_MS + 1)
         assert past.accept(told("A", 50_000), QUIET_MS + SURE_MS + 1)
 
     def test_memory_is_bounded(self) -> None:
-        past = Past("-24h", 0)
+        past = ResumePoint("-24h", 0)
         for number in range(MAX_REMEMBERED + 1):
             past.accept(told(str(number), 50_000), 10)
         past.resume(20)
@@ -136,7 +136,7 @@ def test_nothing_is_missing_and_little_comes_twice(seed: int) -> None:
     for gap in gaps:
         now += gap
         times.append(now)
-    past = Past("-1h", 0)
+    past = ResumePoint("-1h", 0)
     got: Counter[int] = Counter()
     begin, began = -3_600_000, 0
     allowed: set[int] = set()
@@ -154,7 +154,7 @@ def test_nothing_is_missing_and_little_comes_twice(seed: int) -> None:
         allowed |= {n for n, time in enumerate(times) if last - 2 * LATE_MS <= time <= last}
         past.resume(end)
         began = end
-        begin = read_moment(past.since, now_ms=end + skew_ms + 10**13)
+        begin = parse_time(past.since, now_ms=end + skew_ms + 10**13)
         begin -= skew_ms + (10**13 if past.since.startswith("-") else 0)
     assert all(got[number] >= 1 for number in range(len(times)))
     assert {number for number in got if got[number] > 1} <= allowed
@@ -164,7 +164,7 @@ def test_a_client_asks_from_where_it_was() -> None:
     talk = Talk()
     talk.connected()
     user = (("where", "n > 0"), ("since", "-24h"))
-    [asked] = talk.happened(SubscribeAsked(0, 1, Filter("a", 1), user, 10))
+    [asked] = talk.happened(SubscribeRequested(0, 1, TopicFilter("a", 1), user, 10))
     assert isinstance(asked, Subscribe)
     assert asked.properties.user == user
     talk.said(Suback(asked.packet_id, (1,)))
@@ -181,4 +181,4 @@ def test_a_client_asks_from_where_it_was() -> None:
 
 @pytest.mark.parametrize("moment_ms", [0, 1, 999, 1_700_000_000_123])
 def test_moments_are_exact(moment_ms: int) -> None:
-    assert read_moment(iso_text(moment_ms), now_ms=0) == moment_ms
+    assert parse_time(iso_text(moment_ms), now_ms=0) == moment_ms

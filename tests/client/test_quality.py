@@ -19,13 +19,13 @@ from accord.client.quality import (
     Line,
     read_expectation_form,
 )
-from accord.client.quality_files import Kept, Profile, load, store
+from accord.client.quality_files import Profile, QualityFile, load, store
 from accord.client.session import Session
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.properties import Better, Property
 from accord.core.node.rights import EVERYTHING
-from accord.live.addresses import Address
-from accord.live.node import Listener, Node, Settings
+from accord.live.addresses import SocketAddress
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 
 OFTEN = Expectation(rate=(5, 10), utility=3)
@@ -36,7 +36,9 @@ def rate(current: float) -> Capability:
 
 
 def a_node() -> Node:
-    settings = Settings(listeners=(Listener(Address("127.0.0.1", 0)),), statistics_s=0)
+    settings = Settings(
+        listeners=(ListenerSettings(SocketAddress("127.0.0.1", 0)),), statistics_s=0
+    )
     return Node(settings, Users(anonymous=EVERYTHING))
 
 
@@ -237,7 +239,7 @@ def test_without_asyncio() -> None:
 def test_expectations_and_profiles_are_kept_in_files(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"desk{suffix}"
     table = Capability("trust", "low", "high", current="low", cost=(("low", 0.0), ("high", 2.0)))
-    kept = Kept(
+    kept = QualityFile(
         {
             "lab/+": [
                 Expectation(rate=(5, 10), utility=3, id="often"),
@@ -256,7 +258,7 @@ def test_expectations_and_profiles_are_kept_in_files(tmp_path: Path, suffix: str
     ]
     colour = tmp_path / "colour.properties"
     colour.write_text("name = colour\nlevels = grey < full\nbetter = higher\n")
-    store(file, Kept({"a": [Expectation(colour=("full", None))]}))
+    store(file, QualityFile({"a": [Expectation(colour=("full", None))]}))
     with pytest.raises(QualityError, match="no such property"):
         load(file)
     assert load(file, properties=[colour]).expectations["a"][0].bounds == {"colour": ("full", None)}
@@ -264,7 +266,7 @@ def test_expectations_and_profiles_are_kept_in_files(tmp_path: Path, suffix: str
 
 def test_single_values_are_kept_as_the_worst_that_will_do(tmp_path: Path) -> None:
     file = tmp_path / "desk.xml"
-    store(file, Kept({"a": [Expectation(rate=5, latency=20, trust="low")]}))
+    store(file, QualityFile({"a": [Expectation(rate=5, latency=20, trust="low")]}))
     assert load(file).expectations["a"][0].bounds == {
         "rate": (5, None),
         "latency": (None, 20),
@@ -274,9 +276,9 @@ def test_single_values_are_kept_as_the_worst_that_will_do(tmp_path: Path) -> Non
 
 def test_files_that_can_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(QualityError, match="no such property"):
-        store(tmp_path / "a.xml", Kept({"a": [Expectation(colour="full")]}))
+        store(tmp_path / "a.xml", QualityFile({"a": [Expectation(colour="full")]}))
     with pytest.raises(QualityError, match=r"ends with \.xml or \.json"):
-        store(tmp_path / "a.yaml", Kept())
+        store(tmp_path / "a.yaml", QualityFile())
 
 
 def test_expectations_are_read_from_text() -> None:

@@ -6,11 +6,11 @@ from accord.config import parse
 from accord.config.admission import admission_options
 from accord.config.errors import ConfigError
 from accord.core.admission.needs import Basis
-from accord.core.admission.options import Kind, Mode
-from accord.live.admission import NodeAdmission
+from accord.core.admission.options import GuaranteeKind, Mode
+from accord.live.admission import NodeAdmissionOptions
 
 
-def options(text: str) -> NodeAdmission:
+def options(text: str) -> NodeAdmissionOptions:
     return admission_options(parse(f"[admission]\n{text}").admission)
 
 
@@ -30,11 +30,11 @@ links = { denver = "56 kbit/s" }
 """)
     assert found.options.mode is Mode.ENFORCE
     guarantee = found.options.guarantee
-    assert (guarantee.kind, guarantee.percent) == (Kind.PERCENTAGE, 75)
+    assert (guarantee.kind, guarantee.percent) == (GuaranteeKind.PERCENTAGE, 75)
     assert guarantee.basis is Basis.ESTIMATE
     assert (found.memory_bytes, found.options.event_bytes) == (64_000_000, 200)
     assert (found.link_bps, found.links) == (10_000_000, {"denver": 56_000})
-    assert options('guarantee = "none"').options.guarantee.kind is Kind.NONE
+    assert options('guarantee = "none"').options.guarantee.kind is GuaranteeKind.NONE
 
 
 @pytest.mark.parametrize(

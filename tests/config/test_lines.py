@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.config.lines import Lines, Path
+from accord.config.lines import Path, TomlLines
 
 DOCUMENT = '''\
 # [not.a.table]
@@ -108,16 +108,16 @@ def paths(value: Any, path: Path = ()) -> Iterator[Path]:
     ],
 )
 def test_where_a_key_stands(path: Path, line: int) -> None:
-    assert Lines(DOCUMENT).find(path) == line
+    assert TomlLines(DOCUMENT).find(path) == line
 
 
 def test_everything_the_parser_finds_has_a_line() -> None:
-    assert Lines(DOCUMENT).paths() == set(paths(tomllib.loads(DOCUMENT)))
+    assert TomlLines(DOCUMENT).paths() == set(paths(tomllib.loads(DOCUMENT)))
 
 
 @given(DOCUMENTS)
 def test_lines_follow_the_parser(text: str) -> None:
-    lines = Lines(text)
+    lines = TomlLines(text)
     assert lines.paths() == set(paths(tomllib.loads(text)))
     written = text.split("\n")
     for path in lines.paths():

@@ -7,16 +7,16 @@ import pytest
 from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
-from accord.config.settings import Anonymous, Keep, Listen, PipelineSettings
+from accord.config.settings import AnonymousSettings, KeepSettings, ListenSettings, PipelineSettings
 from accord.core.node.rights import EVERYTHING, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.users import User
 
 HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("secret")
 USER = f"[users.ann]\npassword = '{HASH}'\n"
 LOOPBACK = "127.0.0.1"
-_AB = Keep(channels=("a", "b/+"), attributes={"altitude_m": "float", "platform": "string"})
+_AB = KeepSettings(channels=("a", "b/+"), attributes={"altitude_m": "float", "platform": "string"})
 KEEP = "[[keep]]\nchannels = 'a'\nattributes"
 
 
@@ -60,13 +60,13 @@ def test_a_whole_file() -> None:
         level = "debug"
     """)
     assert config.node.actual_name == "alpha"
-    assert config.listen == Listen(
-        mqtt=(Address(LOOPBACK, 1883), Address("::1", 1883)), websocket=(), http=()
+    assert config.listen == ListenSettings(
+        mqtt=(SocketAddress(LOOPBACK, 1883), SocketAddress("::1", 1883)), websocket=(), http=()
     )
     assert config.limits.packet_bytes == 1_048_576
     assert config.limits.session_expiry_s == 86_400
     assert config.limits.connections == 100
-    assert config.keep == (Keep(channels=("report/#",)), _AB)
+    assert config.keep == (KeepSettings(channels=("report/#",)), _AB)
     assert config.declared == {"altitude_m": "float", "platform": "string"}
     assert config.pipeline == PipelineSettings(
         spark="spark://head:7077", archive="old", retain_s=7_776_000
@@ -237,8 +237,8 @@ def test_options_replace_what_the_file_says() -> None:
     config = parse(
         "node.data = 'x'", mqtt=f"{LOOPBACK}:0", websocket="", http=f"{LOOPBACK}:0", data=""
     )
-    assert config.listen == Listen(
-        mqtt=(Address(LOOPBACK, 0),), websocket=(), http=(Address(LOOPBACK, 0),)
+    assert config.listen == ListenSettings(
+        mqtt=(SocketAddress(LOOPBACK, 0),), websocket=(), http=(SocketAddress(LOOPBACK, 0),)
     )
     assert config.node.folder is None
 
@@ -287,7 +287,7 @@ def test_origins_are_as_browsers_write_them() -> None:
 def test_client_certificates_protect_too() -> None:
     tls = '[tls]\ncertificate = "a.pem"\n'
     text = f'{tls}client_ca = "ca.pem"\n[listen]\nmqtts = "0.0.0.0:8883"'
-    assert parse(text).listen.mqtts == (Address("0.0.0.0", 8883),)  # noqa: S104
+    assert parse(text).listen.mqtts == (SocketAddress("0.0.0.0", 8883),)  # noqa: S104
     assert "no users" in mistakes(f'{tls}[listen]\nmqtts = "0.0.0.0:8883"')[0]
     assert "no users" in mistakes(f'{text}\nmqtt = "0.0.0.0:1883"')[0]
 
@@ -318,7 +318,7 @@ def test_who_may_connect_without_a_name() -> None:
     assert Config().anonymous_rights == EVERYTHING
     some = Rights(subscribe=("#",))
     both = parse(f"{USER}[anonymous]\nallowed = true\nmay = {{ subscribe = ['#'] }}")
-    assert both.anonymous == Anonymous(allowed=True, may=Allowed(subscribe=("#",)))
+    assert both.anonymous == AnonymousSettings(allowed=True, may=Allowed(subscribe=("#",)))
     assert both.anonymous_rights == some
     denied = parse("[anonymous]\nmay_not = { publish = 'alarm/#', policies = true }")
     assert denied.anonymous_rights == structs.replace(

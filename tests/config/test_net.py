@@ -9,12 +9,17 @@ import pytest
 
 from accord.config import ConfigError, parse
 from accord.config.net import net_options
-from accord.config.settings import CarrySettings, ChannelSettings, MulticastSettings, NetSettings
-from accord.core.overlay.carriage import CarryRule
+from accord.config.settings import (
+    ChannelSettings,
+    MulticastSettings,
+    NetSettings,
+    TransportRuleSettings,
+)
+from accord.core.overlay.carriage import TransportRule
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.group_links import MulticastOptions
 from accord.live.link_transports import TransportOptions
 from accord.live.net import NetOptions
@@ -63,20 +68,20 @@ def mistakes(text: str) -> list[str]:
 def test_a_whole_file() -> None:
     config = parse(WHOLE)
     assert config.net == NetSettings(
-        listen=(Address("127.0.0.1", 7400), Address("127.0.0.1", 7480, "ws", "/links")),
-        neighbours=(Address("127.0.0.1", 7401), Address("::1", 7402)),
+        listen=(SocketAddress("127.0.0.1", 7400), SocketAddress("127.0.0.1", 7480, "ws", "/links")),
+        neighbours=(SocketAddress("127.0.0.1", 7401), SocketAddress("::1", 7402)),
         proxy="http://127.0.0.1:3128",
         hello_bytes_per_s=5_000,
         discover=True,
         discover_links=3,
-        announce=(Address("far.example.org", 80, "ws", "/links"),),
+        announce=(SocketAddress("far.example.org", 80, "ws", "/links"),),
         ping_ms=200,
         carry=(
-            CarrySettings(channels=("video/#",), transport="udp"),
-            CarrySettings(channels=("a", "b/+"), transport="tcp"),
+            TransportRuleSettings(channels=("video/#",), transport="udp"),
+            TransportRuleSettings(channels=("a", "b/+"), transport="tcp"),
         ),
         multicast=MulticastSettings(
-            group=(Address("239.17.4.1", 7410),), interface="127.0.0.1", hops=1
+            group=(SocketAddress("239.17.4.1", 7410),), interface="127.0.0.1", hops=1
         ),
     )
     assert config.channels == (
@@ -87,12 +92,12 @@ def test_a_whole_file() -> None:
 
 def test_what_a_node_takes_of_it() -> None:
     assert net_options(parse(WHOLE)) == NetOptions(
-        listen=(Address("127.0.0.1", 7400), Address("127.0.0.1", 7480, "ws", "/links")),
-        neighbours=(Address("127.0.0.1", 7401), Address("::1", 7402)),
+        listen=(SocketAddress("127.0.0.1", 7400), SocketAddress("127.0.0.1", 7480, "ws", "/links")),
+        neighbours=(SocketAddress("127.0.0.1", 7401), SocketAddress("::1", 7402)),
         transports=TransportOptions(proxy=urlsplit("http://127.0.0.1:3128")),
         overlay=OverlayOptions(ping_us=200_000, hello_bytes_per_s=5_000),
         discover=DiscoveryOptions(most_links=3),
-        announce=(Address("far.example.org", 80, "ws", "/links"),),
+        announce=(SocketAddress("far.example.org", 80, "ws", "/links"),),
         channels=(
             ChannelDefinition(
                 "uav/#",
@@ -103,8 +108,8 @@ def test_what_a_node_takes_of_it() -> None:
             ),
             ChannelDefinition("log", template="local", resiliency=1.0),
         ),
-        multicast=MulticastOptions(group=Address("239.17.4.1", 7410), interface="127.0.0.1"),
-        carry=(CarryRule(("video/#",), "udp"), CarryRule(("a", "b/+"), "tcp")),
+        multicast=MulticastOptions(group=SocketAddress("239.17.4.1", 7410), interface="127.0.0.1"),
+        carry=(TransportRule(("video/#",), "udp"), TransportRule(("a", "b/+"), "tcp")),
     )
 
 

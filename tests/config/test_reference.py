@@ -11,7 +11,7 @@ from msgspec import structs
 from accord.config import Config, parse
 from accord.config.reading import is_named
 from accord.config.reference import example_toml, is_section, markdown, renewed, sections
-from accord.config.settings import Anonymous
+from accord.config.settings import AnonymousSettings
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 WITH_FILES = [
@@ -64,4 +64,4 @@ def test_what_the_sample_has_in_comments_are_the_defaults() -> None:
     )
     assert len(settings) == names - 2 + sum(not is_many for _, _, is_many in sections())
     config = parse("\n".join(settings))
-    assert config == structs.replace(Config(), anonymous=Anonymous(allowed=True))
+    assert config == structs.replace(Config(), anonymous=AnonymousSettings(allowed=True))

@@ -8,7 +8,7 @@ import pytest
 
 from accord.config import ConfigError, parse
 from accord.config.net import net_options
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 
 SECONDARY = """
 [net]
@@ -26,7 +26,10 @@ def mistakes(text: str) -> str:
 def test_a_secondary_node_has_its_neighbours_for_parents() -> None:
     options = net_options(parse(SECONDARY, file="a.toml"))
     assert options.is_secondary
-    assert options.neighbours == (Address("127.0.0.1", 7400), Address("127.0.0.1", 7401))
+    assert options.neighbours == (
+        SocketAddress("127.0.0.1", 7400),
+        SocketAddress("127.0.0.1", 7401),
+    )
 
 
 def test_others_are_backbone_nodes() -> None:

@@ -20,7 +20,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -31,6 +30,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -148,17 +148,19 @@ class Peer:
 
     def subscribe(
         self,
-        *wanted: Filter | str,
+        *wanted: TopicFilter | str,
         qos: int = 0,
         properties: Properties = NO_PROPERTIES,
     ) -> Suback:
-        filters = tuple(Filter(each, qos) if isinstance(each, str) else each for each in wanted)
+        filters = tuple(
+            TopicFilter(each, qos) if isinstance(each, str) else each for each in wanted
+        )
         packet_id = next(self._packet_ids)
         self.send(Subscribe(packet_id, filters, properties))
         return self.expect(Suback, packet_id=packet_id)
 
     def subscribed(
-        self, *wanted: Filter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
+        self, *wanted: TopicFilter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
     ) -> Self:
         """Subscribe, and be granted what was asked for."""
         answer = self.subscribe(*wanted, qos=qos, properties=properties)

@@ -10,12 +10,12 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Puback,
     Publish,
     Subscribe,
+    TopicFilter,
     Unsubscribe,
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
@@ -41,7 +41,7 @@ def test_a_connack_of_3_1_1_has_four_bytes(talk: Conversation) -> None:
     [
         Pingreq(),
         Publish("a", b"x"),
-        Subscribe(1, (Filter("a"),), NO_PROPERTIES),
+        Subscribe(1, (TopicFilter("a"),), NO_PROPERTIES),
         Unsubscribe(1, ("a",), NO_PROPERTIES),
         Puback(1),
         Disconnect(),
@@ -80,7 +80,7 @@ def test_packets_may_follow_connect_without_waiting(talk: Conversation, topic: s
     client = talk.open()
     client.send(
         Connect(talk.client_id("a"), version=talk.version),
-        Subscribe(1, (Filter(topic),), NO_PROPERTIES),
+        Subscribe(1, (TopicFilter(topic),), NO_PROPERTIES),
         Publish(topic, b"x"),
         Disconnect(),
     )

@@ -9,7 +9,6 @@ import pytest
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.packets import (
     Disconnect,
-    Filter,
     Pingreq,
     Pingresp,
     Puback,
@@ -17,6 +16,7 @@ from accord.edges.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    TopicFilter,
 )
 from accord.edges.mqtt.properties import Properties
 from tests.brokers import deviates
@@ -213,7 +213,7 @@ def test_both_directions_number_packets_on_their_own(talk: Conversation, topic: 
 
 def test_packet_ids_under_way_are_distinct_and_not_0(talk: Conversation, topic: str) -> None:
     """[MQTT-2.2.1-3], [MQTT-2.2.1-4]"""
-    sub = talk.join("sub").subscribed(Filter(f"{topic}/+", 2))
+    sub = talk.join("sub").subscribed(TopicFilter(f"{topic}/+", 2))
     pub = talk.join("pub")
     for number in range(15):
         pub.publish(f"{topic}/{number}", b"x", qos=1 + number % 2)

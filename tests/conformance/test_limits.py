@@ -9,7 +9,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Puback,
     Pubcomp,
     Publish,
@@ -17,6 +16,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
 )
 from accord.edges.mqtt.properties import Properties
 from tests.brokers import accord_only, deviates
@@ -389,7 +389,7 @@ def test_answers_keep_to_the_client_s_packet_size(talk: Conversation, topic: str
     client.subscribe(topic, f"{topic}/b")
     assert len(client.frame) <= 60
     where = Properties(user=(("where", "altitude_m >" + " " * 40),))
-    client.send(Subscribe(9, (Filter(topic),), where))
+    client.send(Subscribe(9, (TopicFilter(topic),), where))
     client.expect(Suback)
     assert len(client.frame) <= 60
     client.send_bytes(b"\x00\x00")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.packets import Filter, Publish
+from accord.edges.mqtt.packets import Publish, TopicFilter
 from accord.edges.mqtt.properties import Properties
 from tests.brokers import deviates
 from tests.conformance.conversation import Conversation, only_5
@@ -139,7 +139,7 @@ def test_retain_handling(talk: Conversation, topic: str, handling: int) -> None:
     talk.join("pub").publish(topic, b"x", retain=True)
     sub = talk.join("sub")
     for sends in HANDLING[handling]:
-        sub.subscribed(Filter(topic, 1, retain_handling=handling))
+        sub.subscribed(TopicFilter(topic, 1, retain_handling=handling))
         if sends:
             sub.take(topic, b"x", qos=1, retain=True)
         sub.expect_silence()
@@ -150,7 +150,7 @@ def test_handling_1_after_unsubscribing_is_new(talk: Conversation, topic: str) -
     talk.join("pub").publish(topic, b"x", retain=True)
     sub = talk.join("sub")
     for _ in range(2):
-        sub.subscribed(Filter(topic, retain_handling=1)).take(topic, b"x", retain=True)
+        sub.subscribed(TopicFilter(topic, retain_handling=1)).take(topic, b"x", retain=True)
         sub.unsubscribe(topic)
 
 
@@ -160,10 +160,10 @@ def test_handling_1_knows_subscriptions_of_a_resumed_session(
 ) -> None:
     talk.join("pub").publish(topic, b"x", retain=True)
     sub = talk.stay("sub", expect_session=False)
-    sub.subscribed(Filter(topic, 1, retain_handling=1)).take(topic, b"x", qos=1, retain=True)
+    sub.subscribed(TopicFilter(topic, 1, retain_handling=1)).take(topic, b"x", qos=1, retain=True)
     sub.drop()
     sub = talk.stay("sub", expect_session=True)
-    sub.subscribed(Filter(topic, 1, retain_handling=1)).expect_silence()
+    sub.subscribed(TopicFilter(topic, 1, retain_handling=1)).expect_silence()
 
 
 @only_5
@@ -171,7 +171,7 @@ def test_the_flag_is_set_whatever_retain_as_published_says(talk: Conversation, t
     """[MQTT-3.3.1-8]: at the moment of subscribing."""
     talk.join("pub").publish(topic, b"x", retain=True)
     for number, keep in enumerate((False, True)):
-        sub = talk.join(f"sub{number}").subscribed(Filter(topic, retain_as_published=keep))
+        sub = talk.join(f"sub{number}").subscribed(TopicFilter(topic, retain_as_published=keep))
         sub.take(topic, b"x", retain=True)
 
 
@@ -198,5 +198,5 @@ def test_no_local_and_one_s_own_retained_message(talk: Conversation, topic: str)
     """[MQTT-3.8.3-3]: it comes from a connection of that client id, so it is not sent back."""
     client = talk.join("a")
     client.publish(topic, b"x", retain=True)
-    client.subscribed(Filter(topic, no_local=True)).expect_silence()
-    talk.join("b").subscribed(Filter(topic, no_local=True)).take(topic, b"x", retain=True)
+    client.subscribed(TopicFilter(topic, no_local=True)).expect_silence()
+    talk.join("b").subscribed(TopicFilter(topic, no_local=True)).take(topic, b"x", retain=True)

@@ -9,13 +9,13 @@ import pytest
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.packets import (
     Disconnect,
-    Filter,
     Pingreq,
     Puback,
     Publish,
     Pubrec,
     Suback,
     Subscribe,
+    TopicFilter,
 )
 from accord.edges.mqtt.properties import Properties
 from tests.brokers import deviates
@@ -26,7 +26,7 @@ pytestmark = only_5
 
 def _arrived(peer: Peer) -> list[bytes]:
     """Payloads of the messages that are there, up to the answer to a subscription."""
-    peer.send(Subscribe(60_000, (Filter("unrelated"),)))
+    peer.send(Subscribe(60_000, (TopicFilter("unrelated"),)))
     found = []
     while isinstance(packet := peer.receive(), Publish):
         found.append(packet.payload)
@@ -201,7 +201,7 @@ def test_qos_2_under_way_ends_with_the_session(talk: Conversation, topic: str) -
 def test_no_local_is_a_protocol_error(talk: Conversation, topic: str) -> None:
     """[MQTT-3.8.3-4]"""
     member = talk.join("m")
-    member.send(Subscribe(1, (Filter(f"$share/g/{topic}", no_local=True),)))
+    member.send(Subscribe(1, (TopicFilter(f"$share/g/{topic}", no_local=True),)))
     member.expect_end(Reason.PROTOCOL_ERROR)
 
 
@@ -215,7 +215,7 @@ BAD_SHARES = ["$share/g", "$share//a", "$share/g/", "$share/+/a", "$share/#"]
 def test_a_bad_share_is_refused(talk: Conversation, pattern: str) -> None:
     """[MQTT-4.8.2-1], [MQTT-4.8.2-2]: by SUBACK or by the end of the connection."""
     member = talk.join("m")
-    member.send(Subscribe(1, (Filter(pattern),)))
+    member.send(Subscribe(1, (TopicFilter(pattern),)))
     try:
         answer = member.receive()
     except ClosedError:

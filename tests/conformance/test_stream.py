@@ -9,7 +9,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Pingreq,
     Pingresp,
     Puback,
@@ -19,6 +18,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
 )
 from tests.conformance.conversation import Conversation
 
@@ -27,7 +27,7 @@ def _dialogue(talk: Conversation, topic: str) -> bytes:
     """All that a client says, from CONNECT to DISCONNECT."""
     packets = (
         Connect(talk.client_id("a"), version=talk.version),
-        Subscribe(1, (Filter(topic),)),
+        Subscribe(1, (TopicFilter(topic),)),
         Publish(topic, b"zero"),
         Publish(topic, b"one" * 60, qos=1, packet_id=2),
         Publish(topic, b"two", qos=2, packet_id=3),

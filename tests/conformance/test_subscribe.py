@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.packets import (
-    Filter,
-    Publish,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from accord.edges.mqtt.packets import Publish, Suback, Subscribe, TopicFilter, Unsuback, Unsubscribe
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from tests.conformance.conversation import Conversation, only_5, only_311
 
@@ -21,7 +14,7 @@ def test_suback_bears_the_packet_id(talk: Conversation, topic: str) -> None:
     """[MQTT-3.8.4-1], [MQTT-3.8.4-2]"""
     sub = talk.join("sub")
     for packet_id in (1, 256, 65_535):
-        sub.send(Subscribe(packet_id, (Filter(topic),), NO_PROPERTIES))
+        sub.send(Subscribe(packet_id, (TopicFilter(topic),), NO_PROPERTIES))
         sub.expect(Suback, packet_id=packet_id, reasons=(0,))
 
 
@@ -29,7 +22,7 @@ def test_each_filter_is_answered_in_its_place(talk: Conversation, topic: str) ->
     """[MQTT-3.8.4-6], [MQTT-3.9.3-1]"""
     sub = talk.join("sub")
     wanted = (2, 0, 1, 1, 2, 0)
-    filters = [Filter(f"{topic}/{n}", qos) for n, qos in enumerate(wanted)]
+    filters = [TopicFilter(f"{topic}/{n}", qos) for n, qos in enumerate(wanted)]
     assert sub.subscribe(*filters).reasons == wanted
     pub = talk.join("pub")
     for number, qos in enumerate(wanted):
@@ -56,7 +49,7 @@ def test_the_same_filter_again_replaces_the_subscription(talk: Conversation, top
 
 def test_the_same_filter_twice_in_one_packet(talk: Conversation, topic: str) -> None:
     """[MQTT-3.8.4-5]: as if in two packets, so the later one counts."""
-    sub = talk.join("sub").subscribed(Filter(topic, 2), Filter(topic, 0))
+    sub = talk.join("sub").subscribed(TopicFilter(topic, 2), TopicFilter(topic, 0))
     talk.join("pub").publish(topic, b"x", qos=2)
     sub.take(topic, b"x", qos=0)
     sub.expect_silence()
@@ -119,8 +112,8 @@ def test_subscribing_again_after_unsubscribing(talk: Conversation, topic: str) -
 @only_5
 def test_no_local_keeps_one_s_own_messages_away(talk: Conversation, topic: str) -> None:
     """[MQTT-3.8.3-3]"""
-    client = talk.join("a").subscribed(Filter(topic, 1, no_local=True))
-    other = talk.join("b").subscribed(Filter(topic, 1, no_local=True))
+    client = talk.join("a").subscribed(TopicFilter(topic, 1, no_local=True))
+    other = talk.join("b").subscribed(TopicFilter(topic, 1, no_local=True))
     client.publish(topic, b"x")
     client.expect_silence()
     other.take(topic, b"x", qos=1)
@@ -131,7 +124,7 @@ def test_no_local_keeps_one_s_own_messages_away(talk: Conversation, topic: str) 
 
 @only_5
 def test_no_local_is_a_matter_of_each_subscription(talk: Conversation, topic: str) -> None:
-    client = talk.join("a").subscribed(Filter(topic, no_local=True), Filter(f"{topic}/#"))
+    client = talk.join("a").subscribed(TopicFilter(topic, no_local=True), TopicFilter(f"{topic}/#"))
     client.send(Publish(topic, b"x"))
     client.take(topic, b"x")
     client.expect_silence()
@@ -201,7 +194,7 @@ def test_overlapping_subscriptions_tell_all_identifiers(talk: Conversation, topi
     talk.join("pub").publish(f"{topic}/a", b"x")
     told: list[int] = []
     copies = 0
-    sub.send(Subscribe(99, (Filter("unrelated"),), NO_PROPERTIES))
+    sub.send(Subscribe(99, (TopicFilter("unrelated"),), NO_PROPERTIES))
     while isinstance(packet := sub.receive(), Publish):
         told += packet.properties.subscription_identifiers
         copies += 1
@@ -241,8 +234,8 @@ def test_user_properties_and_reason_of_subscribe_are_taken(talk: Conversation, t
 @only_5
 def test_retain_as_published(talk: Conversation, topic: str) -> None:
     """[MQTT-3.3.1-12], [MQTT-3.3.1-13]"""
-    keeps = talk.join("keeps").subscribed(Filter(topic, retain_as_published=True))
-    clears = talk.join("clears").subscribed(Filter(topic, retain_as_published=False))
+    keeps = talk.join("keeps").subscribed(TopicFilter(topic, retain_as_published=True))
+    clears = talk.join("clears").subscribed(TopicFilter(topic, retain_as_published=False))
     pub = talk.join("pub")
     for retain in (True, False):
         pub.publish(topic, b"x", retain=retain)

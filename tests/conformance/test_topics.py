@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
+from accord.edges.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
 from accord.edges.mqtt.properties import NO_PROPERTIES
 from tests.brokers import deviates
 from tests.conformance.conversation import ClosedError, Conversation, Peer
@@ -205,10 +205,10 @@ def test_ill_formed_utf_8_in_a_client_id(talk: Conversation, text: bytes) -> Non
 )
 def test_overlapping_filters_of_one_client(talk: Conversation, topic: str) -> None:
     """[MQTT-3.3.4-2]: one copy with the highest QoS, or one for each subscription."""
-    sub = talk.join("sub").subscribed(Filter(f"{topic}/#", 2), Filter(f"{topic}/+", 1))
+    sub = talk.join("sub").subscribed(TopicFilter(f"{topic}/#", 2), TopicFilter(f"{topic}/+", 1))
     talk.join("pub").publish(f"{topic}/x", b"x", qos=2)
     first = sub.expect(Publish, topic=f"{topic}/x", payload=b"x")
-    sub.send(Subscribe(9, (Filter("unrelated"),), NO_PROPERTIES))
+    sub.send(Subscribe(9, (TopicFilter("unrelated"),), NO_PROPERTIES))
     second = sub.receive()
     if isinstance(second, Publish):
         assert {first.qos, second.qos} == {1, 2}

@@ -12,7 +12,7 @@ import sys
 import threading
 
 from accord.journal.options import JournalOptions
-from accord.journal.status import Refused
+from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     while True:
         records = [b"%d:" % (number + index) + b"x" * (number % 300) for index in range(7)]
         has_room.clear()
-        if isinstance(journal.append(records), Refused):
+        if isinstance(journal.append(records), AppendRefused):
             has_room.wait()
         else:
             number += len(records)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from accord.journal.disk import Disk
 from accord.journal.faults import FaultDisk
-from accord.journal.log import Log
-from accord.journal.reader import Found, Reader
+from accord.journal.log import SegmentLog
+from accord.journal.reader import Reader, ReadResult
 from accord.journal.record import Batch
 
 
@@ -24,7 +24,7 @@ def records_in(disk: Disk, offset: int = 0) -> list[bytes]:
     return records
 
 
-def found_in(disk: Disk, offset: int = 0) -> list[Found | tuple[int, list[bytes]]]:
+def found_in(disk: Disk, offset: int = 0) -> list[ReadResult | tuple[int, list[bytes]]]:
     """What a reader finds, batches as offset and records."""
     return [
         (found.first_offset, found.records()) if isinstance(found, Batch) else found
@@ -34,7 +34,7 @@ def found_in(disk: Disk, offset: int = 0) -> list[Found | tuple[int, list[bytes]
 
 def filled(disk: FaultDisk, commits: int = 3, *, segment_bytes: int = 1 << 20) -> FaultDisk:
     """A journal of so many commits of two records each, closed."""
-    log = Log(disk, segment_bytes=segment_bytes)
+    log = SegmentLog(disk, segment_bytes=segment_bytes)
     for number in range(commits):
         log.commit(numbered(2 * number, 2 * number + 2), now_ms=1_000 + number)
     log.close()

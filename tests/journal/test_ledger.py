@@ -13,24 +13,26 @@ from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent, decode_event
 from accord.journal.faults import FaultDisk
 from accord.journal.ledger import (
-    Entry,
+    LedgerEntry,
+    LedgerQuery,
     LedgerRecord,
-    Wanted,
     decode_ledger,
     encode_ledger,
     kind_of,
     record_of,
     select,
 )
-from accord.journal.ledger_search import MAX_BYTES, Answer, Search, search_journal
-from accord.journal.log import Log
+from accord.journal.ledger_search import MAX_BYTES, LedgerResult, LedgerSearch, search_journal
+from accord.journal.log import SegmentLog
 from accord.journal.reader import Reader
 
 FIRST = 1_763_000_000_000_000_000
 EVENT = msgspec.msgpack.encode(KeptEvent(1, "a", "ann", 0, -1, b"", b"x"))
 
 
-def entry(number: int, destination: str = "bob", *, count: int = 1, **fields: object) -> Entry:
+def entry(
+    number: int, destination: str = "bob", *, count: int = 1, **fields: object
+) -> LedgerEntry:
     start: dict[str, object] = {
         "number": number,
         "count": count,
@@ -44,10 +46,10 @@ def entry(number: int, destination: str = "bob", *, count: int = 1, **fields: ob
         "size": 100,
         "importance": 3,
     }
-    return msgspec.convert({**start, **fields}, Entry)
+    return msgspec.convert({**start, **fields}, LedgerEntry)
 
 
-def batch_of(*entries: Entry) -> LedgerBatch:
+def batch_of(*entries: LedgerEntry) -> LedgerBatch:
     ledger = Ledger()
     for each in entries:
         ledger.add(
@@ -71,17 +73,17 @@ def batch_of(*entries: Entry) -> LedgerBatch:
     return batch
 
 
-def record(*entries: Entry, newest: int = 0, taken_ms: int = 6_000) -> LedgerRecord:
+def record(*entries: LedgerEntry, newest: int = 0, taken_ms: int = 6_000) -> LedgerRecord:
     return record_of(batch_of(*entries), newest=newest, taken_ms=taken_ms)
 
 
-def encoded(*entries: Entry, newest: int = 0, taken_ms: int = 6_000) -> bytes:
+def encoded(*entries: LedgerEntry, newest: int = 0, taken_ms: int = 6_000) -> bytes:
     return encode_ledger(record(*entries, newest=newest, taken_ms=taken_ms))
 
 
 def journal(*commits: list[bytes], segment_bytes: int = 1 << 20) -> FaultDisk:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=segment_bytes)
+    log = SegmentLog(disk, segment_bytes=segment_bytes)
     for number, records in enumerate(commits):
         log.commit(records, now_ms=1_000 + number)
     log.close()
@@ -95,7 +97,7 @@ small = st.integers(0, 1 << 40)
 @given(
     st.lists(
         st.builds(
-            Entry,
+            LedgerEntry,
             number=st.integers(0, 1 << 62),
             count=st.integers(1, 9),
             channel=names.filter(lambda name: not is_internal(name)),
@@ -114,14 +116,14 @@ small = st.integers(0, 1 << 40)
         min_size=1,
     )
 )
-def test_what_goes_in_comes_out_with_the_latest_first(entries: list[Entry]) -> None:
+def test_what_goes_in_comes_out_with_the_latest_first(entries: list[LedgerEntry]) -> None:
     decoded = decode_ledger(encoded(*entries))
-    assert select(decoded, Wanted(), 1_000) == entries[::-1]
+    assert select(decoded, LedgerQuery(), 1_000) == entries[::-1]
     assert decoded.count == len(entries)
     for each in entries:
         if each.number > 0:
             assert decoded.may_have(each.number + each.count - 1)
-            assert each in select(decoded, Wanted(number=each.number + each.count - 1), 1_000)
+            assert each in select(decoded, LedgerQuery(number=each.number + each.count - 1), 1_000)
 
 
 def test_an_entry_takes_few_bytes() -> None:
@@ -157,29 +159,31 @@ def test_internal_channels_are_found_by_name_only() -> None:
     batch = record(
         entry(FIRST, channel=reply), entry(FIRST + 1, channel="$SYS/x"), entry(FIRST + 2)
     )
-    for wanted in (Wanted(), Wanted(channel="#"), Wanted(channel="+/#")):
+    for wanted in (LedgerQuery(), LedgerQuery(channel="#"), LedgerQuery(channel="+/#")):
         assert [each.number for each in select(batch, wanted, 9)] == [FIRST + 2]
-    assert [each.channel for each in select(batch, Wanted(channel=f"{reply[:15]}/#"), 9)] == [reply]
-    assert [each.channel for each in select(batch, Wanted(number=FIRST), 9)] == [reply]
+    assert [each.channel for each in select(batch, LedgerQuery(channel=f"{reply[:15]}/#"), 9)] == [
+        reply
+    ]
+    assert [each.channel for each in select(batch, LedgerQuery(number=FIRST), 9)] == [reply]
 
 
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Wanted(), [3, 2, 1]),
-        (Wanted(channel="x/+"), [2]),
-        (Wanted(channel="#"), [3, 2, 1]),
-        (Wanted(client="eve"), [3, 2]),
-        (Wanted(client="ann"), [3, 1]),
-        (Wanted(outcome=SHED), [2]),
-        (Wanted(number=FIRST + 4), [2]),
-        (Wanted(number=FIRST + 9), []),
-        (Wanted(since_ms=8_000), [3]),
-        (Wanted(since_ms=10_001), []),
-        (Wanted(client="eve", outcome=DELIVERED), [3]),
+        (LedgerQuery(), [3, 2, 1]),
+        (LedgerQuery(channel="x/+"), [2]),
+        (LedgerQuery(channel="#"), [3, 2, 1]),
+        (LedgerQuery(client="eve"), [3, 2]),
+        (LedgerQuery(client="ann"), [3, 1]),
+        (LedgerQuery(outcome=SHED), [2]),
+        (LedgerQuery(number=FIRST + 4), [2]),
+        (LedgerQuery(number=FIRST + 9), []),
+        (LedgerQuery(since_ms=8_000), [3]),
+        (LedgerQuery(since_ms=10_001), []),
+        (LedgerQuery(client="eve", outcome=DELIVERED), [3]),
     ],
 )
-def test_filters(wanted: Wanted, found: list[int]) -> None:
+def test_filters(wanted: LedgerQuery, found: list[int]) -> None:
     batch = record(
         entry(FIRST, size=1),
         entry(FIRST + 3, "eve", count=2, channel="x/y", publisher="pat", outcome=SHED, size=2),
@@ -193,17 +197,17 @@ def test_filters(wanted: Wanted, found: list[int]) -> None:
 
 def test_a_run_of_several_channels_is_part_of_any() -> None:
     batch = record(entry(FIRST, channel=""))
-    assert len(select(batch, Wanted(channel="any/thing"), 9)) == 1
+    assert len(select(batch, LedgerQuery(channel="any/thing"), 9)) == 1
 
 
-def find(reader: Reader, number: int) -> Answer:
-    return recent(reader, Wanted(number=number))
+def find(reader: Reader, number: int) -> LedgerResult:
+    return recent(reader, LedgerQuery(number=number))
 
 
 def recent(
-    reader: Reader, wanted: Wanted, *, most: int = 100, max_bytes: int = MAX_BYTES
-) -> Answer:
-    return search_journal(reader, Search(wanted, most), max_bytes=max_bytes)
+    reader: Reader, wanted: LedgerQuery, *, most: int = 100, max_bytes: int = MAX_BYTES
+) -> LedgerResult:
+    return search_journal(reader, LedgerSearch(wanted, most), max_bytes=max_bytes)
 
 
 class TestSearch:
@@ -216,7 +220,7 @@ class TestSearch:
             segment_bytes=100,
         )
         assert len(Reader(disk).segments()) == 3
-        assert find(Reader(disk), FIRST + 1) == Answer(
+        assert find(Reader(disk), FIRST + 1) == LedgerResult(
             entries=[slow, entry(FIRST + 1)],
             is_complete=True,
             has_older=True,
@@ -244,9 +248,9 @@ class TestSearch:
         assert behind.reaches_back_ms == 6_000
 
     def test_an_empty_journal(self) -> None:
-        nothing = Answer(entries=[], is_complete=True)
+        nothing = LedgerResult(entries=[], is_complete=True)
         assert find(Reader(journal()), FIRST) == nothing
-        assert recent(Reader(journal([EVENT])), Wanted()) == nothing
+        assert recent(Reader(journal([EVENT])), LedgerQuery()) == nothing
 
     def test_the_latest(self) -> None:
         disk = journal(
@@ -254,19 +258,19 @@ class TestSearch:
             [encoded(entry(FIRST + 3), taken_ms=2_000), EVENT],
             segment_bytes=100,
         )
-        answer = recent(Reader(disk), Wanted(), most=2)
+        answer = recent(Reader(disk), LedgerQuery(), most=2)
         assert [each.number - FIRST for each in answer.entries] == [3, 2]
         assert not answer.is_complete
-        answer = recent(Reader(disk), Wanted(client="bob"), most=9)
+        answer = recent(Reader(disk), LedgerQuery(client="bob"), most=9)
         assert [each.number - FIRST for each in answer.entries] == [3, 2, 0]
         assert answer.is_complete
-        later = recent(Reader(disk), Wanted(since_ms=1_500), most=9)
+        later = recent(Reader(disk), LedgerQuery(since_ms=1_500), most=9)
         assert later.has_older
 
     def test_a_search_has_a_limit(self) -> None:
         commits = [[encoded(entry(FIRST + number), taken_ms=number)] for number in range(4)]
         disk = journal(*commits, segment_bytes=100)
-        answer = recent(Reader(disk), Wanted(outcome=SHED), max_bytes=1)
+        answer = recent(Reader(disk), LedgerQuery(outcome=SHED), max_bytes=1)
         assert (answer.entries, answer.is_complete) == ([], False)
         assert answer.reaches_back_ms == 3
 
@@ -280,7 +284,7 @@ class TestSearch:
         assert answer.unusable == 3
 
     def test_a_damaged_segment(self, tmp_path: Path) -> None:
-        log = Log(OsDisk(tmp_path), segment_bytes=100)
+        log = SegmentLog(OsDisk(tmp_path), segment_bytes=100)
         for number in range(3):
             log.commit([encoded(entry(FIRST + number), taken_ms=number)], now_ms=number)
         log.close()
@@ -288,6 +292,6 @@ class TestSearch:
         data = bytearray(middle.read_bytes())
         data[-3] ^= 0xFF
         middle.write_bytes(data)
-        answer = recent(Reader(tmp_path), Wanted())
+        answer = recent(Reader(tmp_path), LedgerQuery())
         assert [each.number - FIRST for each in answer.entries] == [2, 0]
         assert answer.unusable == 1

@@ -6,18 +6,18 @@ import pytest
 
 from accord.journal.errors import JournalError, LockedError
 from accord.journal.faults import FaultDisk
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.retention import Retention
 from tests.journal.helpers import filled, numbered, records_in
 
 
 def test_commits_are_numbered_and_survive_a_crash() -> None:
     disk = FaultDisk()
-    log = Log(disk)
+    log = SegmentLog(disk)
     assert log.commit([b"a", b"b"], now_ms=1) == 2
     assert log.commit([b"c"], now_ms=2) == 3
     assert log.commit([], now_ms=3) == 3
-    again = Log(disk.crash())
+    again = SegmentLog(disk.crash())
     assert again.committed == 3
     assert records_in(again.disk) == [b"a", b"b", b"c"]
     assert again.commit([b"d"], now_ms=4) == 4
@@ -31,12 +31,12 @@ def test_segments_are_named_by_their_first_offset() -> None:
         "0000000000000004.seg",
     ]
     assert records_in(disk) == numbered(0, 8)
-    assert Log(disk).committed == 8
+    assert SegmentLog(disk).committed == 8
 
 
 def test_a_commit_longer_than_a_segment_has_one_for_itself() -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=200, batch_bytes=100)
+    log = SegmentLog(disk, segment_bytes=200, batch_bytes=100)
     log.commit(numbered(0, 50, 20), now_ms=1)
     log.commit(numbered(50, 51), now_ms=1)
     assert [segment.first_offset for segment in log.segments] == [0, 50]
@@ -45,16 +45,16 @@ def test_a_commit_longer_than_a_segment_has_one_for_itself() -> None:
 
 def test_a_journal_has_one_writer() -> None:
     disk = FaultDisk()
-    log = Log(disk)
+    log = SegmentLog(disk)
     with pytest.raises(LockedError):
-        Log(disk)
+        SegmentLog(disk)
     log.close()
-    Log(disk)
+    SegmentLog(disk)
 
 
 def test_a_full_disk_cuts_back_and_goes_on_when_there_is_space() -> None:
     disk = FaultDisk(capacity=300)
-    log = Log(disk)
+    log = SegmentLog(disk)
     log.commit([b"a" * 100], now_ms=1)
     size = disk.size("0000000000000000.seg")
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_a_full_disk_cuts_back_and_goes_on_when_there_is_space() -> None:
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "sync_names"])
 def test_no_space_for_a_new_segment_is_no_end(operation: str) -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=1)
+    log = SegmentLog(disk, segment_bytes=1)
     log.commit([b"a"], now_ms=1)
     disk.fail(operation, errno.ENOSPC, times=2)
     with pytest.raises(JournalError) as full:
@@ -89,7 +89,7 @@ def test_what_a_failed_sync_may_have_lost_is_written_again_elsewhere(
     operation: str, survives: int, before: list[bytes]
 ) -> None:
     disk = FaultDisk(lambda limit: limit * survives)
-    log = Log(disk)
+    log = SegmentLog(disk)
     incidents: list[str] = []
     log.on_incident = lambda error: incidents.append(str(error))
     log.commit(before, now_ms=1)
@@ -103,12 +103,12 @@ def test_what_a_failed_sync_may_have_lost_is_written_again_elsewhere(
     assert incidents == ["journal memory: Input/output error; written once more, to a new segment"]
     found = disk.crash()
     assert records_in(found) == expected
-    assert Log(found).committed == len(expected)
+    assert SegmentLog(found).committed == len(expected)
 
 
 def test_a_disk_that_fails_twice_has_failed() -> None:
     disk = FaultDisk()
-    log = Log(disk)
+    log = SegmentLog(disk)
     log.commit([b"a"], now_ms=1)
     disk.fail("sync", errno.EIO, times=2)
     with pytest.raises(JournalError, match="can't append: Input/output error") as failed:
@@ -120,7 +120,7 @@ def test_a_disk_that_fails_twice_has_failed() -> None:
 
 def test_a_cut_that_fails_abandons_the_segment() -> None:
     disk = FaultDisk()
-    log = Log(disk)
+    log = SegmentLog(disk)
     log.commit([b"a"], now_ms=1)
     disk.fail("append", errno.ENOSPC)
     disk.fail("truncate", errno.EIO, times=2)
@@ -131,7 +131,7 @@ def test_a_cut_that_fails_abandons_the_segment() -> None:
 
 def test_readers_that_can_not_be_told_are_an_incident() -> None:
     disk = FaultDisk()
-    log = Log(disk)
+    log = SegmentLog(disk)
     incidents: list[str] = []
     log.on_incident = lambda error: incidents.append(error.problem)
     disk.fail("overwrite", errno.EIO)
@@ -144,7 +144,7 @@ def test_readers_that_can_not_be_told_are_an_incident() -> None:
 
 def test_an_idle_journal_lets_go_of_what_is_old() -> None:
     disk = FaultDisk()
-    log = Log(disk, retention=Retention(max_age_ms=1_000))
+    log = SegmentLog(disk, retention=Retention(max_age_ms=1_000))
     log.commit([b"a", b"b"], now_ms=10_000)
     assert log.retire(now_ms=10_999).segments == 0
     assert log.retire(now_ms=11_000).records == 0  # begins a segment, as young as can be
@@ -156,20 +156,20 @@ def test_an_idle_journal_lets_go_of_what_is_old() -> None:
 
 def test_retired_segments_are_counted_and_stay_retired() -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=1, retention=Retention(max_bytes=200))
+    log = SegmentLog(disk, segment_bytes=1, retention=Retention(max_bytes=200))
     for number in range(8):
         log.commit(numbered(number, number + 1), now_ms=number)
     retired = log.retire(now_ms=9)
     assert (retired.segments, retired.records, retired.unread) == (6, 6, 0)
     assert log.retired == retired
     found = disk.crash()
-    assert Log(found).first_offset == 6
+    assert SegmentLog(found).first_offset == 6
     assert records_in(found, 6) == numbered(6, 8)
 
 
 def test_a_segment_that_can_not_be_removed_stays() -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=1)
+    log = SegmentLog(disk, segment_bytes=1)
     for number in range(3):
         log.commit(numbered(number, number + 1), now_ms=number)
     disk.fail("remove", errno.EIO)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError
 from accord.journal.faults import FaultDisk, FaultFile
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.reader import Extent, Reader, Retired, read
 from accord.journal.record import SEGMENT_HEADER, Batch, encode_batch
 from accord.journal.segments import Damaged
@@ -35,7 +35,7 @@ def test_reading_from_anywhere_within_any_limits(
     segment_bytes: int,
 ) -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=segment_bytes, batch_bytes=60)
+    log = SegmentLog(disk, segment_bytes=segment_bytes, batch_bytes=60)
     for records in commits:
         log.commit(records, now_ms=1)
     expected = [record for records in commits for record in records][offset:]
@@ -74,14 +74,14 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_journal_has_nothing_to_read() -> None:
     disk = FaultDisk()
-    Log(disk)
+    SegmentLog(disk)
     assert found_in(disk) == []
     assert Reader(disk).extent() == Extent(0, 0)
 
 
 def test_a_reader_follows_the_writer() -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=200)
+    log = SegmentLog(disk, segment_bytes=200)
     reader = Reader(disk)
     offset = 0
     for number in range(20):
@@ -104,7 +104,7 @@ def test_what_is_written_but_not_synced_is_not_read() -> None:
 
 @pytest.mark.parametrize("cut", range(50))
 def test_a_copy_is_read_as_far_as_it_goes(tmp_path: Path, cut: int) -> None:
-    log = Log(OsDisk(tmp_path / "a"), segment_bytes=100)
+    log = SegmentLog(OsDisk(tmp_path / "a"), segment_bytes=100)
     for number in range(3):
         log.commit(numbered(2 * number, 2 * number + 2), now_ms=1)
     log.close()
@@ -119,7 +119,7 @@ def test_a_copy_is_read_as_far_as_it_goes(tmp_path: Path, cut: int) -> None:
 
 def test_a_retired_offset_says_what_is_left() -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=1)
+    log = SegmentLog(disk, segment_bytes=1)
     for number in range(4):
         log.commit(numbered(number, number + 1), now_ms=1)
     log.retire(now_ms=1, before_offset=2)
@@ -130,7 +130,7 @@ def test_a_retired_offset_says_what_is_left() -> None:
 
 def test_what_is_retired_while_reading_is_told() -> None:
     disk = FaultDisk()
-    log = Log(disk, segment_bytes=1)
+    log = SegmentLog(disk, segment_bytes=1)
     for number in range(4):
         log.commit(numbered(number, number + 1), now_ms=1)
     reading = read(disk, 0)
@@ -148,7 +148,7 @@ def test_a_segment_retired_between_looking_and_opening() -> None:
             return super().source(name)
 
     disk = Slow()
-    log = Log(disk, segment_bytes=1)
+    log = SegmentLog(disk, segment_bytes=1)
     for number in range(2):
         log.commit(numbered(number, number + 1), now_ms=1)
     assert list(read(disk, 0)) == [Retired(offset=0, first_available=1)]
@@ -182,7 +182,7 @@ def test_a_segment_that_can_not_be_read_is_damage() -> None:
         raise OSError(5, "Input/output error")
 
     disk = Bad()
-    log = Log(disk, segment_bytes=1)
+    log = SegmentLog(disk, segment_bytes=1)
     for number in range(2):
         log.commit(numbered(number, number + 1), now_ms=1)
     expected = [Damaged(FIRST, SEGMENT_HEADER, "Input/output error", 0, 1), (1, [b"1:"])]

@@ -6,7 +6,7 @@ import pytest
 
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.record import MAX_OFFSET
 from accord.journal.retention import Retention, choose, needed_from, register, unregister
 from accord.journal.segments import Segment
@@ -55,7 +55,9 @@ def test_limits_are_checked() -> None:
 
 
 def test_a_reader_keeps_what_it_needs_and_a_hard_limit_does_not(tmp_path: Path) -> None:
-    log = Log(OsDisk(tmp_path), segment_bytes=1, retention=Retention(max_bytes=1, hard_bytes=279))
+    log = SegmentLog(
+        OsDisk(tmp_path), segment_bytes=1, retention=Retention(max_bytes=1, hard_bytes=279)
+    )
     register(tmp_path, "archive", 2)
     register(tmp_path, "audit", 3)
     for number in range(5):

@@ -11,10 +11,10 @@ import pytest
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError, LockedError
 from accord.journal.faults import FaultDisk, FaultFile
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.options import JournalOptions
 from accord.journal.retention import Retention
-from accord.journal.status import Refused
+from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 from tests.journal.helpers import numbered, records_in
 
@@ -109,10 +109,10 @@ def test_a_full_backlog_refuses_and_takes_again() -> None:
     journal = Journal.open(disk, JournalOptions(backlog_bytes=10_000))
     disk.gate.clear()
     taken = 0
-    while not isinstance(refused := journal.append([b"x" * 936]), Refused):
+    while not isinstance(refused := journal.append([b"x" * 936]), AppendRefused):
         taken += 1
     assert taken == 10
-    assert refused == Refused("the disk is slower than what is published", 10_000, 10_000)
+    assert refused == AppendRefused("the disk is slower than what is published", 10_000, 10_000)
     assert journal.next_offset == 10
     disk.gate.set()
     journal.flush(WAIT_S)
@@ -124,13 +124,13 @@ def test_a_full_backlog_refuses_and_takes_again() -> None:
 def test_many_small_records_fill_the_backlog_too() -> None:
     journal = Journal.open(FaultDisk(), JournalOptions(backlog_bytes=1_000, is_threaded=False))
     assert journal.append([b""]) == 1
-    assert isinstance(journal.append([b""] * 16), Refused)
+    assert isinstance(journal.append([b""] * 16), AppendRefused)
 
 
 def test_what_is_larger_than_the_backlog_waits_alone() -> None:
     journal = Journal.open(FaultDisk(), JournalOptions(backlog_bytes=1_000, is_threaded=False))
     assert journal.append([b"x" * 2_000]) == 1
-    assert isinstance(journal.append([b"y"]), Refused)
+    assert isinstance(journal.append([b"y"]), AppendRefused)
     journal.work()
     assert journal.append([b"y"]) == 2
 
@@ -227,7 +227,7 @@ def test_a_failed_disk_ends_the_journal_and_nobody_waits() -> None:
     with pytest.raises(JournalError, match="Input/output error"):
         waiting.result(WAIT_S)
     refused = journal.append([b"c"])
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, AppendRefused)
     assert "Input/output error" in refused.why
     with pytest.raises(JournalError, match="Input/output error"):
         journal.retire().result(WAIT_S)
@@ -301,7 +301,7 @@ def test_a_job_begins_with_just_what_was_appended_before_it() -> None:
     journal = Journal.open(disk, BY_HAND)
     seen: list[int] = []
 
-    def job(log: Log) -> Generator[None, None, str]:
+    def job(log: SegmentLog) -> Generator[None, None, str]:
         for _ in range(3):
             seen.append(log.committed)
             yield
@@ -324,7 +324,7 @@ def test_a_job_begins_with_just_what_was_appended_before_it() -> None:
 def test_a_job_that_fails_fails_alone() -> None:
     journal = Journal.open(FaultDisk(), BY_HAND)
 
-    def job(log: Log) -> Generator[None, None, None]:
+    def job(log: SegmentLog) -> Generator[None, None, None]:
         yield
         raise ValueError("bad record")
 
@@ -343,7 +343,7 @@ def test_closing_ends_jobs() -> None:
     journal = Journal.open(FaultDisk())
     is_ended = threading.Event()
 
-    def job(log: Log) -> Generator[None, None, None]:
+    def job(log: SegmentLog) -> Generator[None, None, None]:
         try:
             while True:
                 yield
@@ -358,7 +358,7 @@ def test_closing_ends_jobs() -> None:
     for ended in (future, journal.run(job)):
         with pytest.raises(JournalError, match="closed"):
             ended.result(0)
-    assert isinstance(journal.append([b"b"]), Refused)
+    assert isinstance(journal.append([b"b"]), AppendRefused)
 
 
 def test_retention_runs_by_itself() -> None:

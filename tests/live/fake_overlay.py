@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from tests.edges.link.conversing import CODEC, Load
 
-from accord.edges.link.handshake import Local, Neighbour
+from accord.edges.link.handshake import LinkPeer, LocalIdentity
 from accord.edges.link.keys import SharedKey
 from accord.edges.link.options import LinkOptions
-from accord.live.neighbours import Neighbours
+from accord.live.neighbours import LinkManager
 from accord.transports.interface import LinkTransport
 from accord.transports.udp import UdpEndpoint
 
@@ -96,13 +96,13 @@ class Node:
         endpoint: UdpEndpoint | None = None,
         most_links: int = 100,
         quiet_us: int = 1 << 60,
-        objection: Callable[[Neighbour], str] = lambda _: "",
+        objection: Callable[[LinkPeer], str] = lambda _: "",
     ) -> None:
         self.name = name
         self.overlay = FakeOverlay()
-        self.neighbours = Neighbours(
+        self.neighbours = LinkManager(
             self.overlay,
-            Local(node=name, incarnation=incarnation, key=SharedKey(key)),
+            LocalIdentity(node=name, incarnation=incarnation, key=SharedKey(key)),
             CODEC,
             lambda _: transport,
             options=options,

@@ -4,19 +4,25 @@ import socket
 
 import pytest
 
-from accord.live.addresses import Address, ListenError, bound_address, listen_on, parse_address
+from accord.live.addresses import (
+    ListenError,
+    SocketAddress,
+    bound_address,
+    listen_on,
+    parse_address,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("127.0.0.1:1883", Address("127.0.0.1", 1883)),
-        (" localhost:0 ", Address("localhost", 0)),
-        ("[::1]:8883", Address("::1", 8883)),
-        ("my-host.example:65535", Address("my-host.example", 65_535)),
+        ("127.0.0.1:1883", SocketAddress("127.0.0.1", 1883)),
+        (" localhost:0 ", SocketAddress("localhost", 0)),
+        ("[::1]:8883", SocketAddress("::1", 8883)),
+        ("my-host.example:65535", SocketAddress("my-host.example", 65_535)),
     ],
 )
-def test_addresses(text: str, address: Address) -> None:
+def test_addresses(text: str, address: SocketAddress) -> None:
     assert parse_address(text) == address
     assert str(address) == text.strip()
 
@@ -46,11 +52,11 @@ def test_texts_that_are_no_addresses(text: str) -> None:
     ],
 )
 def test_which_addresses_stay_on_this_machine(host: str, is_loopback: bool) -> None:
-    assert Address(host, 1).is_loopback is is_loopback
+    assert SocketAddress(host, 1).is_loopback is is_loopback
 
 
 def test_a_listener_takes_connections() -> None:
-    with listen_on(Address("localhost", 0)) as listener:
+    with listen_on(SocketAddress("localhost", 0)) as listener:
         address = bound_address(listener)
         assert address.port > 0
         socket.create_connection((address.host, address.port)).close()
@@ -65,11 +71,11 @@ def test_a_listener_takes_connections() -> None:
 )
 def test_addresses_that_can_not_be_listened_on(host: str, problem: str) -> None:
     with pytest.raises(ListenError, match=problem):
-        listen_on(Address(host, 0))
+        listen_on(SocketAddress(host, 0))
 
 
 def test_a_port_in_use_is_named() -> None:
-    with listen_on(Address("127.0.0.1", 0)) as listener:
+    with listen_on(SocketAddress("127.0.0.1", 0)) as listener:
         taken = bound_address(listener)
         with pytest.raises(ListenError) as refused:
             listen_on(taken)

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from accord.core.errors import PolicyError
-from accord.core.qos.book import Book, read_book
-from accord.core.qos.dry_run import Open
+from accord.core.qos.book import PolicySet, parse_policy_set
+from accord.core.qos.dry_run import OpenOperation
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import Policy
 from accord.journal.faults import FaultDisk
 from accord.live import administration as administration_module
 from accord.live.administration import (
-    Administration,
-    Around,
-    BusyAdministrationError,
     ConflictError,
-    Question,
+    ExplainRequest,
+    PolicyAdmin,
+    PolicyHost,
+    TooManyChangesError,
     UnknownPolicyError,
 )
-from accord.live.first_book import first_book
+from accord.live.first_book import load_initial_policies
 from accord.live.policy_store import (
     PolicyStore,
     PolicyStoreError,
@@ -38,12 +38,12 @@ IMAGES = Policy(name="Images", channel=("uav/#",), client=("raven-*",), importan
 class Node:
     """What an administration works on, and what it did there."""
 
-    def __init__(self, book: Book | None = None, *, disk: FaultDisk | None = None) -> None:
+    def __init__(self, book: PolicySet | None = None, *, disk: FaultDisk | None = None) -> None:
         self.applied: list[tuple[int, Policies]] = []
-        self.open: list[Open] = []
+        self.open: list[OpenOperation] = []
         self.entities: dict[str, Entity] = {}
         self.store = PolicyStore(disk)
-        around = Around(
+        around = PolicyHost(
             apply=lambda book, policies: self.applied.append((book.version, policies)),
             open_=lambda: self.open,
             find_entity=self.entities.get,
@@ -51,8 +51,8 @@ class Node:
             node="alpha",
         )
         now = iter(range(1_000, 1_000_000, 1_000))
-        book = first_book(self.store) if book is None else book
-        self.administration = Administration(book, self.store, around, now_ms=lambda: next(now))
+        book = load_initial_policies(self.store) if book is None else book
+        self.administration = PolicyAdmin(book, self.store, around, now_ms=lambda: next(now))
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -83,12 +83,12 @@ def test_every_change_is_a_version_that_counts_at_once() -> None:
 
 
 def test_a_policy_is_replaced_in_its_place() -> None:
-    node = Node(Book(version=3, policies=(REPORT, IMAGES)))
+    node = Node(PolicySet(version=3, policies=(REPORT, IMAGES)))
     again = Policy(name="Report", importance=7)
 
     async def work() -> None:
         await node.administration.put_policy(again)
-        assert node.administration.book == Book(version=4, policies=(again, IMAGES))
+        assert node.administration.book == PolicySet(version=4, policies=(again, IMAGES))
 
     run(work)
 
@@ -102,7 +102,7 @@ def test_changes_survive_a_crash() -> None:
         await node.administration.patch({"client_bandwidth": 64_000})
 
     run(work)
-    found = first_book(PolicyStore(disk.crash()))
+    found = load_initial_policies(PolicyStore(disk.crash()))
     assert found == node.administration.book
     assert found.version == 2
 
@@ -114,7 +114,7 @@ def test_what_changes_nothing_makes_no_version() -> None:
     async def work() -> None:
         await admin.put_policy(REPORT)
         assert (await admin.put_policy(REPORT)).version == 1
-        assert (await admin.replace(Book(version=99, policies=(REPORT,)))).version == 1
+        assert (await admin.replace(PolicySet(version=99, policies=(REPORT,)))).version == 1
         assert len(node.applied) == len(admin.history()) == 1
 
     run(work)
@@ -130,7 +130,7 @@ def test_two_administrators_do_not_overwrite_each_other() -> None:
             admin.put_policy(IMAGES, if_version=0),
             return_exceptions=True,
         )
-        assert isinstance(results[0], Book)
+        assert isinstance(results[0], PolicySet)
         assert isinstance(results[1], ConflictError)
         assert (results[1].wanted, results[1].current) == (0, 1)
         assert "version 1 is current" in str(results[1])
@@ -171,9 +171,9 @@ def test_an_earlier_version_counts_again_as_a_new_one() -> None:
 
     async def work() -> None:
         await admin.put_policy(REPORT)
-        await admin.replace(Book(policies=(IMAGES,), strategy="strict"))
+        await admin.replace(PolicySet(policies=(IMAGES,), strategy="strict"))
         await admin.rollback(1, who="ann")
-        assert admin.book == Book(version=3, policies=(REPORT,))
+        assert admin.book == PolicySet(version=3, policies=(REPORT,))
         assert admin.history()[0].what == "back to version 1"
 
     run(work)
@@ -187,7 +187,7 @@ def test_only_so_many_changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         weights = [[weight] * 8 for weight in range(1, 6)]
         changes = [admin.patch({"weights": each}) for each in weights]
         results = await asyncio.gather(*changes, return_exceptions=True)
-        assert [isinstance(each, BusyAdministrationError) for each in results] == [
+        assert [isinstance(each, TooManyChangesError) for each in results] == [
             *[False] * 3,
             *[True] * 2,
         ]
@@ -218,18 +218,18 @@ def test_a_dry_run_changes_nothing_and_says_whom_a_change_would_affect() -> None
     admin = node.administration
     raven, patrol = Entity("raven-7", "", (), "alpha"), Entity("patrol-1", "", (), "alpha")
     node.open = [
-        *[Open("publish", "uav/imagery", raven)] * 150,
-        Open("subscribe", "uav/imagery", patrol),
-        Open("subscribe", "patrol/report", patrol),
+        *[OpenOperation("publish", "uav/imagery", raven)] * 150,
+        OpenOperation("subscribe", "uav/imagery", patrol),
+        OpenOperation("subscribe", "patrol/report", patrol),
     ]
 
     async def work() -> None:
         await admin.put_policy(REPORT)
-        result = await admin.dry_run(Book(policies=(REPORT, IMAGES)))
+        result = await admin.dry_run(PolicySet(policies=(REPORT, IMAGES)))
         assert (result.version, result.checked, result.total) == (1, 152, 150)
         assert len(result.affected) == 150
         assert admin.book.policies == (REPORT,)
-        nothing = await admin.dry_run(Book(policies=(REPORT,), strategy="strict"))
+        nothing = await admin.dry_run(PolicySet(policies=(REPORT,), strategy="strict"))
         assert (nothing.checked, nothing.total) == (152, 0)
 
     run(work)
@@ -238,10 +238,12 @@ def test_a_dry_run_changes_nothing_and_says_whom_a_change_would_affect() -> None
 def test_a_dry_run_shows_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(administration_module, "MAX_AFFECTED", 110)
     node = Node()
-    node.open = [Open("publish", "patrol/x", Entity(f"c{number}")) for number in range(250)]
+    node.open = [
+        OpenOperation("publish", "patrol/x", Entity(f"c{number}")) for number in range(250)
+    ]
 
     async def work() -> None:
-        result = await node.administration.dry_run(Book(policies=(REPORT,)))
+        result = await node.administration.dry_run(PolicySet(policies=(REPORT,)))
         assert (result.total, len(result.affected)) == (250, 110)
 
     run(work)
@@ -250,14 +252,16 @@ def test_a_dry_run_shows_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestFirstBook:
     def test_without_anything(self) -> None:
         store = PolicyStore()
-        assert first_book(store) == Book()
+        assert load_initial_policies(store) == PolicySet()
         assert store.history() == []
 
     def test_from_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "policies.toml"
         file.write_text("strategy = 'strict'")
         store = PolicyStore()
-        assert first_book(store, file, changed_ms=5) == Book(version=1, strategy="strict")
+        assert load_initial_policies(store, file, changed_ms=5) == PolicySet(
+            version=1, strategy="strict"
+        )
         (version,) = store.history()
         assert (version.what, version.changed_ms) == ("taken from policies.toml", 5)
 
@@ -268,15 +272,17 @@ class TestFirstBook:
 
         def start() -> Node:
             disk.kill()
-            return Node(first_book(PolicyStore(disk), file), disk=_again(disk))
+            return Node(load_initial_policies(PolicyStore(disk), file), disk=_again(disk))
 
         node = start()
         run(lambda: _ignored(node.administration.put_policy(REPORT)))
         node = start()
-        assert node.administration.book == Book(version=2, strategy="strict", policies=(REPORT,))
+        assert node.administration.book == PolicySet(
+            version=2, strategy="strict", policies=(REPORT,)
+        )
         file.write_text("strategy = 'laxity'")
         node = start()
-        assert node.administration.book == Book(version=3, strategy="laxity")
+        assert node.administration.book == PolicySet(version=3, strategy="laxity")
         run(lambda: _ignored(node.administration.rollback(2)))
         assert start().administration.book.policies == (REPORT,)
 
@@ -287,7 +293,7 @@ class TestFirstBook:
         node = Node(disk=disk)
         run(lambda: _ignored(node.administration.put_policy(REPORT)))
         node.store.write(Version(version=2), "strategy = 'of a later version'\n")
-        assert first_book(PolicyStore(disk.crash())).policies == (REPORT,)
+        assert load_initial_policies(PolicyStore(disk.crash())).policies == (REPORT,)
         assert "version of policies passed over" in caplog.text
 
     @pytest.mark.parametrize(
@@ -307,7 +313,7 @@ class TestFirstBook:
         if content is not None:
             file.write_bytes(content)
         with pytest.raises(PolicyError) as caught:
-            first_book(PolicyStore(), file)
+            load_initial_policies(PolicyStore(), file)
         assert str(caught.value).startswith(str(file))
         assert problem in str(caught.value)
 
@@ -322,7 +328,7 @@ async def _ignored(work: Coroutine[Any, Any, object]) -> None:
 
 
 class TestExplain:
-    BOOK = read_book("""
+    BOOK = parse_policy_set("""
         [[policies]]
         name = "Imagery"
         channel = "uav/#"
@@ -345,7 +351,7 @@ class TestExplain:
 
     def importance(self, node: Node, **question: Any) -> str:
         explanation = node.administration.explain(
-            Question(**{"operation": "subscribe", "channel": "uav/imagery", **question})
+            ExplainRequest(**{"operation": "subscribe", "channel": "uav/imagery", **question})
         )
         return explanation.granted.policy
 

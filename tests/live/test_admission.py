@@ -19,31 +19,31 @@ from accord.core.admission.options import AdmissionOptions, Guarantee, Mode
 from accord.core.admission.resources import MEMORY, client, link
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.core.overlay.options import OverlayOptions
-from accord.core.qos.book import read_book
-from accord.live.addresses import Address
-from accord.live.admission import AdmissionService, NodeAdmission
-from accord.live.net import Net, NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.core.qos.book import parse_policy_set
+from accord.live.addresses import SocketAddress
+from accord.live.admission import AdmissionService, NodeAdmissionOptions
+from accord.live.net import NetOptions, OverlayService
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 
-ANYWHERE = Address(HOST, 0)
+ANYWHERE = SocketAddress(HOST, 0)
 ALONE = NetOptions()
 # 10 events per second are 80 kbit/s.
-ENFORCE = NodeAdmission(options=AdmissionOptions(mode=Mode.ENFORCE, event_bytes=1_000))
-REPORT = NodeAdmission(options=AdmissionOptions(mode=Mode.REPORT, event_bytes=1_000))
-ESTIMATE = NodeAdmission(
+ENFORCE = NodeAdmissionOptions(options=AdmissionOptions(mode=Mode.ENFORCE, event_bytes=1_000))
+REPORT = NodeAdmissionOptions(options=AdmissionOptions(mode=Mode.REPORT, event_bytes=1_000))
+ESTIMATE = NodeAdmissionOptions(
     options=AdmissionOptions(mode=Mode.ENFORCE, guarantee=Guarantee(basis=Basis.ESTIMATE))
 )
 LIMIT = 'client_bandwidth = "100 kbit/s"'
 
 
 def node(
-    admission: NodeAdmission = ENFORCE, *, name: str = "gate", data: Path | None = None,
+    admission: NodeAdmissionOptions = ENFORCE, *, name: str = "gate", data: Path | None = None,
     net: NetOptions = ALONE, users: Users | None = None,
 ) -> Node:  # fmt: skip
     settings = Settings(
         name=name,
-        listeners=(Listener(ANYWHERE),),
+        listeners=(ListenerSettings(ANYWHERE),),
         statistics_s=0,
         admission=admission,
         data=data,
@@ -69,7 +69,7 @@ def has(one: Node, client_id: str, key: str) -> bool:
 
 async def limited(one: Node, book: str = LIMIT) -> None:
     assert one.manager is not None
-    await one.manager.administration.replace(read_book(book))
+    await one.manager.administration.replace(parse_policy_set(book))
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -80,7 +80,7 @@ async def until(is_so: Callable[[], object]) -> None:
 
 def at_a_node(
     scene: Callable[[Node, Session, Session], Awaitable[None]],
-    admission: NodeAdmission = ENFORCE,
+    admission: NodeAdmissionOptions = ENFORCE,
     book: str = LIMIT,
 ) -> None:
     """With a client that publishes and one that subscribes."""
@@ -293,7 +293,7 @@ def test_where_it_is_off_all_is_as_before() -> None:
             for _ in range(5):
                 await source.publish("a")
 
-    at_a_node(scene, NodeAdmission())
+    at_a_node(scene, NodeAdmissionOptions())
 
 
 def test_advertisements_are_made_again_after_a_break() -> None:
@@ -367,7 +367,7 @@ def test_books_follow_what_is_measured() -> None:
 # Several nodes.
 
 
-def linked(*neighbours: Address) -> NetOptions:
+def linked(*neighbours: SocketAddress) -> NetOptions:
     return NetOptions(
         listen=(ANYWHERE,),
         neighbours=neighbours,
@@ -376,17 +376,19 @@ def linked(*neighbours: Address) -> NetOptions:
     )
 
 
-def net_of(one: Node) -> Net:
-    assert isinstance(one.net, Net)
+def net_of(one: Node) -> OverlayService:
+    assert isinstance(one.net, OverlayService)
     return one.net
 
 
-def link_of(one: Node) -> Address:
+def link_of(one: Node) -> SocketAddress:
     return net_of(one).addresses[0]
 
 
 async def at_two_nodes(
-    scene: Callable[[Node, Node], Awaitable[None]], thin: NodeAdmission, other: NodeAdmission
+    scene: Callable[[Node, Node], Awaitable[None]],
+    thin: NodeAdmissionOptions,
+    other: NodeAdmissionOptions,
 ) -> None:
     """Events come from `a`, whose link is thin."""
     async with (
@@ -398,7 +400,7 @@ async def at_two_nodes(
         await scene(a, b)
 
 
-THIN = NodeAdmission(options=ENFORCE.options, links={"b": 100_000})
+THIN = NodeAdmissionOptions(options=ENFORCE.options, links={"b": 100_000})
 
 
 def test_a_node_on_the_way_refuses() -> None:

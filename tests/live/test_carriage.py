@@ -9,17 +9,17 @@ from tests.live.test_net import ANYWHERE, KEY, link_of, net_of, until, url_of
 
 import accord
 from accord.core.node.rights import EVERYTHING
-from accord.core.overlay.carriage import UDP, CarryRule
+from accord.core.overlay.carriage import UDP, TransportRule
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.net import NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 
 
 def node(
-    name: str, *neighbours: Address, carry: tuple[CarryRule, ...] = (),
+    name: str, *neighbours: SocketAddress, carry: tuple[TransportRule, ...] = (),
     channels: tuple[ChannelDefinition, ...] = (),
 ) -> Node:  # fmt: skip
     options = NetOptions(
@@ -30,7 +30,9 @@ def node(
         channels=channels,
         carry=carry,
     )
-    settings = Settings(name=name, listeners=(Listener(ANYWHERE),), statistics_s=0, net=options)
+    settings = Settings(
+        name=name, listeners=(ListenerSettings(ANYWHERE),), statistics_s=0, net=options
+    )
     return Node(settings, Users(anonymous=EVERYTHING))
 
 
@@ -47,7 +49,7 @@ def datagrams(one: Node) -> int:
 
 
 def test_only_the_node_that_says_so_sends_datagrams() -> None:
-    rule = CarryRule(("video/#",), UDP)
+    rule = TransportRule(("video/#",), UDP)
 
     async def test() -> None:
         async with (
@@ -83,7 +85,7 @@ def test_only_the_node_that_says_so_sends_datagrams() -> None:
 
 
 def test_a_template_that_repairs_may_use_datagrams_whatever_the_qos() -> None:
-    rule = CarryRule(("log/#",), UDP)
+    rule = TransportRule(("log/#",), UDP)
     definition = ChannelDefinition("log/#", template="reliable")
 
     async def test() -> None:

@@ -12,7 +12,7 @@ from tests.live.test_net import in_two_nodes, net_of, node, until, url_of
 import accord
 from accord.core.channels.template import Context, Template
 from accord.core.overlay.signals import Carried
-from accord.live.containing import FAILED, Containment
+from accord.live.containing import FAILED, FaultIsolation
 from accord.live.logs import get_log
 from accord.live.node import Node
 from accord.live.server import MqttProtocol
@@ -27,7 +27,7 @@ def broken(*_: object) -> None:
 
 
 def test_each_kind_of_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    containment = Containment(get_log("test"))
+    containment = FaultIsolation(get_log("test"))
     for _ in range(3):
         containment.run("it failed", broken)
         containment.run("something else failed", broken)

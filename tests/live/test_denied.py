@@ -21,15 +21,15 @@ from accord.client.subscription import Subscription
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.node.rights import Denied
 from accord.core.overlay.registry import ChannelDefinition
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.durability import EVENTS
 from accord.live.net import NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.users import User, Users, hash_password
 
 ALONE = NetOptions()
-ANYWHERE = Address("127.0.0.1", 0)
+ANYWHERE = SocketAddress("127.0.0.1", 0)
 PHRASE = "open sesame"
 HASH = hash_password(PHRASE)
 SECRET = Denied(publish=("alarm/#",), subscribe=("secret/#", "home/%u/#"))
@@ -46,7 +46,7 @@ async def a_node(
     """Ann may not all, and bob may."""
     users = Users([User("ann", HASH, may_not=denied), User("bob", HASH)])
     settings = Settings(
-        listeners=(Listener(ANYWHERE),),
+        listeners=(ListenerSettings(ANYWHERE),),
         data=data,
         kept=kept,
         pipeline=pipeline,

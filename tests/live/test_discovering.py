@@ -14,18 +14,18 @@ from tests.live.test_net import ANYWHERE, KEY, link_of, net_of, until
 from accord.core.node.rights import EVERYTHING
 from accord.core.overlay.discovery import ADDRESS, DiscoveryOptions, encode_addresses
 from accord.core.overlay.options import OverlayOptions
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.group_links import MulticastOptions
 from accord.live.net import NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 
 
 def node(
-    name: str, *neighbours: Address, most: int = 4, discovers: bool = True, port: int = 0,
-    key: bytes = KEY, listen: tuple[Address, ...] = (ANYWHERE,),
+    name: str, *neighbours: SocketAddress, most: int = 4, discovers: bool = True, port: int = 0,
+    key: bytes = KEY, listen: tuple[SocketAddress, ...] = (ANYWHERE,),
 ) -> Node:  # fmt: skip
-    group = Address("239.255.77.4", port)
+    group = SocketAddress("239.255.77.4", port)
     options = NetOptions(
         listen=listen,
         neighbours=neighbours,
@@ -34,7 +34,9 @@ def node(
         discover=DiscoveryOptions(most_links=most) if discovers else None,
         multicast=MulticastOptions(group=group, interface=HOST) if port else None,
     )
-    settings = Settings(name=name, listeners=(Listener(ANYWHERE),), statistics_s=0, net=options)
+    settings = Settings(
+        name=name, listeners=(ListenerSettings(ANYWHERE),), statistics_s=0, net=options
+    )
     return Node(settings, Users(anonymous=EVERYTHING))
 
 

@@ -18,15 +18,15 @@ from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.durable import (
     Completed,
     KeptThrough,
-    Received,
-    Record,
+    ReceivedRecord,
+    SessionLogRecord,
     SessionOpened,
     decode_record,
 )
-from accord.edges.mqtt.packets import Connect, Filter, Publish, Pubrec, Pubrel, Subscribe
+from accord.edges.mqtt.packets import Connect, Publish, Pubrec, Pubrel, Subscribe, TopicFilter
 from accord.edges.mqtt.properties import Properties
 from accord.journal.events import decode_event
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
@@ -58,7 +58,7 @@ def records(folder: Path) -> list[bytes]:
     return [bytes(each) for item in found if isinstance(item, Batch) for each in item.records()]
 
 
-def state(folder: Path) -> list[Record]:
+def state(folder: Path) -> list[SessionLogRecord]:
     return [decode_record(each) for each in records(folder / STATE)]
 
 
@@ -81,14 +81,14 @@ def hold_events(monkeypatch: pytest.MonkeyPatch, durability: Durability) -> thre
     """Let the journal of events wait in its next sync; set what is returned to go on."""
     gate = threading.Event()
     log = durability._events.log
-    real = Log._sync
+    real = SegmentLog._sync
 
-    def wait(self: Log, sink: object) -> None:
+    def wait(self: SegmentLog, sink: object) -> None:
         if self is log:
             gate.wait(20)
         real(self, sink)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Log, "_sync", wait)
+    monkeypatch.setattr(SegmentLog, "_sync", wait)
     return gate
 
 
@@ -108,7 +108,7 @@ def test_state_waits_for_the_events_of_its_turn(
         assert [type(record) for record in state(tmp_path)] == [SessionOpened, KeptThrough]
         gate.set()
         await until(lambda: not broker.hub.has_pending())
-        assert state(tmp_path)[-2:] == [Received("pump", 7), KeptThrough(1)]
+        assert state(tmp_path)[-2:] == [ReceivedRecord("pump", 7), KeptThrough(1)]
         assert events(tmp_path) == [b"4.2"]
         assert publisher.take(1_000) == [encode(Pubrec(7, 0x10), V5)]
         durability.close()
@@ -126,7 +126,7 @@ def test_closing_makes_the_state_behind_waiting_events_durable(
         publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
         threading.Timer(0.05, gate.set).start()
         durability.close()
-        assert state(tmp_path)[-2:] == [Received("pump", 7), KeptThrough(1)]
+        assert state(tmp_path)[-2:] == [ReceivedRecord("pump", 7), KeptThrough(1)]
         assert events(tmp_path) == [b"4.2"]
 
     asyncio.run(scenario())
@@ -169,7 +169,7 @@ def test_a_crash_between_event_and_state_repeats_nothing(
     async def scenario() -> None:
         broker, durability = start(tmp_path)
         publisher, reader = connect(broker), connect(broker, "reader")
-        reader.receive(encode(Subscribe(1, (Filter("kept/#", 2),)), V5), now_ms=1_000)
+        reader.receive(encode(Subscribe(1, (TopicFilter("kept/#", 2),)), V5), now_ms=1_000)
         await committed(broker, durability)
         monkeypatch.setattr(durability, "_append_state", lambda: "")  # never gets there
         publisher.receive(encode(MESSAGE, V5), now_ms=1_001)

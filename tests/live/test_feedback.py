@@ -10,9 +10,9 @@ import pytest
 from tests.live.test_net import in_two_nodes, net_of, node, until, url_of
 
 import accord
-from accord.core.feedback.receipts import SECRET_BYTES, Receipts
+from accord.core.feedback.receipts import SECRET_BYTES, ReceiptSigner
 from accord.edges.mqtt.feedback import FORGED
-from accord.live.feedback import FILE, secret_of_receipts
+from accord.live.feedback import FILE, load_receipt_secret
 from accord.live.node import Node
 
 
@@ -26,19 +26,19 @@ def mode_of(file: Path) -> int:
 
 def test_the_secret_is_kept_and_nobody_else_s(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "data"
-    secret = secret_of_receipts(folder)
+    secret = load_receipt_secret(folder)
     assert len(secret) == SECRET_BYTES
-    assert secret_of_receipts(folder) == secret
+    assert load_receipt_secret(folder) == secret
     assert mode_of(folder / FILE) == 0o600
     assert [each.name for each in folder.iterdir()] == [FILE]
-    assert secret_of_receipts(tmp_path / "other") != secret
-    assert secret_of_receipts(None) != secret_of_receipts(None)
+    assert load_receipt_secret(tmp_path / "other") != secret
+    assert load_receipt_secret(None) != load_receipt_secret(None)
 
 
 def test_a_secret_that_others_could_read_is_closed(tmp_path: Path) -> None:
-    secret = secret_of_receipts(tmp_path)
+    secret = load_receipt_secret(tmp_path)
     (tmp_path / FILE).chmod(0o644)
-    assert secret_of_receipts(tmp_path) == secret
+    assert load_receipt_secret(tmp_path) == secret
     assert mode_of(tmp_path / FILE) == 0o600
 
 
@@ -46,16 +46,16 @@ def test_a_secret_that_others_could_read_is_closed(tmp_path: Path) -> None:
 def test_a_damaged_secret_is_made_anew(tmp_path: Path, found: bytes) -> None:
     (tmp_path / FILE).write_bytes(found)
     (tmp_path / "feedback.tmp").write_bytes(b"left behind by a crash")
-    secret = secret_of_receipts(tmp_path)
-    assert secret_of_receipts(tmp_path) == secret
+    secret = load_receipt_secret(tmp_path)
+    assert load_receipt_secret(tmp_path) == secret
     assert [each.name for each in tmp_path.iterdir()] == [FILE]
 
 
 def test_without_a_place_for_it_the_secret_is_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert len(secret_of_receipts(tmp_path / "file")) == SECRET_BYTES
+    assert len(load_receipt_secret(tmp_path / "file")) == SECRET_BYTES
     (tmp_path / FILE).mkdir()
-    assert len(secret_of_receipts(tmp_path)) == SECRET_BYTES
+    assert len(load_receipt_secret(tmp_path)) == SECRET_BYTES
     assert (tmp_path / FILE).is_dir()
 
 
@@ -82,7 +82,7 @@ def test_clients_of_two_nodes_answer_each_other() -> None:
                     *(f"back {number}", "camera"),
                     "a",
                 )
-            forged = Receipts("a", bytes(32)).make("camera", "", 1, "uav/x", None)
+            forged = ReceiptSigner("a", bytes(32)).make("camera", "", 1, "uav/x", None)
             await desk.publish(f"$accord/feedback/{forged}", b"gotcha")
             await until(lambda: FORGED in shed(a))
             assert shed(a) == {FORGED: 1}

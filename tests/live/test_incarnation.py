@@ -11,10 +11,10 @@ from tests.brokers import HOST
 
 from accord.core.node.rights import EVERYTHING
 from accord.edges.mqtt.hub import NUMBERS
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.clock import Clock
 from accord.live.incarnation import FILE, LATEST_MS, STEP_MS, begin
-from accord.live.net import Net, NetOptions
+from accord.live.net import NetOptions, OverlayService
 from accord.live.node import Node, Settings
 from accord.live.users import Users
 
@@ -82,9 +82,9 @@ def test_what_can_not_be_read_or_written_leaves_the_clock(
 def test_a_node_that_starts_with_an_earlier_clock_is_a_later_one(
     tmp_path: Path, is_secondary: bool
 ) -> None:
-    nowhere = Address(HOST, 1)
+    nowhere = SocketAddress(HOST, 1)
     options = NetOptions(
-        listen=() if is_secondary else (Address(HOST, 0),),
+        listen=() if is_secondary else (SocketAddress(HOST, 0),),
         neighbours=(nowhere,) if is_secondary else (),
         is_secondary=is_secondary,
     )
@@ -97,7 +97,7 @@ def test_a_node_that_starts_with_an_earlier_clock_is_a_later_one(
             assert node.quality is not None
             assert node.net.incarnation == node.incarnation
             assert node.broker.hub.number >= node.incarnation * NUMBERS
-            if isinstance(node.net, Net):
+            if isinstance(node.net, OverlayService):
                 assert node.net.overlay.sending.incarnation == node.incarnation
             return node.incarnation, node.broker.hub.number
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from accord.core.monitoring.ledger import DELIVERED, SHED, Ledger
-from accord.journal.ledger import Wanted
-from accord.journal.ledger_search import Answer
+from accord.journal.ledger import LedgerQuery
+from accord.journal.ledger_search import LedgerResult
 from accord.journal.options import JournalOptions
-from accord.journal.status import Refused
+from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 from accord.live.ledger import LedgerStore
 
@@ -23,11 +23,11 @@ def add(ledger: Ledger, number: int, destination: str = "bob", outcome: int = DE
     )  # fmt: skip
 
 
-def search(store: LedgerStore, wanted: Wanted, most: int = 100) -> Answer:
+def search(store: LedgerStore, wanted: LedgerQuery, most: int = 100) -> LedgerResult:
     return asyncio.run(store.search(wanted, most, now_ms=9_000))
 
 
-def numbers(answer: Answer) -> list[int]:
+def numbers(answer: LedgerResult) -> list[int]:
     return [entry.number - FIRST for entry in answer.entries]
 
 
@@ -40,10 +40,10 @@ def test_memory_answers() -> None:
     store.drain(now_ms=2_000)
     add(ledger, 2)
     add(ledger, 1, "slow", SHED)
-    answer = search(store, Wanted(number=FIRST + 1))
+    answer = search(store, LedgerQuery(number=FIRST + 1))
     assert [entry.destination for entry in answer.entries] == ["slow", "bob"]
     assert answer.is_complete
-    assert numbers(search(store, Wanted(), 2)) == [1, 2]
+    assert numbers(search(store, LedgerQuery(), 2)) == [1, 2]
     status = store.status()
     assert (status.entries, status.missed, status.reaches_back_ms) == (3, 0, 2_000)
 
@@ -52,7 +52,7 @@ def test_what_is_taken_between_two_looks_is_not_older_than_it_is() -> None:
     ledger = Ledger()
     store = LedgerStore(ledger)
     add(ledger, 500)
-    answer = asyncio.run(store.search(Wanted(since_ms=1_400), 9, now_ms=1_100))
+    answer = asyncio.run(store.search(LedgerQuery(since_ms=1_400), 9, now_ms=1_100))
     assert numbers(answer) == [500]
 
 
@@ -64,12 +64,12 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         add(ledger, number)
         add(ledger, number + 1)
         store.drain(now_ms=2_000)
-    answer = search(store, Wanted())
+    answer = search(store, LedgerQuery())
     assert numbers(answer) == [5, 4, 3, 2]
     for number in range(6, 10):
         add(ledger, number)
         store.drain(now_ms=2_000)
-    assert numbers(search(store, Wanted())) == [9, 8, 7]
+    assert numbers(search(store, LedgerQuery())) == [9, 8, 7]
 
 
 def test_many_entries_are_searched_without_stopping_the_node() -> None:
@@ -77,7 +77,7 @@ def test_many_entries_are_searched_without_stopping_the_node() -> None:
     store = LedgerStore(ledger)
     turns = 0
 
-    async def main() -> Answer:
+    async def main() -> LedgerResult:
         nonlocal turns
 
         async def others() -> None:
@@ -87,7 +87,7 @@ def test_many_entries_are_searched_without_stopping_the_node() -> None:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(others())
-        answer = await store.search(Wanted(outcome=SHED), 9, now_ms=9_000)
+        answer = await store.search(LedgerQuery(outcome=SHED), 9, now_ms=9_000)
         task.cancel()
         return answer
 
@@ -106,7 +106,7 @@ def journal(tmp_path: Path) -> Journal:
 
 def test_the_journal_remembers_what_memory_does_not(journal: Journal, tmp_path: Path) -> None:
     def append(record: bytes) -> bool:
-        return not isinstance(journal.append([record]), Refused)
+        return not isinstance(journal.append([record]), AppendRefused)
 
     ledger = Ledger()
     store = LedgerStore(ledger, append=append, journal=tmp_path, keep=2)
@@ -114,16 +114,16 @@ def test_the_journal_remembers_what_memory_does_not(journal: Journal, tmp_path: 
         add(ledger, number)
         store.drain(now_ms=2_000 + number)
     journal.work()
-    assert numbers(search(store, Wanted(number=FIRST))) == [0]
-    answer = search(store, Wanted())
+    assert numbers(search(store, LedgerQuery(number=FIRST))) == [0]
+    answer = search(store, LedgerQuery())
     assert numbers(answer) == [4, 3, 2, 1, 0]
     assert answer.is_complete
     assert answer.reaches_back_ms == 2_000
-    assert numbers(search(store, Wanted(), 2)) == [4, 3]
+    assert numbers(search(store, LedgerQuery(), 2)) == [4, 3]
     journal.close()
     # Another run of the node finds it, too.
     again = LedgerStore(Ledger(), append=append, journal=tmp_path)
-    assert numbers(search(again, Wanted(number=FIRST + 3))) == [3]
+    assert numbers(search(again, LedgerQuery(number=FIRST + 3))) == [3]
 
 
 def test_a_journal_that_refuses_is_counted() -> None:
@@ -133,14 +133,14 @@ def test_a_journal_that_refuses_is_counted() -> None:
         add(ledger, number)
     store.drain(now_ms=2_000)
     assert store.status().missed == 3
-    assert numbers(search(store, Wanted())) == [1, 0]
+    assert numbers(search(store, LedgerQuery())) == [1, 0]
 
 
 def test_a_journal_that_is_not_there(tmp_path: Path) -> None:
     ledger = Ledger()
     store = LedgerStore(ledger, journal=tmp_path / "none")
     add(ledger, 1)
-    answer = search(store, Wanted())
+    answer = search(store, LedgerQuery())
     assert numbers(answer) == [1]
     assert not answer.is_complete
 
@@ -150,8 +150,8 @@ def test_too_many_askers_are_told_what_memory_knows(tmp_path: Path) -> None:
     store = LedgerStore(ledger, journal=tmp_path)
     add(ledger, 1)
 
-    async def main() -> list[Answer]:
-        asked = [store.search(Wanted(), 9, now_ms=9_000) for _ in range(20)]
+    async def main() -> list[LedgerResult]:
+        asked = [store.search(LedgerQuery(), 9, now_ms=9_000) for _ in range(20)]
         return await asyncio.gather(*asked)
 
     assert [numbers(answer) for answer in asyncio.run(main())] == [[1]] * 20

@@ -16,21 +16,21 @@ from tests.transports.proxies import Proxy
 import accord
 from accord.core.node.rights import EVERYTHING
 from accord.core.overlay.options import OverlayOptions
-from accord.live.addresses import Address, ListenError, parse_link_address
+from accord.live.addresses import ListenError, SocketAddress, parse_link_address
 from accord.live.link_transports import LinkTransports, TransportOptions
 from accord.live.net import NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.tls import TlsError, TlsFiles
 from accord.live.users import Users
 
-ANYWHERE = Address(HOST, 0)
-WEB = Address(HOST, 0, "ws", "/links")
-WEB_TLS = Address(HOST, 0, "wss", "/links")
+ANYWHERE = SocketAddress(HOST, 0)
+WEB = SocketAddress(HOST, 0, "ws", "/links")
+WEB_TLS = SocketAddress(HOST, 0, "wss", "/links")
 
 
 def node(
-    name: str, *neighbours: Address, listen: tuple[Address, ...] = (ANYWHERE,), key: bytes = KEY,
-    transports: TransportOptions | None = None,
+    name: str, *neighbours: SocketAddress, listen: tuple[SocketAddress, ...] = (ANYWHERE,), key:
+    bytes = KEY, transports: TransportOptions | None = None,
 ) -> Node:  # fmt: skip
     options = NetOptions(
         listen=listen,
@@ -39,7 +39,9 @@ def node(
         transports=transports or TransportOptions(),
         overlay=OverlayOptions(ping_us=50_000),
     )
-    settings = Settings(name=name, listeners=(Listener(ANYWHERE),), statistics_s=0, net=options)
+    settings = Settings(
+        name=name, listeners=(ListenerSettings(ANYWHERE),), statistics_s=0, net=options
+    )
     return Node(settings, Users(anonymous=EVERYTHING))
 
 
@@ -51,7 +53,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def place(one: Node, number: int = 0) -> Address:
+def place(one: Node, number: int = 0) -> SocketAddress:
     return net_of(one).addresses[number]
 
 
@@ -191,11 +193,11 @@ def test_certificates_are_read_where_they_are_needed() -> None:
 
 def test_addresses_of_links() -> None:
     for text, expected in (
-        ("127.0.0.1:7", Address("127.0.0.1", 7)),
-        ("tcp://host:7", Address("host", 7)),
-        ("ws://host:7", Address("host", 7, "ws")),
-        ("ws://host:7/", Address("host", 7, "ws")),
-        ("wss://[::1]:7/a/b?c=d", Address("::1", 7, "wss", "/a/b?c=d")),
+        ("127.0.0.1:7", SocketAddress("127.0.0.1", 7)),
+        ("tcp://host:7", SocketAddress("host", 7)),
+        ("ws://host:7", SocketAddress("host", 7, "ws")),
+        ("ws://host:7/", SocketAddress("host", 7, "ws")),
+        ("wss://[::1]:7/a/b?c=d", SocketAddress("::1", 7, "wss", "/a/b?c=d")),
     ):
         found = parse_link_address(text)
         assert found == expected

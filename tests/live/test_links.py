@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from accord.core.scheduling.link import Link
-from accord.live.links import Gauge, Limits
+from accord.core.scheduling.link import LinkEstimator
+from accord.live.links import BandwidthLimits, SocketGauge
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
@@ -27,8 +27,8 @@ class Transport:
         return self.waiting
 
 
-def gauge(transport: Transport) -> Gauge:
-    return Gauge(cast("asyncio.Transport", transport))
+def gauge(transport: Transport) -> SocketGauge:
+    return SocketGauge(cast("asyncio.Transport", transport))
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -42,7 +42,7 @@ def test_what_the_kernel_holds_is_outstanding() -> None:
     one, other = connected()
     with one, other:
         one.setblocking(False)
-        link = Link()
+        link = LinkEstimator()
         reads = gauge(Transport(one))
         reads.route(link)
         assert link.allowance > 100_000, "segments are large on loopback"
@@ -70,14 +70,14 @@ def test_what_the_kernel_holds_is_outstanding() -> None:
 def test_what_the_transport_holds_counts_too() -> None:
     one, other = connected()
     with one, other:
-        link = Link()
+        link = LinkEstimator()
         link.sent(5_000)
         gauge(Transport(one, waiting=5_000)).look(link, 1)
         assert link.outstanding_bytes == 5_000
 
 
 def test_without_a_socket_the_transport_s_buffer_is_all_there_is() -> None:
-    link = Link()
+    link = LinkEstimator()
     reads = gauge(Transport(None, waiting=3_000))
     reads.route(link)
     link.sent(10_000)
@@ -89,7 +89,7 @@ def test_a_socket_that_is_no_tcp_or_closed_is_no_problem() -> None:
     one, other = socket.socketpair()
     other.close()
     reads = gauge(Transport(one, waiting=10))
-    link = Link()
+    link = LinkEstimator()
     reads.route(link)
     link.sent(100)
     reads.look(link, 1)
@@ -99,5 +99,5 @@ def test_a_socket_that_is_no_tcp_or_closed_is_no_problem() -> None:
 
 
 def test_limits_of_single_clients_come_before_that_of_all() -> None:
-    limits = Limits(client_bps=100, clients={"a": 50, "b": 0})
+    limits = BandwidthLimits(client_bps=100, clients={"a": 50, "b": 0})
     assert [limits.of(name) for name in ("a", "b", "c")] == [50, 0, 100]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from accord.live.log_flood import BoundedHandler, Repetition
+from accord.live.log_flood import BoundedHandler, RepeatLimiter
 from accord.live.log_lines import ConsoleFormatter
 
 
@@ -35,7 +35,7 @@ class Stuck(logging.Handler):
 
 def test_a_flood_is_cut_and_summed_up() -> None:
     now = [0.0]
-    repetition = Repetition(burst=2, period_s=10.0, clock=lambda: now[0])
+    repetition = RepeatLimiter(burst=2, period_s=10.0, clock=lambda: now[0])
     assert [repetition.admit(record("bad packet")) for _ in range(5)] == [True, True] + [False] * 3
     assert repetition.admit(record("another"))
     assert repetition.admit(record("bad packet", logging.ERROR))
@@ -48,13 +48,13 @@ def test_a_flood_is_cut_and_summed_up() -> None:
 
 
 def test_messages_are_the_same_whatever_their_arguments() -> None:
-    repetition = Repetition(burst=1, clock=lambda: 0.0)
+    repetition = RepeatLimiter(burst=1, clock=lambda: 0.0)
     assert repetition.admit(record("from %s", logging.WARNING, "a"))
     assert not repetition.admit(record("from %s", logging.WARNING, "b"))
 
 
 def test_messages_that_all_differ_are_cut_too() -> None:
-    repetition = Repetition(burst=5, kinds=10, clock=lambda: 0.0)
+    repetition = RepeatLimiter(burst=5, kinds=10, clock=lambda: 0.0)
     admitted = [repetition.admit(record(f"message {number}")) for number in range(100)]
     assert sum(admitted) == 15
     assert shown(repetition.summaries(is_last=True)) == [
@@ -85,7 +85,7 @@ def test_closing_ends_a_flood_with_its_sum() -> None:
     stream = io.StringIO()
     target = logging.StreamHandler(stream)
     target.setFormatter(ConsoleFormatter())
-    handler = BoundedHandler(target, repetition=Repetition(burst=1, clock=lambda: 0.0))
+    handler = BoundedHandler(target, repetition=RepeatLimiter(burst=1, clock=lambda: 0.0))
     for _ in range(4):
         handler.handle(record("bad packet"))
     handler.close()

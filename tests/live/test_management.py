@@ -15,13 +15,13 @@ import accord
 from accord.client.session import Session
 from accord.core.monitoring.ledger import OUTCOMES, event_number
 from accord.core.node.rights import EVERYTHING
-from accord.core.qos.book import read_book
-from accord.edges.mqtt.hub import Request
-from accord.journal.ledger import Wanted
-from accord.live.addresses import Address
-from accord.live.management import Manager
+from accord.core.qos.book import parse_policy_set
+from accord.edges.mqtt.hub import NodeRequest
+from accord.journal.ledger import LedgerQuery
+from accord.live.addresses import SocketAddress
+from accord.live.management import PolicyRuntime
 from accord.live.monitor import Monitor
-from accord.live.node import Listener, Node, Settings
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 
 ALARMS_FIRST = """
@@ -36,7 +36,7 @@ importance = 6
 def a_node(data: Path | None = None, policies: Path | None = None) -> Node:
     settings = Settings(
         name="here",
-        listeners=(Listener(Address("127.0.0.1", 0)),),
+        listeners=(ListenerSettings(SocketAddress("127.0.0.1", 0)),),
         data=data,
         policies=policies,
         statistics_s=0,
@@ -48,13 +48,13 @@ def url(node: Node) -> str:
     return f"mqtt://{node.addresses[0]}"
 
 
-def manager(node: Node) -> Manager:
+def manager(node: Node) -> PolicyRuntime:
     assert node.manager is not None
     return node.manager
 
 
 async def decide(node: Node, text: str) -> None:
-    await manager(node).administration.replace(read_book(text))
+    await manager(node).administration.replace(parse_policy_set(text))
 
 
 async def until(is_true: Callable[[], bool]) -> None:
@@ -157,7 +157,7 @@ def test_pictures_are_shaped_by_a_worker() -> None:
                     assert event.payload == original
                     break
             answer = await manager(node).monitor.search(
-                Wanted(number=event_number(outcome.event)), 10
+                LedgerQuery(number=event_number(outcome.event)), 10
             )
             (entry,) = answer.entries
             assert (OUTCOMES[entry.outcome], entry.policy) == ("shaped", "small")
@@ -275,7 +275,7 @@ def test_the_ledger_is_there_after_a_restart(tmp_path: Path) -> None:
 
     async def look(event: str) -> list[str]:
         async with a_node(tmp_path) as node:
-            wanted = Wanted(number=event_number(event))
+            wanted = LedgerQuery(number=event_number(event))
             answer = await manager(node).monitor.search(wanted, 10)
             return [OUTCOMES[entry.outcome] for entry in answer.entries]
 
@@ -290,7 +290,7 @@ def test_a_request_that_fails_is_answered_and_so_are_those_behind_it(
         async with a_node() as node, accord.connect(url(node)) as client:
             taken = manager(node)._answer_channels
 
-            def failing(request: Request) -> bytes:
+            def failing(request: NodeRequest) -> bytes:
                 if request.message.payload == b"poison":
                     raise ValueError(request.message.payload)
                 return taken(request)

@@ -7,15 +7,15 @@ from accord.core.monitoring.channels import ChannelTable
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import SHED, Ledger
 from accord.core.monitoring.statistics import Statistics
-from accord.core.monitoring.top import BinLine, ClientReading, Management
+from accord.core.monitoring.top import BinActivity, ClientReading, Management
 from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger import Wanted
+from accord.journal.ledger import LedgerQuery
 from accord.live.ledger import LedgerStore
 from accord.live.monitor import Monitor
-from accord.live.process import Process
+from accord.live.process import ProcessUsage
 
 
-class FakeProcess(Process):
+class FakeProcess(ProcessUsage):
     def __init__(self) -> None:
         self.cpu = 0.0
 
@@ -116,8 +116,8 @@ def test_queues_by_importance() -> None:
     node.tasks = [0, 0, 0, 0, 0, 0, 4]
     node.look(1_000)
     assert node.monitor.top().bins == (
-        BinLine(importance=3, wait_p50_ms=12, wait_p95_ms=15.6),
-        BinLine(importance=6, messages=2, bytes=50, tasks=4),
+        BinActivity(importance=3, wait_p50_ms=12, wait_p95_ms=15.6),
+        BinActivity(importance=6, messages=2, bytes=50, tasks=4),
     )
     assert node.monitor.summary("importance/wait_p95_ms/3") is not None
     assert node.monitor.summary("importance/wait_p95_ms/6") is None
@@ -154,11 +154,11 @@ def test_top_says_what_is_decided_and_what_the_ledger_has() -> None:
     assert (top.name, top.version, top.taken_ms, top.uptime_ms) == ("alpha", "1.2", 1_000, 1_000)
     assert top.management is node.decided
     assert (top.ledger.entries, top.ledger.reaches_back_ms) == (1, 1_000)
-    answer = asyncio.run(node.monitor.search(Wanted(outcome=SHED), 5))
+    answer = asyncio.run(node.monitor.search(LedgerQuery(outcome=SHED), 5))
     assert [entry.detail for entry in answer.entries] == ["queue full"]
 
 
 def test_this_process() -> None:
-    process = Process()
+    process = ProcessUsage()
     assert process.cpu_s() > 0
     assert 1_000_000 < process.memory_bytes() < 1 << 40

@@ -13,26 +13,26 @@ from tests.live.test_net import ANYWHERE, KEY, link_of, net_of, until, url_of
 
 import accord
 from accord.core.node.rights import EVERYTHING
-from accord.core.overlay.carriage import MULTICAST, CarryRule
+from accord.core.overlay.carriage import MULTICAST, TransportRule
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
-from accord.live.addresses import Address, ListenError
-from accord.live.group_links import GroupStatus, MulticastOptions
+from accord.live.addresses import ListenError, SocketAddress
+from accord.live.group_links import MulticastOptions, MulticastStatus
 from accord.live.net import NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 from accord.transports.multicast import open_multicast
 
 GROUP = "239.255.77.3"
-RULE = CarryRule(("video/#",), MULTICAST)
+RULE = TransportRule(("video/#",), MULTICAST)
 
 
 def multicast(port: int, interface: str = HOST) -> MulticastOptions:
-    return MulticastOptions(group=Address(GROUP, port), interface=interface)
+    return MulticastOptions(group=SocketAddress(GROUP, port), interface=interface)
 
 
 def node(
-    name: str, *neighbours: Address, group: MulticastOptions | None, key: bytes = KEY,
+    name: str, *neighbours: SocketAddress, group: MulticastOptions | None, key: bytes = KEY,
     template: str = "routed",
 ) -> Node:  # fmt: skip
     options = NetOptions(
@@ -44,11 +44,13 @@ def node(
         carry=(RULE,),
         multicast=group,
     )
-    settings = Settings(name=name, listeners=(Listener(ANYWHERE),), statistics_s=0, net=options)
+    settings = Settings(
+        name=name, listeners=(ListenerSettings(ANYWHERE),), statistics_s=0, net=options
+    )
     return Node(settings, Users(anonymous=EVERYTHING))
 
 
-def group_of(one: Node) -> GroupStatus:
+def group_of(one: Node) -> MulticastStatus:
     found = net_of(one).group()
     assert found is not None
     return found

@@ -15,7 +15,7 @@ from tests.transports.recording import until
 
 from accord.edges.link.options import LinkOptions
 from accord.live import neighbour_link
-from accord.live.addresses import Address, ListenError
+from accord.live.addresses import ListenError, SocketAddress
 from accord.live.neighbour_tls import link_contexts
 from accord.live.sending import clock_us
 from accord.live.tls import TlsFiles
@@ -24,7 +24,7 @@ from accord.transports.memory import MemoryNetwork
 from accord.transports.tcp import TcpTransport
 from accord.transports.udp import open_datagrams
 
-LOOPBACK = Address("127.0.0.1", 0)
+LOOPBACK = SocketAddress("127.0.0.1", 0)
 QUICK = LinkOptions(keepalive_us=100_000, handshake_us=300_000, report_us=300_000)
 
 
@@ -36,7 +36,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def link(one: Node, other: Node) -> Address:
+async def link(one: Node, other: Node) -> SocketAddress:
     """`one` dials `other`; gives where that listens."""
     address = await other.neighbours.listen(LOOPBACK)
     one.neighbours.dial(address)
@@ -163,12 +163,12 @@ def test_a_neighbour_that_is_not_there_yet_is_tried_again() -> None:
     async def test() -> None:
         network = MemoryNetwork()
         athens = Node("athens", network)
-        athens.neighbours.dial(Address("127.0.0.1", 7))
+        athens.neighbours.dial(SocketAddress("127.0.0.1", 7))
         await until(lambda: athens.neighbours.status().dials[0].attempts >= 2)
         (dial,) = athens.neighbours.status().dials
         assert (dial.address, dial.node, dial.problem) == ("127.0.0.1:7", "", "connection refused")
         berlin = Node("berlin", network)
-        await berlin.neighbours.listen(Address("127.0.0.1", 7))
+        await berlin.neighbours.listen(SocketAddress("127.0.0.1", 7))
         await until(lambda: athens.is_linked("berlin"))
         await until(lambda: athens.neighbours.status().dials[0].problem == "")
         assert athens.neighbours.status().dials[0].node == "berlin"

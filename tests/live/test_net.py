@@ -15,17 +15,17 @@ from accord.core.node.rights import CHANNELS as CHANNEL_REQUESTS
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
-from accord.live.addresses import Address
-from accord.live.net import CHANNELS, Net, NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.addresses import SocketAddress
+from accord.live.net import CHANNELS, NetOptions, OverlayService
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import Users
 
 KEY = b"a secret of all nodes"
-ANYWHERE = Address(HOST, 0)
+ANYWHERE = SocketAddress(HOST, 0)
 
 
 def node(
-    name: str, *neighbours: Address, key: bytes = KEY, data: Path | None = None,
+    name: str, *neighbours: SocketAddress, key: bytes = KEY, data: Path | None = None,
     channels: tuple[ChannelDefinition, ...] = (), is_secondary: bool = False,
 ) -> Node:  # fmt: skip
     options = NetOptions(
@@ -37,17 +37,17 @@ def node(
         channels=channels,
     )
     settings = Settings(
-        name=name, listeners=(Listener(ANYWHERE),), statistics_s=0, net=options, data=data
+        name=name, listeners=(ListenerSettings(ANYWHERE),), statistics_s=0, net=options, data=data
     )
     return Node(settings, Users(anonymous=EVERYTHING))
 
 
-def net_of(one: Node) -> Net:
-    assert isinstance(one.net, Net)
+def net_of(one: Node) -> OverlayService:
+    assert isinstance(one.net, OverlayService)
     return one.net
 
 
-def link_of(one: Node) -> Address:
+def link_of(one: Node) -> SocketAddress:
     return net_of(one).addresses[0]
 
 
@@ -166,7 +166,7 @@ def test_what_goes_up_from_a_secondary_node_may_be_wanted_somewhere() -> None:
     async def main() -> None:
         async with node("a") as a:
             options = NetOptions(neighbours=(link_of(a),), key=KEY, is_secondary=True)
-            listeners = (Listener(ANYWHERE),)
+            listeners = (ListenerSettings(ANYWHERE),)
             settings = Settings(name="x", listeners=listeners, statistics_s=0, net=options)
             async with (
                 Node(settings, Users(anonymous=EVERYTHING)) as x,

@@ -11,23 +11,23 @@ from tests.brokers import HOST
 from accord.core.channels.channels import SHIPPED
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import NetStatus
-from accord.live.addresses import Address
-from accord.live.net import Net, NetOptions
+from accord.live.addresses import SocketAddress
+from accord.live.net import NetOptions, OverlayService
 from accord.live.node import Node, Settings
 from accord.live.users import Users
 
 
-def settings(name: str, *neighbours: Address) -> Settings:
-    net = NetOptions(listen=(Address(HOST, 0),), neighbours=neighbours)
+def settings(name: str, *neighbours: SocketAddress) -> Settings:
+    net = NetOptions(listen=(SocketAddress(HOST, 0),), neighbours=neighbours)
     return Settings(name=name, statistics_s=0, net=net)
 
 
-def net_of(node: Node) -> Net:
-    assert isinstance(node.net, Net)
+def net_of(node: Node) -> OverlayService:
+    assert isinstance(node.net, OverlayService)
     return node.net
 
 
-async def until(net: Net, is_so: Callable[[NetStatus], object]) -> NetStatus:
+async def until(net: OverlayService, is_so: Callable[[NetStatus], object]) -> NetStatus:
     """The test's time-out is the limit."""
     while not is_so(net.status()):
         await asyncio.sleep(0.01)
@@ -36,7 +36,7 @@ async def until(net: Net, is_so: Callable[[NetStatus], object]) -> NetStatus:
 
 def test_a_neighbour_that_is_not_there() -> None:
     async def main() -> None:
-        dead = Address(HOST, free_port())
+        dead = SocketAddress(HOST, free_port())
         async with Node(settings("a", dead), Users()) as node:
             status = await until(net_of(node), lambda now: now.unlinked)
             (unlinked,) = status.unlinked

@@ -25,28 +25,28 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
     Publish,
     Suback,
     Subscribe,
+    TopicFilter,
 )
-from accord.edges.pipeline.messages import Ask, Watched
+from accord.edges.pipeline.messages import EventQuery, WatchedPredicate
 from accord.journal.errors import JournalError
-from accord.live.addresses import Address, ListenError
-from accord.live.node import Listener, Node, Settings
-from accord.live.pipeline_feed import watched
+from accord.live.addresses import ListenError, SocketAddress
+from accord.live.node import ListenerSettings, Node, Settings
+from accord.live.pipeline_feed import registered_predicates
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.tls import TlsFiles, server_context
 from accord.live.users import User, Users, hash_password
 
-LOOPBACK = Address("127.0.0.1", 0)
+LOOPBACK = SocketAddress("127.0.0.1", 0)
 
 
 def a_node(
-    *listeners: Listener,
+    *listeners: ListenerSettings,
     limits: Limits | None = None,
     data: Path | None = None,
     users: Users | None = None,
@@ -54,7 +54,7 @@ def a_node(
     policies: Path | None = None,
 ) -> Node:
     settings = Settings(
-        listeners=listeners or (Listener(LOOPBACK),),
+        listeners=listeners or (ListenerSettings(LOOPBACK),),
         limits=limits or Limits(),
         data=data,
         kept=kept,
@@ -116,7 +116,9 @@ def test_tls_and_plain_clients_meet(tmp_path: Path) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
 
     async def scenario() -> bytes:
-        async with a_node(Listener(LOOPBACK), Listener(LOOPBACK, tls=context)) as node:
+        async with a_node(
+            ListenerSettings(LOOPBACK), ListenerSettings(LOOPBACK, tls=context)
+        ) as node:
             plain = f"mqtt://127.0.0.1:{node.addresses[0].port}"
             encrypted = f"mqtts://127.0.0.1:{node.addresses[1].port}"
             async with (
@@ -132,7 +134,9 @@ def test_tls_and_plain_clients_meet(tmp_path: Path) -> None:
 
 def test_websocket_and_plain_clients_meet() -> None:
     async def scenario() -> bytes:
-        async with a_node(Listener(LOOPBACK), Listener(LOOPBACK, is_websocket=True)) as node:
+        async with a_node(
+            ListenerSettings(LOOPBACK), ListenerSettings(LOOPBACK, is_websocket=True)
+        ) as node:
             plain = f"mqtt://127.0.0.1:{node.addresses[0].port}"
             websocket = f"ws://127.0.0.1:{node.addresses[1].port}/mqtt"
             async with (
@@ -181,7 +185,7 @@ def test_a_reader_that_stops_holds_up_nobody_and_is_bounded() -> None:
         async with a_node(limits=limits) as node:
             url = f"mqtt://127.0.0.1:{node.addresses[0].port}"
             stuck = await Peer.open(node, "stuck")
-            await stuck.send(Subscribe(1, (Filter("a"),)))
+            await stuck.send(Subscribe(1, (TopicFilter("a"),)))
             assert isinstance(await stuck.receive(), Suback)
             async with (
                 accord.connect(url) as reader,
@@ -226,7 +230,7 @@ def test_answers_pass_events_that_wait_for_a_limit() -> None:
         async with a_node() as node:
             node.server.set_limits(0, 0, {"limited": 8_000})
             limited = await Peer.open(node, "limited")
-            await limited.send(Subscribe(1, (Filter("a"),)))
+            await limited.send(Subscribe(1, (TopicFilter("a"),)))
             kinds: list[type] = [type(await limited.receive())]
             frames = encode(Publish("a", bytes(10_000)), V5) * 20
             (await _flood(node, frames)).close()
@@ -261,7 +265,7 @@ importance = 6
     async def scenario() -> list[str]:
         async with a_node(policies=book) as node:
             patrol = await Peer.open(node, "patrol")
-            await patrol.send(Subscribe(1, (Filter("images"), Filter("alarms"))))
+            await patrol.send(Subscribe(1, (TopicFilter("images"), TopicFilter("alarms"))))
             await patrol.receive()
             source = await Peer.open(node, "source")
             heard = []
@@ -302,7 +306,7 @@ preferences = {{ deadline = "40 s" }}
     async def scenario() -> None:
         async with a_node(policies=book) as node:
             patrol = await Peer.open(node, "patrol")
-            await patrol.send(Subscribe(1, (Filter("images"), Filter("soon"))))
+            await patrol.send(Subscribe(1, (TopicFilter("images"), TopicFilter("soon"))))
             await patrol.receive()
             source = await Peer.open(node, "source")
             await source.send(Publish("images", bytes(50_000)))  # 25 s, and 25 s for the next
@@ -415,7 +419,7 @@ def test_a_port_that_is_taken_is_said() -> None:
     async def scenario() -> None:
         async with a_node() as node:
             with pytest.raises(ListenError, match="another program listens there"):
-                async with a_node(Listener(node.addresses[0])):
+                async with a_node(ListenerSettings(node.addresses[0])):
                     pass
 
     asyncio.run(scenario())
@@ -425,7 +429,7 @@ def test_status_tells_of_clients() -> None:
     async def scenario() -> None:
         async with a_node() as node:
             peer = await Peer.open(node, "here")
-            await peer.send(Subscribe(1, (Filter("a"), Filter("b"))))
+            await peer.send(Subscribe(1, (TopicFilter("a"), TopicFilter("b"))))
             await peer.receive()
             (client,) = node.clients()
             assert (client.client, client.subscriptions) == ("here", 2)
@@ -447,7 +451,7 @@ def test_the_pipeline_lives_with_the_node(tmp_path: Path) -> None:
     settings = Settings(
         name="alpha",
         data=tmp_path,
-        listeners=(Listener(LOOPBACK),),
+        listeners=(ListenerSettings(LOOPBACK),),
         statistics_s=0,
         pipeline=options,
     )
@@ -458,7 +462,7 @@ def test_the_pipeline_lives_with_the_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Node(settings, Users(anonymous=EVERYTHING)) as node:
             assert node.is_ready()  # whatever the pipeline does
-            page = await node.pipeline.page(Ask(channel="a"))
+            page = await node.pipeline.page(EventQuery(channel="a"))
             assert len(page.events) == 2
             status = node.statistics().pipeline
             assert status is not None
@@ -472,7 +476,7 @@ def test_the_pipeline_lives_with_the_node(tmp_path: Path) -> None:
 
 
 def test_which_predicates_are_registered(tmp_path: Path) -> None:
-    async def scenario() -> tuple[Watched, ...]:
+    async def scenario() -> tuple[WatchedPredicate, ...]:
         async with a_node() as node:
             url = f"mqtt://127.0.0.1:{node.addresses[0].port}"
             async with (
@@ -484,6 +488,9 @@ def test_which_predicates_are_registered(tmp_path: Path) -> None:
                 one.subscribe("e"),
                 other.subscribe("b", where="x > 2"),
             ):
-                return await watched(node.broker, most=2)
+                return await registered_predicates(node.broker, most=2)
 
-    assert asyncio.run(scenario()) == (Watched("b", "x > 2", "", 2), Watched("a/#", "x > 1", "", 1))
+    assert asyncio.run(scenario()) == (
+        WatchedPredicate("b", "x > 2", "", 2),
+        WatchedPredicate("a/#", "x > 1", "", 1),
+    )

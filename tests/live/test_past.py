@@ -14,7 +14,7 @@ from accord.client.subscription import Subscription
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.overlay.registry import ChannelDefinition
 from accord.live.node import Node
-from accord.live.past import PastService
+from accord.live.past import HistoryService
 from accord.live.past_known import KNOWN
 
 CHAT = ChannelDefinition("chat/#", options={PERSISTENT: "true"})
@@ -53,7 +53,7 @@ def test_the_past_of_both_nodes_comes_before_what_is_live(tmp_path: Path) -> Non
                 await say(at_a, range(150, 200))
                 assert await hear(events, 50) == list(range(150, 200))
             assert a.past is not None
-            assert isinstance(a.past, PastService)
+            assert isinstance(a.past, HistoryService)
             assert 100 <= a.past.exchange.sent <= 150  # none twice
 
     asyncio.run(main())

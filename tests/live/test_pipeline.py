@@ -17,29 +17,29 @@ import pytest
 from tests import fake_pipeline
 
 from accord.core.monitoring.statistics import PipelineStatus
-from accord.edges.pipeline.messages import Ask, Measure, Measured, Watched
+from accord.edges.pipeline.messages import EventQuery, Measure, MeasuredValues, WatchedPredicate
 from accord.live import pipeline_options, pipeline_process
 from accord.live.log_lines import FIELDS
 from accord.live.pipeline import MAX_QUESTIONS, WORK, Pipeline
-from accord.live.pipeline_options import Patience, PipelineError, PipelineOptions, why_off
+from accord.live.pipeline_options import PipelineError, PipelineOptions, PipelineTimeouts, why_off
 
-QUICK = Patience(
+QUICK = PipelineTimeouts(
     first_pause_s=0.01,
     longest_pause_s=0.05,
     settings_pause_s=3_600,
     stop_s=20,
     term_s=0.2,
 )
-A = Ask(channel="a")
+A = EventQuery(channel="a")
 
 
 @asynccontextmanager
 async def a_pipeline(
     folder: Path,
     *lives: dict[str, Any],
-    patience: Patience = QUICK,
+    patience: PipelineTimeouts = QUICK,
     timeout_s: float = 60.0,
-    on_measured: Callable[[Measured], None] | None = None,
+    on_measured: Callable[[MeasuredValues], None] | None = None,
 ) -> AsyncIterator[Pipeline]:
     options = PipelineOptions(
         command=fake_pipeline.command(*(lives or ({},))),
@@ -135,7 +135,7 @@ def test_a_question_is_asked_again_of_the_next_process(
 
 
 def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
-    patience = Patience(first_pause_s=0.01, silence_s=0.5, term_s=0.1)
+    patience = PipelineTimeouts(first_pause_s=0.01, silence_s=0.5, term_s=0.1)
 
     async def scenario() -> str:
         async with a_pipeline(
@@ -159,7 +159,7 @@ def test_a_question_that_ends_each_process_is_sent_twice_and_then_refused(tmp_pa
                 with pytest.raises(PipelineError) as error:
                     await pipeline.page(A, cursor=cursor)
                 errors.append(error.value)
-            assert len((await pipeline.page(Ask(channel="b"))).events) == 1
+            assert len((await pipeline.page(EventQuery(channel="b"))).events) == 1
             assert pipeline.status().restarts == 2
         return errors
 
@@ -185,7 +185,7 @@ def test_a_question_that_waits_for_the_start_is_not_what_starts_fail_of(tmp_path
 
 
 def test_a_refused_question_is_tried_again_later(tmp_path: Path) -> None:
-    patience = Patience(first_pause_s=0.01, refuse_s=0.01)
+    patience = PipelineTimeouts(first_pause_s=0.01, refuse_s=0.01)
     dying = {"exit": 9, "on": "query"}
 
     async def scenario() -> int:
@@ -205,7 +205,7 @@ def test_only_the_question_that_ends_it_fails_of_those_it_worked_on(tmp_path: Pa
     async def scenario() -> list[object]:
         async with a_pipeline(tmp_path, *lives) as pipeline:
             names = ("b", "c", "a", "d")
-            asked = [pipeline.page(Ask(channel=name)) for name in names]
+            asked = [pipeline.page(EventQuery(channel=name)) for name in names]
             return list(await asyncio.gather(*asked, return_exceptions=True))
 
     answers = asyncio.run(scenario())
@@ -218,7 +218,7 @@ def test_whatever_comes_while_a_question_is_tried_again_is_not_blamed_on_it(tmp_
 
     async def scenario() -> list[object]:
         async with a_pipeline(tmp_path, *lives) as pipeline:
-            asked = [asyncio.create_task(pipeline.page(Ask(channel=name))) for name in "ba"]
+            asked = [asyncio.create_task(pipeline.page(EventQuery(channel=name))) for name in "ba"]
             await until(lambda: len(told(tmp_path, "query")) > 2)
             asked.append(asyncio.create_task(pipeline.page(A)))
             answers: list[object] = [*await asyncio.gather(*asked, return_exceptions=True)]
@@ -284,7 +284,7 @@ def test_what_is_lacking_is_told_until_it_is_there(tmp_path: Path) -> None:
     lacks: list[str] = []
 
     async def scenario() -> None:
-        patience = Patience(settings_pause_s=0.01)
+        patience = PipelineTimeouts(settings_pause_s=0.01)
         async with a_pipeline(tmp_path, life, life, {"events": 1}, patience=patience) as pipeline:
             pipeline.watch_lack(lacks.append)
             await until(lambda: pipeline.health.state == "ready")
@@ -406,9 +406,9 @@ def test_who_waits_when_the_node_stops_is_told(tmp_path: Path) -> None:
 def test_predicates_are_told_to_each_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with a_pipeline(tmp_path, {"exit": 1, "on": "query"}, {"events": 1}) as pipeline:
-            pipeline.watch([Watched("a", "b > 1", "", 2)])
+            pipeline.watch([WatchedPredicate("a", "b > 1", "", 2)])
             await until(lambda: told(tmp_path, "watch"))
-            pipeline.watch([Watched("a", "b > 1", "", 2)])  # as before: nothing to tell
+            pipeline.watch([WatchedPredicate("a", "b > 1", "", 2)])  # as before: nothing to tell
             await pipeline.page(A)
             pipeline.watch([])
             await until(lambda: len(told(tmp_path, "watch")) == 3)
@@ -420,7 +420,7 @@ def test_predicates_are_told_to_each_process(tmp_path: Path) -> None:
 
 
 def test_what_is_measured_is_handed_on(tmp_path: Path) -> None:
-    measured: list[Measured] = []
+    measured: list[MeasuredValues] = []
 
     async def scenario() -> None:
         life = {"measured": [["channel", "a", "rate_hz", 2.5, 7]]}
@@ -434,7 +434,7 @@ def test_what_is_measured_is_handed_on(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds processes through /proc")
 @pytest.mark.parametrize("life", [{"child": True}, {"child": True, "stays": True}])
 def test_nothing_is_left_of_it(tmp_path: Path, life: dict[str, Any]) -> None:
-    patience = Patience(stop_s=0.2, term_s=0.2)
+    patience = PipelineTimeouts(stop_s=0.2, term_s=0.2)
 
     async def scenario() -> tuple[int, int]:
         async with a_pipeline(tmp_path, life, patience=patience) as pipeline:

@@ -10,26 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.qos.book import Book, book_from
-from accord.core.qos.dry_run import Open
+from accord.core.qos.book import PolicySet, book_from
+from accord.core.qos.dry_run import OpenOperation
 from accord.core.qos.policies import Entity
 from accord.core.qos.policy import Policy
 from accord.live import policy_requests
-from accord.live.administration import Administration, Around
+from accord.live.administration import PolicyAdmin, PolicyHost
 from accord.live.policy_requests import answer
 from accord.live.policy_store import PolicyStore
 
 REPORT = Policy(name="Report", channel=("patrol/#",), importance=6)
 
 
-def new_administration() -> Administration:
+def new_administration() -> PolicyAdmin:
     desk = Entity("desk-1", "ann", ("analysts",), "alpha")
-    around = Around(open_=lambda: [Open("subscribe", "patrol/report", desk)])
-    return Administration(Book(version=7, policies=(REPORT,)), PolicyStore(), around)
+    around = PolicyHost(open_=lambda: [OpenOperation("subscribe", "patrol/report", desk)])
+    return PolicyAdmin(PolicySet(version=7, policies=(REPORT,)), PolicyStore(), around)
 
 
 def ask(
-    request: object, administration: Administration | None = None, *, may_change: bool = True
+    request: object, administration: PolicyAdmin | None = None, *, may_change: bool = True
 ) -> dict[str, Any]:
     body = request if isinstance(request, bytes) else msgspec.json.encode(request)
     found = asyncio.run(

@@ -20,16 +20,16 @@ from tests.scenarios.properties import properties_of
 import accord
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.mechanisms import Direction
-from accord.core.negotiation.notices import Act, Step, Withdraw
+from accord.core.negotiation.notices import ApplyMechanism, MechanismStep, WithdrawMechanism
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.tiers.lookups import Lookups
-from accord.core.tiers.messages import Told, Trait
+from accord.core.tiers.lookups import ChannelCache
+from accord.core.tiers.messages import ChannelLookupReply, TemplateTraits
 from accord.core.tiers.options import TierOptions
 from accord.edges.mqtt.codes import Reason
-from accord.live.addresses import Address
-from accord.live.net import Net, NetOptions
-from accord.live.node import Listener, Node, Settings
+from accord.live.addresses import SocketAddress
+from accord.live.net import NetOptions, OverlayService
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.quality import QualityOptions, order_by
 from accord.live.users import Users
 
@@ -44,7 +44,7 @@ ADVICE = "$accord/advice"
 def a_node(data: Path | None = None, **more: Any) -> Node:
     settings = Settings(
         name="here",
-        listeners=(Listener(Address("127.0.0.1", 0)),),
+        listeners=(ListenerSettings(SocketAddress("127.0.0.1", 0)),),
         data=data,
         statistics_s=0,
         **more,
@@ -272,21 +272,27 @@ def test_without_a_right_to_it_nobody_expects_or_offers() -> None:
 
 def test_a_path_is_added_and_withdrawn() -> None:
     defined = ChannelDefinition(name="lab/u", max_delay_us=50_000)
-    net = NetOptions(listen=(Address("127.0.0.1", 0),), channels=(defined,))
+    net = NetOptions(listen=(SocketAddress("127.0.0.1", 0),), channels=(defined,))
 
     async def test() -> None:
         async with a_node(net=net) as node:
             assert node.quality is not None
-            assert isinstance(node.net, Net)
+            assert isinstance(node.net, OverlayService)
             quality, registry = node.quality.quality, node.net.overlay.registry
             for number, channel in enumerate(("lab/t", "lab/u"), start=1):
                 for _ in range(2):  # the same again is the same
-                    quality.take([Act(number, Step.ADD_PATH, "p", channel, "reliability", 99.0)])
+                    quality.take(
+                        [
+                            ApplyMechanism(
+                                number, MechanismStep.ADD_PATH, "p", channel, "reliability", 99.0
+                            )
+                        ]
+                    )
                 found = registry.look_up(channel)
                 assert found is not None
                 assert (found.name, found.paths) == (channel, 2)
                 assert found.max_delay_us == (50_000 if channel == "lab/u" else 0)
-            quality.take([Withdraw(1), Withdraw(2), Withdraw(3)])
+            quality.take([WithdrawMechanism(1), WithdrawMechanism(2), WithdrawMechanism(3)])
             assert registry.look_up("lab/t") is None
             again = registry.look_up("lab/u")
             assert again is not None
@@ -296,23 +302,29 @@ def test_a_path_is_added_and_withdrawn() -> None:
 
 
 def test_paths_that_reactions_add_are_not_kept_and_all_go_again(tmp_path: Path) -> None:
-    net = NetOptions(listen=(Address("127.0.0.1", 0),))
+    net = NetOptions(listen=(SocketAddress("127.0.0.1", 0),))
 
     def paths_of(node: Node, channel: str) -> int:
-        assert isinstance(node.net, Net)
+        assert isinstance(node.net, OverlayService)
         found = node.net.overlay.registry.get(channel)
         return 0 if found is None else found.paths
 
     async def test() -> None:
         async with a_node(tmp_path, net=net) as node:
             assert node.quality is not None
-            assert isinstance(node.net, Net)
+            assert isinstance(node.net, OverlayService)
             quality = node.quality.quality
             node.net.create_channel(ChannelDefinition(name="kept", paths=2), replace=False)
             for number, channel in enumerate(("lab/t", "lab/t", "kept"), start=1):
-                quality.take([Act(number, Step.ADD_PATH, "p", channel, "reliability", 99.0)])
+                quality.take(
+                    [
+                        ApplyMechanism(
+                            number, MechanismStep.ADD_PATH, "p", channel, "reliability", 99.0
+                        )
+                    ]
+                )
             assert (paths_of(node, "lab/t"), paths_of(node, "kept")) == (3, 3)
-            quality.take([Withdraw(1)])
+            quality.take([WithdrawMechanism(1)])
             assert paths_of(node, "lab/t") == 2
             node.net.create_channel(ChannelDefinition(name="other"), replace=False)
         async with a_node(tmp_path, net=net) as node:
@@ -335,7 +347,7 @@ def test_the_order_of_events_is_what_the_template_makes_of_it(
     definition: ChannelDefinition, order: str
 ) -> None:
     async def test() -> None:
-        net = NetOptions(listen=(Address("127.0.0.1", 0),), channels=(definition,))
+        net = NetOptions(listen=(SocketAddress("127.0.0.1", 0),), channels=(definition,))
         async with a_node(net=net) as node:
             assert node.quality is not None
             assert node.quality.quality.watching.order_of("lab/t") == order
@@ -352,7 +364,7 @@ def test_a_node_offers_only_what_it_can_do() -> None:
             return [each.name for each in negotiation.repository.of(reliability, Direction.UP)]
 
     assert asyncio.run(test(NetOptions())) == []
-    linked = NetOptions(listen=(Address("127.0.0.1", 0),))
+    linked = NetOptions(listen=(SocketAddress("127.0.0.1", 0),))
     assert asyncio.run(test(linked)) == ["second-path"]
 
 
@@ -369,15 +381,15 @@ def test_a_node_offers_only_what_it_can_do() -> None:
 def test_a_secondary_node_knows_the_order_of_a_channel(
     template: str, paths: int, order: str
 ) -> None:
-    lookups = Lookups(TierOptions())
+    lookups = ChannelCache(TierOptions())
     assert order_by(lookups, "room") == "publisher"  # as long as nothing is known
     lookups.hear("a", 1, 1, 0)
     traits = {
-        "routed": Trait(),
-        "unreliable": Trait(),
-        "reliable": Trait(keeps_order=True),
-        "total_order": Trait(is_ordered=True, keeps_order=True),
+        "routed": TemplateTraits(),
+        "unreliable": TemplateTraits(),
+        "reliable": TemplateTraits(keeps_order=True),
+        "total_order": TemplateTraits(is_ordered=True, keeps_order=True),
     }
     defined = ChannelDefinition(name="room", template=template, paths=paths)
-    lookups.told(Told(1, traits, (), ((defined, "a"),), "", is_last=True), 0)
+    lookups.told(ChannelLookupReply(1, traits, (), ((defined, "a"),), "", is_last=True), 0)
     assert order_by(lookups, "room") == order

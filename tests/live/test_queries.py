@@ -18,14 +18,14 @@ from accord.client.messages import ReceivedEvent
 from accord.client.session import Session
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.edges.mqtt.names import CHANNEL, END, PAGE
-from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.messages import EventQuery
 from accord.edges.pipeline.tokens import encode_token
-from accord.live.addresses import Address
-from accord.live.node import Listener, Node, Settings
+from accord.live.addresses import SocketAddress
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.users import Users
 
-FORGED = encode_token(Ask(channel="a", from_offset=10**15, before_offset=2**62), "x")
+FORGED = encode_token(EventQuery(channel="a", from_offset=10**15, before_offset=2**62), "x")
 
 Check = Callable[[Node, Session], Awaitable[None]]
 
@@ -43,7 +43,7 @@ async def opened(
         name="n",
         data=folder,
         kept=("a",),
-        listeners=(Listener(Address("127.0.0.1", 0)),),
+        listeners=(ListenerSettings(SocketAddress("127.0.0.1", 0)),),
         pipeline=pipeline,
     )
     async with (

@@ -9,15 +9,15 @@ from typing import cast
 
 import pytest
 
-from accord.core.scheduling.link import Link
+from accord.core.scheduling.link import LinkEstimator
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.pacing import Gate, Pacer
-from accord.core.scheduling.parcels import Parcel
-from accord.core.scheduling.strategies import FAIR, FIRST_COME, STRICT, Discipline
+from accord.core.scheduling.parcels import QueueEntry
+from accord.core.scheduling.strategies import FIFO, STRICT, WEIGHTED_FAIR, Discipline
 from accord.edges.mqtt.connection import Connection
 from accord.live import sending
-from accord.live.links import Limits
-from accord.live.sending import MOST_PACERS, Bandwidth, Sender
+from accord.live.links import BandwidthLimits
+from accord.live.sending import MAX_PACERS, ConnectionWriter, NodeBandwidth
 
 S = 1_000_000
 
@@ -59,11 +59,11 @@ class Client:
     """A connection with events that wait, and a transport that carries `rate_bps`; 0: anything."""
 
     def __init__(
-        self, timeline: Timeline, bandwidth: Bandwidth, name: str, *, rate_bps: int = 0
+        self, timeline: Timeline, bandwidth: NodeBandwidth, name: str, *, rate_bps: int = 0
     ) -> None:
         self.timeline = timeline
         self.client_id = name
-        self.link = Link()
+        self.link = LinkEstimator()
         self.rate_bps = rate_bps
         self.outbox = Outbox(
             bytes_limit=1 << 40,
@@ -76,7 +76,7 @@ class Client:
         self.importances: list[int] = []  # of events, in the order of writing
         self._drained_us = timeline.now_us
         self._bandwidth = bandwidth
-        self.sender = Sender(
+        self.sender = ConnectionWriter(
             bandwidth,
             cast("Connection", self),
             cast("asyncio.Transport", self),
@@ -85,7 +85,7 @@ class Client:
 
     def put(self, count: int, size: int, importance: int = 3) -> None:
         for _ in range(count):
-            self.outbox.put(Parcel(size, 1, importance, 0))
+            self.outbox.put(QueueEntry(size, 1, importance, 0))
 
     def go_on(self) -> None:
         self.sender.send()
@@ -128,7 +128,7 @@ class Client:
     def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
         frames, self.answers = self.answers, []
         gate = self.link.gate
-        taken: list[Parcel] = []
+        taken: list[QueueEntry] = []
         if bytes_wanted and gate is not None:
             taken = self.outbox.take_admitted(bytes_wanted, 0, gate)
         elif bytes_wanted:
@@ -136,7 +136,7 @@ class Client:
         self.importances += [each.importance for each in taken]
         return frames + [bytes(each.size) for each in taken]
 
-    def peek(self, gate: Gate | None) -> Parcel | None:
+    def peek(self, gate: Gate | None) -> QueueEntry | None:
         return self.outbox.peek(0, 1, gate)
 
     def has_waiting(self) -> bool:
@@ -151,11 +151,11 @@ def timeline(monkeypatch: pytest.MonkeyPatch) -> Timeline:
     return timeline
 
 
-def make_bandwidth(discipline: Discipline | None = None) -> Bandwidth:
+def make_bandwidth(discipline: Discipline | None = None) -> NodeBandwidth:
     def go_on() -> None:
         bandwidth.pump()
 
-    bandwidth = Bandwidth(discipline or Discipline(), go_on)
+    bandwidth = NodeBandwidth(discipline or Discipline(), go_on)
     return bandwidth
 
 
@@ -184,7 +184,7 @@ def test_where_segments_are_small_it_takes_some_milliseconds(timeline: Timeline)
 
 def test_a_client_gets_its_limit_and_no_burst(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(client_bps=300_000))
+    bandwidth.set_limits(BandwidthLimits(client_bps=300_000))
     client = Client(timeline, bandwidth, "a")
     timeline.run(5 * S)
     client.put(1_000, 1_000)
@@ -197,7 +197,7 @@ def test_a_client_gets_its_limit_and_no_burst(timeline: Timeline) -> None:
 
 def test_nothing_to_send_no_timer(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(node_bps=500_000, client_bps=300_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=500_000, client_bps=300_000))
     client = Client(timeline, bandwidth, "a")
     client.put(1, 1_000)
     client.go_on()
@@ -208,7 +208,7 @@ def test_nothing_to_send_no_timer(timeline: Timeline) -> None:
 
 def test_answers_go_at_once_and_count(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(client_bps=80_000))
+    bandwidth.set_limits(BandwidthLimits(client_bps=80_000))
     client = Client(timeline, bandwidth, "a")
     client.put(100, 10_000)
     client.go_on()
@@ -225,7 +225,7 @@ def test_answers_go_at_once_and_count(timeline: Timeline) -> None:
 
 def test_many_answers_hold_up_events_for_a_moment(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(client_bps=80_000))
+    bandwidth.set_limits(BandwidthLimits(client_bps=80_000))
     client = Client(timeline, bandwidth, "a")
     client.go_on()
     client.answers = [bytes(5_000)]
@@ -239,7 +239,7 @@ def test_many_answers_hold_up_events_for_a_moment(timeline: Timeline) -> None:
 
 def test_single_limits_count_rather_than_that_of_all(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(client_bps=100_000, clients={"b": 400_000, "c": 0}))
+    bandwidth.set_limits(BandwidthLimits(client_bps=100_000, clients={"b": 400_000, "c": 0}))
     clients = [Client(timeline, bandwidth, name) for name in "abc"]
     for client in clients:
         client.put(1_000, 1_000)
@@ -252,7 +252,7 @@ def test_single_limits_count_rather_than_that_of_all(timeline: Timeline) -> None
 
 def test_a_name_that_becomes_known_later_has_its_limit_then(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(clients={"a": 80_000}))
+    bandwidth.set_limits(BandwidthLimits(clients={"a": 80_000}))
     client = Client(timeline, bandwidth, "")
     client.answers = [bytes(4)]
     client.go_on()
@@ -265,7 +265,7 @@ def test_a_name_that_becomes_known_later_has_its_limit_then(timeline: Timeline) 
 
 def test_who_connects_again_has_the_same_limit_still(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(client_bps=80_000))
+    bandwidth.set_limits(BandwidthLimits(client_bps=80_000))
     for _ in range(2):
         client = Client(timeline, bandwidth, "a")
         client.put(1, 200_000)
@@ -294,7 +294,7 @@ def test_only_so_many_clients_are_remembered_that_exceeded_their_limit() -> None
         return pacer
 
     first = exceed("a")
-    for number in range(2 * MOST_PACERS):
+    for number in range(2 * MAX_PACERS):
         last = exceed(f"b{number}")
     assert bandwidth.pacer_of(f"b{number}", 1_000) is last
     assert bandwidth.pacer_of("a", 1_000) is not first
@@ -302,23 +302,23 @@ def test_only_so_many_clients_are_remembered_that_exceeded_their_limit() -> None
 
 def test_new_limits_count_at_once(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(client_bps=8_000))
+    bandwidth.set_limits(BandwidthLimits(client_bps=8_000))
     client = Client(timeline, bandwidth, "a")
     client.put(1_000, 10_000)
     client.go_on()
     timeline.run(S)
     assert client.sent() == 10_000
-    bandwidth.set_limits(Limits(client_bps=800_000))
+    bandwidth.set_limits(BandwidthLimits(client_bps=800_000))
     client.go_on()
     timeline.run(S)
     assert abs(client.sent() - 110_000) <= 10_000
-    bandwidth.set_limits(Limits(node_bps=80_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=80_000))
     client.go_on()
     bandwidth.pump()
     before = client.sent()
     timeline.run(S)
     assert abs(client.sent() - before - 10_000) <= 10_000
-    bandwidth.set_limits(Limits())
+    bandwidth.set_limits(BandwidthLimits())
     client.go_on()
     timeline.run(50_000)
     assert client.outbox.is_empty()
@@ -327,7 +327,7 @@ def test_new_limits_count_at_once(timeline: Timeline) -> None:
 
 def test_client_limits_hold_within_that_of_the_node_and_none_is_wasted(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(node_bps=800_000, clients={"slow": 100_000}))
+    bandwidth.set_limits(BandwidthLimits(node_bps=800_000, clients={"slow": 100_000}))
     slow, fast = (Client(timeline, bandwidth, name) for name in ("slow", "fast"))
     for client in (slow, fast):
         client.put(2_000, 1_000)
@@ -339,7 +339,7 @@ def test_client_limits_hold_within_that_of_the_node_and_none_is_wasted(timeline:
 
 def test_the_node_s_limit_is_kept_over_any_time(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(node_bps=400_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=400_000))
     clients = [Client(timeline, bandwidth, name) for name in "abc"]
     for round_ in range(20):
         for client in clients:
@@ -356,7 +356,7 @@ def test_the_node_s_limit_is_kept_over_any_time(timeline: Timeline) -> None:
 
 def test_strict_the_important_goes_first_whoever_it_is_for(timeline: Timeline) -> None:
     bandwidth = make_bandwidth(Discipline(STRICT))
-    bandwidth.set_limits(Limits(node_bps=800_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=800_000))
     usual, important = (Client(timeline, bandwidth, name) for name in "ab")
     usual.put(1_000, 1_000)
     usual.go_on()
@@ -371,12 +371,12 @@ def test_strict_the_important_goes_first_whoever_it_is_for(timeline: Timeline) -
     assert usual.sent(began_us) > 90_000
 
 
-@pytest.mark.parametrize("strategy", [STRICT, FAIR])
+@pytest.mark.parametrize("strategy", [STRICT, WEIGHTED_FAIR])
 def test_what_one_client_got_does_not_delay_what_is_important_for_another(
     timeline: Timeline, strategy: int
 ) -> None:
     bandwidth = make_bandwidth(Discipline(strategy))
-    bandwidth.set_limits(Limits(node_bps=300_000, clients={"d": 200_000}))
+    bandwidth.set_limits(BandwidthLimits(node_bps=300_000, clients={"d": 200_000}))
     clients = [Client(timeline, bandwidth, name) for name in "abcd"]
     for client in clients:
         client.put(2, 300_000)
@@ -397,10 +397,12 @@ def test_what_one_client_got_does_not_delay_what_is_important_for_another(
     assert timeline.pending == 0
 
 
-@pytest.mark.parametrize("strategy", [STRICT, FAIR])
-@pytest.mark.parametrize("limits", [Limits(node_bps=300_000), Limits(client_bps=300_000)])
+@pytest.mark.parametrize("strategy", [STRICT, WEIGHTED_FAIR])
+@pytest.mark.parametrize(
+    "limits", [BandwidthLimits(node_bps=300_000), BandwidthLimits(client_bps=300_000)]
+)
 def test_a_burst_of_what_is_important_passes_what_waits_for_room(
-    timeline: Timeline, strategy: int, limits: Limits
+    timeline: Timeline, strategy: int, limits: BandwidthLimits
 ) -> None:
     weights = [1, 1, 1, 1_000_000, 1, 1, 1, 1]  # under weighted fair the turn is the image's
     bandwidth = make_bandwidth(Discipline(strategy, weights))
@@ -419,13 +421,13 @@ def test_a_burst_of_what_is_important_passes_what_waits_for_room(
     assert client.importances.count(3) == 2
 
 
-@pytest.mark.parametrize("strategy", [STRICT, FAIR])
+@pytest.mark.parametrize("strategy", [STRICT, WEIGHTED_FAIR])
 def test_what_is_important_for_one_does_not_wait_for_what_is_large_for_another(
     timeline: Timeline, strategy: int
 ) -> None:
     weights = [1, 1, 1, 1_000_000, 1, 1, 1, 1]  # under weighted fair the turn is the others'
     bandwidth = make_bandwidth(Discipline(strategy, weights))
-    bandwidth.set_limits(Limits(node_bps=300_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=300_000))
     one, other = (Client(timeline, bandwidth, name) for name in "ab")
     for client in (other, one):
         client.put(1, 900_000)
@@ -441,14 +443,14 @@ def test_what_is_important_for_one_does_not_wait_for_what_is_large_for_another(
 
 
 def test_first_come_what_is_important_waits_like_all_others(timeline: Timeline) -> None:
-    bandwidth = make_bandwidth(Discipline(FIRST_COME))
-    bandwidth.set_limits(Limits(node_bps=300_000))
+    bandwidth = make_bandwidth(Discipline(FIFO))
+    bandwidth.set_limits(BandwidthLimits(node_bps=300_000))
     one, other = (Client(timeline, bandwidth, name) for name in "ab")
     one.put(2, 900_000)
     one.go_on()
     timeline.run(26 * S)
     for queued_ms, importance in ((26_000, 3), (26_001, 6)):
-        other.outbox.put(Parcel(300, 1, importance, queued_ms))
+        other.outbox.put(QueueEntry(300, 1, importance, queued_ms))
     other.go_on()
     timeline.run(S)
     assert other.importances == []
@@ -458,8 +460,8 @@ def test_first_come_what_is_important_waits_like_all_others(timeline: Timeline) 
 
 def test_weighted_fair_by_bytes_over_all_destinations(timeline: Timeline) -> None:
     weights = [1, 1, 1, 1, 1, 1, 4, 1]
-    bandwidth = make_bandwidth(Discipline(FAIR, weights))
-    bandwidth.set_limits(Limits(node_bps=800_000))
+    bandwidth = make_bandwidth(Discipline(WEIGHTED_FAIR, weights))
+    bandwidth.set_limits(BandwidthLimits(node_bps=800_000))
     large, small, important = (Client(timeline, bandwidth, name) for name in "abc")
     large.put(200, 9_000, importance=2)
     small.put(5_000, 300, importance=2)
@@ -475,7 +477,7 @@ def test_weighted_fair_by_bytes_over_all_destinations(timeline: Timeline) -> Non
 
 def test_a_slow_link_holds_little_and_others_take_the_rest(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(node_bps=1_000_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=1_000_000))
     slow = Client(timeline, bandwidth, "slow", rate_bps=100_000)
     fast = Client(timeline, bandwidth, "fast")
     for client in (slow, fast):
@@ -497,7 +499,7 @@ def test_a_full_transport_is_not_written_to(timeline: Timeline) -> None:
     client.answers = [b"answer"]
     client.sender.is_paused = True
     client.go_on()
-    bandwidth.set_limits(Limits(node_bps=800_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=800_000))
     client.go_on()
     assert client.sent() == 0
     client.sender.is_paused = False
@@ -508,7 +510,7 @@ def test_a_full_transport_is_not_written_to(timeline: Timeline) -> None:
 
 def test_after_the_end_nothing_is_sent_and_nothing_waits(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
-    bandwidth.set_limits(Limits(node_bps=8_000, client_bps=8_000))
+    bandwidth.set_limits(BandwidthLimits(node_bps=8_000, client_bps=8_000))
     client = Client(timeline, bandwidth, "a")
     client.put(10, 1_000)
     client.go_on()

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from accord.core.node.limits import Limits
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Policies
 from accord.core.scheduling.tasks import Task
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.packets import Connect, Filter, Packet, Publish, Subscribe
+from accord.edges.mqtt.packets import Connect, Packet, Publish, Subscribe, TopicFilter
 from accord.edges.mqtt.properties import Properties
 from accord.live.clock import Clock
 from accord.live.server import MqttProtocol, Server
@@ -82,7 +82,7 @@ class World:
         protocol.connection_made(cast("asyncio.Transport", wire))
         read(protocol, Connect(name))
         if patterns:
-            read(protocol, Subscribe(1, tuple(Filter(each, 1) for each in patterns)))
+            read(protocol, Subscribe(1, tuple(TopicFilter(each, 1) for each in patterns)))
         await self.turn()
         wire.written.clear()
         return protocol, wire
@@ -260,7 +260,7 @@ def test_acknowledgements_need_no_turn() -> None:
 
 def test_of_reads_that_come_together_the_important_goes_first() -> None:
     async def scenario(world: World) -> None:
-        book = read_book(STRICT)
+        book = parse_policy_set(STRICT)
         world.broker.switch(book, Policies(book))
         _, wire = await world.join("ada", "#")
         low, high = await world.publishers("report", "alarm")
@@ -345,7 +345,7 @@ def test_another_packet_has_its_turn() -> None:
         (bob,) = await world.publishers("report")
         heard(wire)
         turns = world.turns
-        read(bob, Publish("report", b"hello"), Subscribe(1, (Filter("other"),)))
+        read(bob, Publish("report", b"hello"), Subscribe(1, (TopicFilter("other"),)))
         assert heard(wire) == []
         await world.turn()
         assert heard(wire) == [b"hello"]
@@ -367,7 +367,7 @@ class Busy(Task):
 
 def test_while_tasks_wait_only_what_matters_more_is_sent_at_once() -> None:
     async def scenario(world: World) -> None:
-        book = read_book(STRICT)
+        book = parse_policy_set(STRICT)
         world.broker.switch(book, Policies(book))
         _, wire = await world.join("ada", "#")
         low, high = await world.publishers("report", "alarm")
@@ -410,7 +410,7 @@ def test_clients_that_come_and_go_leave_no_cycles() -> None:
             for number in range(3):
                 protocol, _ = await world.join(f"c{number}")
                 asked = Properties(user=(("where", f"x > {number}"),))
-                read(protocol, Subscribe(1, (Filter("a", 1),), asked))
+                read(protocol, Subscribe(1, (TopicFilter("a", 1),), asked))
                 for packet_id in (1, 2, 3):
                     user = Properties(user=(("x", "9"),))
                     read(protocol, Publish("a", b"x", 1, packet_id=packet_id, properties=user))

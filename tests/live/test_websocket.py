@@ -19,18 +19,18 @@ from accord.edges.mqtt.framing import Framer
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
-    Filter,
     Packet,
     Puback,
     Publish,
     Suback,
     Subscribe,
+    TopicFilter,
 )
-from accord.live.addresses import Address
-from accord.live.node import Listener, Node, Settings
+from accord.live.addresses import SocketAddress
+from accord.live.node import ListenerSettings, Node, Settings
 from accord.live.users import User, Users, hash_password
 
-LOOPBACK = Address("127.0.0.1", 0)
+LOOPBACK = SocketAddress("127.0.0.1", 0)
 LARGE = 200_000  # more than a node writes in one piece without looking at it
 
 
@@ -39,7 +39,7 @@ async def a_node(
     origins: tuple[str, ...] = (), users: Users | None = None
 ) -> AsyncIterator[tuple[str, str]]:
     """Its addresses for plain clients and for those over WebSocket."""
-    listeners = (Listener(LOOPBACK), Listener(LOOPBACK, is_websocket=True))
+    listeners = (ListenerSettings(LOOPBACK), ListenerSettings(LOOPBACK, is_websocket=True))
     users = users or Users(anonymous=EVERYTHING)
     settings = Settings(listeners=listeners, origins=origins, statistics_s=0)
     async with Node(settings, users) as node:
@@ -67,7 +67,7 @@ async def read_burst(sent: Sequence[bytes], qos: int) -> list[bytes]:
         protocol = [Subprotocol("mqtt")]
         async with websockets.connect(websocket, subprotocols=protocol, max_size=None) as socket:
             # What a client sends may still come in any pieces.
-            subscribe = encode(Subscribe(1, (Filter("burst", qos),)), V5)
+            subscribe = encode(Subscribe(1, (TopicFilter("burst", qos),)), V5)
             first = encode(Connect("reader"), V5) + subscribe[:3]
             await socket.send(first)
             await socket.send(subscribe[3:])

@@ -3,7 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from accord.live.worker_messages import Evaluated, Noted, Reply, Shaped, ShapeWork, XPathWork
+from accord.live.worker_messages import (
+    ConditionEvaluated,
+    Evaluated,
+    Reply,
+    Shaped,
+    ShapeWork,
+    XPathWork,
+)
 from accord.live.worker_process import answer
 from accord.shaping.content import Content
 
@@ -16,7 +23,7 @@ def _said(work: ShapeWork | XPathWork) -> list[Reply]:
 
 def test_each_condition_is_told_as_soon_as_it_is_known() -> None:
     first, second, last = _said(XPathWork(b"<r><a/></r>", (("/r/a", ()), ("/r/b", ()))))
-    assert [first, second] == [Noted(True), Noted(False)]
+    assert [first, second] == [ConditionEvaluated(True), ConditionEvaluated(False)]
     assert isinstance(last, Evaluated)
 
 

@@ -15,14 +15,14 @@ from tests.pictures import decoded, surveillance_jpeg
 from tests.plug_ins import install_shapers
 
 from accord.core.model.document import Condition
-from accord.core.scheduling.jobs import Job
-from accord.core.scheduling.shaping import Shape
-from accord.live.worker_jobs import Failure, Terms, shape_job, xpath_job
+from accord.core.scheduling.jobs import WorkerJob
+from accord.core.scheduling.shaping import ShapingTarget
+from accord.live.worker_jobs import JobFailure, JobPriority, shape_job, xpath_job
 from accord.live.workers import WorkerLimits, Workers
 from accord.shaping.content import Content
 
 NOW_MS = 1_000_000
-TERMS = Terms(queued_ms=NOW_MS, channel="uav/imagery")
+TERMS = JobPriority(queued_ms=NOW_MS, channel="uav/imagery")
 ONE = WorkerLimits(processes=1)
 TEXT = Content(b"some text " * 10)
 DEEP = b"<r>" + b"<a><b>1</b><c>2</c></a>" * 3_000 + b"</r>"
@@ -43,10 +43,12 @@ class Outcomes:
     async def next(self) -> Any:
         return (await self._waiting.get())[0]
 
-    def shape(self, content: Content, shape: Shape, terms: Terms = TERMS) -> Job:
+    def shape(
+        self, content: Content, shape: ShapingTarget, terms: JobPriority = TERMS
+    ) -> WorkerJob:
         return shape_job(content, shape, terms, self.done)
 
-    def xpath(self, source: bytes, *conditions: Condition) -> Job:
+    def xpath(self, source: bytes, *conditions: Condition) -> WorkerJob:
         return xpath_job(source, conditions, TERMS, self.done)
 
 
@@ -88,7 +90,7 @@ def _has_ended(pid: int) -> bool:
 def test_an_image_is_shaped_and_its_time_is_told() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         content = Content(surveillance_jpeg(), "image/jpeg", (("platform", "UAV"),))
-        workers.submit(outcomes.shape(content, Shape("scaling", 16_384)))
+        workers.submit(outcomes.shape(content, ShapingTarget("scaling", 16_384)))
         assert outcomes.told == []
         shaped = await outcomes.next()
         assert len(shaped.payload) <= 16_384
@@ -105,7 +107,7 @@ def test_an_image_is_shaped_and_its_time_is_told() -> None:
 def test_nothing_is_started_before_there_is_work() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         assert workers.pids == []
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         await outcomes.next()
         assert len(workers.pids) == 1
 
@@ -116,7 +118,7 @@ def test_a_process_does_one_job_after_the_other() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         pids = set()
         for _ in range(3):
-            workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+            workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
             assert await outcomes.next() == TEXT
             pids |= set(workers.pids)
         assert len(pids) == 1
@@ -127,7 +129,7 @@ def test_a_process_does_one_job_after_the_other() -> None:
 def test_jobs_run_side_by_side() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         for _ in range(4):
-            workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+            workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert (workers.busy, workers.waiting) == (2, 2)
         for _ in range(4):
             await outcomes.next()
@@ -140,7 +142,7 @@ def test_jobs_run_side_by_side() -> None:
 def test_payloads_of_many_megabytes_go_both_ways() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         content = Content(os.urandom(16 * 1024 * 1024), "x/y", (("note", "long"),))
-        workers.submit(outcomes.shape(content, Shape("trimming", argument="other")))
+        workers.submit(outcomes.shape(content, ShapingTarget("trimming", argument="other")))
         assert await outcomes.next() == Content(content.payload, "x/y")
 
     conversation(talk)
@@ -148,9 +150,9 @@ def test_payloads_of_many_megabytes_go_both_ways() -> None:
 
 def test_more_than_workers_accept_is_refused() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        workers.submit(outcomes.shape(Content(bytes(101)), Shape("trimming", 1)))
+        workers.submit(outcomes.shape(Content(bytes(101)), ShapingTarget("trimming", 1)))
         failure = await outcomes.next()
-        assert failure == Failure("failed", "101 bytes, workers accept at most 100")
+        assert failure == JobFailure("failed", "101 bytes, workers accept at most 100")
         assert workers.pids == []
 
     conversation(talk, WorkerLimits(processes=1, job_bytes=100))
@@ -159,8 +161,8 @@ def test_more_than_workers_accept_is_refused() -> None:
 def test_what_can_not_be_shaped_is_a_failure_with_its_reason() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         for content in (TEXT, Content(surveillance_jpeg()[:5_000])):
-            workers.submit(outcomes.shape(content, Shape("scaling", 4_096)))
-        assert await outcomes.next() == Failure(
+            workers.submit(outcomes.shape(content, ShapingTarget("scaling", 4_096)))
+        assert await outcomes.next() == JobFailure(
             "failed", "scaling can't shape content without a known type"
         )
         broken = await outcomes.next()
@@ -174,8 +176,8 @@ def test_important_jobs_go_first() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         for importance in (0, 3, 7, 5):
             content = Content(b"", f"importance {importance}")
-            terms = Terms(queued_ms=NOW_MS, importance=importance)
-            workers.submit(outcomes.shape(content, Shape("trimming", 1), terms))
+            terms = JobPriority(queued_ms=NOW_MS, importance=importance)
+            workers.submit(outcomes.shape(content, ShapingTarget("trimming", 1), terms))
         found = [(await outcomes.next()).content_type[-1] for _ in range(4)]
         assert found == ["0", "7", "5", "3"]  # the first found an idle worker
 
@@ -186,11 +188,11 @@ def test_the_backlog_is_bounded_and_what_is_shed_is_told() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         for importance in (3, 2, 1, 4):
             content = Content(b"", f"importance {importance}")
-            terms = Terms(queued_ms=NOW_MS, importance=importance)
-            workers.submit(outcomes.shape(content, Shape("trimming", 1), terms))
+            terms = JobPriority(queued_ms=NOW_MS, importance=importance)
+            workers.submit(outcomes.shape(content, ShapingTarget("trimming", 1), terms))
         assert outcomes.told == []
         shed = await outcomes.next()
-        assert shed == Failure("shed", "more work is waiting than is accepted")
+        assert shed == JobFailure("shed", "more work is waiting than is accepted")
         found = [(await outcomes.next()).content_type[-1] for _ in range(3)]
         assert found == ["3", "4", "2"]
 
@@ -201,8 +203,8 @@ def test_the_backlog_is_bounded_and_what_is_shed_is_told() -> None:
 def test_a_job_whose_deadline_has_passed_is_not_begun() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         for due_ms in (NOW_MS, NOW_MS + 1):
-            terms = Terms(queued_ms=NOW_MS - 5_000, due_ms=due_ms)
-            workers.submit(outcomes.shape(TEXT, Shape("trimming", 1), terms))
+            terms = JobPriority(queued_ms=NOW_MS - 5_000, due_ms=due_ms)
+            workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1), terms))
         assert (await outcomes.next()).kind == "expired"
         assert await outcomes.next() == TEXT
 
@@ -246,12 +248,12 @@ def test_what_was_found_before_time_ran_out_counts() -> None:
 @pytest.mark.usefixtures("_plug_ins")
 def test_a_job_that_takes_too_long_has_failed_and_its_process_is_replaced(tmp_path: Path) -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        endless = Shape("endless", argument=str(tmp_path / "begun"))
+        endless = ShapingTarget("endless", argument=str(tmp_path / "begun"))
         workers.submit(outcomes.shape(TEXT, endless))
-        workers.submit(outcomes.shape(TEXT, Shape("halving", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("halving", 1)))
         await _until(lambda: bool(workers.pids))
         pid = workers.pids[0]
-        assert await outcomes.next() == Failure("too long", "not done in 2 s")
+        assert await outcomes.next() == JobFailure("too long", "not done in 2 s")
         assert _has_ended(pid)
         assert (await outcomes.next()).payload == TEXT.payload[:50]
         assert workers.pids != [pid]
@@ -263,11 +265,11 @@ def test_a_job_that_takes_too_long_has_failed_and_its_process_is_replaced(tmp_pa
 def test_a_process_killed_in_the_middle_is_replaced(tmp_path: Path) -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         begun = tmp_path / "begun"
-        workers.submit(outcomes.shape(TEXT, Shape("endless", argument=str(begun))))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("endless", argument=str(begun))))
         await _until(begun.exists)
         os.kill(workers.pids[0], signal.SIGKILL)
-        assert await outcomes.next() == Failure("died", "a worker process was ended by SIGKILL")
-        workers.submit(outcomes.shape(TEXT, Shape("halving", 1)))
+        assert await outcomes.next() == JobFailure("died", "a worker process was ended by SIGKILL")
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("halving", 1)))
         assert (await outcomes.next()).payload == TEXT.payload[:50]
         assert len(outcomes.told) == 2  # the first was not tried again
 
@@ -276,12 +278,12 @@ def test_a_process_killed_in_the_middle_is_replaced(tmp_path: Path) -> None:
 
 def test_a_process_killed_while_idle_costs_no_job() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         await outcomes.next()
         pid = workers.pids[0]
         os.kill(pid, signal.SIGKILL)
         await _until(lambda: workers.pids == [])
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert await outcomes.next() == TEXT
         assert workers.pids != [pid]
 
@@ -291,9 +293,9 @@ def test_a_process_killed_while_idle_costs_no_job() -> None:
 @pytest.mark.usefixtures("_plug_ins")
 def test_a_crash_in_a_library_is_one_failure() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        workers.submit(outcomes.shape(TEXT, Shape("crashing", 1)))
-        assert await outcomes.next() == Failure("died", "a worker process was ended by SIGSEGV")
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("crashing", 1)))
+        assert await outcomes.next() == JobFailure("died", "a worker process was ended by SIGSEGV")
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert await outcomes.next() == TEXT
 
     conversation(talk)
@@ -303,12 +305,12 @@ def test_a_crash_in_a_library_is_one_failure() -> None:
 @pytest.mark.parametrize("name", ["greedy", "raising"])
 def test_a_mistake_in_a_plug_in_does_not_end_the_process(name: str) -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        workers.submit(outcomes.shape(TEXT, Shape(name, 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget(name, 1)))
         failure = await outcomes.next()
         pids = workers.pids
         assert failure.kind == "failed"
         assert ("memory" in failure.reason) == (name == "greedy")
-        workers.submit(outcomes.shape(TEXT, Shape("halving", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("halving", 1)))
         assert (await outcomes.next()).payload == TEXT.payload[:50]
         assert workers.pids == pids
 
@@ -319,7 +321,7 @@ def test_workers_that_can_not_be_started_fail_their_jobs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert (await outcomes.next()).kind == "died"
 
     for executable in ("/bin/false", str(tmp_path / "missing")):
@@ -331,7 +333,7 @@ def test_a_process_that_talks_nonsense_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert (await outcomes.next()).kind == "died"
         assert workers.pids == []
 
@@ -350,17 +352,17 @@ def test_closing_ends_all_processes_and_tells_all_jobs(tmp_path: Path) -> None:
 
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         begun = tmp_path / "begun"
-        workers.submit(outcomes.shape(TEXT, Shape("endless", argument=str(begun))))
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("endless", argument=str(begun))))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         await _until(begun.exists)
         pids.extend(workers.pids)
         await workers.close()
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         await asyncio.sleep(0)
         told.extend(outcomes.told)
 
     workers = conversation(talk)
-    assert [outcome for outcome, _ in told] == [Failure("closed", "the node is stopping")] * 3
+    assert [outcome for outcome, _ in told] == [JobFailure("closed", "the node is stopping")] * 3
     assert workers.pids == []
     assert all(map(_has_ended, pids))
 
@@ -370,8 +372,8 @@ def test_an_outcome_that_can_not_be_used_stops_nobody() -> None:
         def done(outcome: object, spent_us: int) -> None:
             raise ValueError(outcome)
 
-        workers.submit(shape_job(TEXT, Shape("trimming", 1), TERMS, done))
-        workers.submit(outcomes.shape(TEXT, Shape("trimming", 1)))
+        workers.submit(shape_job(TEXT, ShapingTarget("trimming", 1), TERMS, done))
+        workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert await outcomes.next() == TEXT
 
     conversation(talk)

@@ -14,14 +14,14 @@ from accord.core.model.channels import filter_shows, selects_any
 from accord.core.predicates.predicate import parse, parse_xpath
 from accord.edges.mqtt.properties import Properties, encode_properties
 from accord.edges.mqtt.wire import read_varint
-from accord.edges.pipeline.messages import Ask, Found, Page, Query
+from accord.edges.pipeline.messages import EventQuery, Page, PageQuery, QueryHit
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
-from accord.journal.log import Log
-from accord.pipeline.archiving import SliceJob, archive_slice
-from accord.pipeline.lookup import Lookup
+from accord.journal.log import SegmentLog
+from accord.pipeline.archiving import SliceJob, write_slice
+from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.queries import Queries
+from accord.pipeline.queries import QueryEngine
 from accord.pipeline.tail import Tail
 
 NODE = "n1"
@@ -71,7 +71,7 @@ class World:
         self.events: dict[int, KeptEvent] = {}
         self.next = 0
         self.archived = 0
-        self._log = Log(OsDisk(self.journal), segment_bytes=segment_bytes)
+        self._log = SegmentLog(OsDisk(self.journal), segment_bytes=segment_bytes)
 
     def close(self) -> None:
         self._log.close()
@@ -100,18 +100,20 @@ class World:
             large_bytes=LARGE_BYTES,
         )
         moved = {NODE: (self.archived, upto)}
-        self.manifest.commit(added=archive_slice(job), moved=moved)
+        self.manifest.commit(added=write_slice(job), moved=moved)
         self.archived = upto
 
     def retire(self, before_offset: int) -> None:
         self._log.retire(now_ms=START_MS, before_offset=before_offset)
 
-    def queries(self, lookup: Lookup, *, declared: dict[str, str] | None = None) -> Queries:
+    def queries(
+        self, lookup: ArchiveLookup, *, declared: dict[str, str] | None = None
+    ) -> QueryEngine:
         """As after a start."""
         tail = Tail(self.journal, DECLARED if declared is None else declared)
-        return Queries(lookup, Manifest(self.archive), tail, node=NODE, journal=self.journal)
+        return QueryEngine(lookup, Manifest(self.archive), tail, node=NODE, journal=self.journal)
 
-    def expected(self, ask: Ask) -> list[Found]:
+    def expected(self, ask: EventQuery) -> list[QueryHit]:
         """All of the answer, found without any of what is tested."""
         found = [
             _found(offset, event)
@@ -129,8 +131,8 @@ class World:
         return found[: ask.limit]
 
 
-def _found(offset: int, event: KeptEvent) -> Found:
-    return Found(
+def _found(offset: int, event: KeptEvent) -> QueryHit:
+    return QueryHit(
         offset,
         event.number,
         event.received_ms,
@@ -142,7 +144,7 @@ def _found(offset: int, event: KeptEvent) -> Found:
     )
 
 
-def _matches(event: KeptEvent, ask: Ask) -> bool:
+def _matches(event: KeptEvent, ask: EventQuery) -> bool:
     try:
         read = event.event()
         values, document = dict(read.values), read.metadata
@@ -157,17 +159,19 @@ def _matches(event: KeptEvent, ask: Ask) -> bool:
     return where and (not ask.xpath or parse_xpath(ask.xpath).evaluate(values, document) is True)
 
 
-def pages(queries: Queries, ask: Ask, *, rows: int, bytes_: int = 1 << 20) -> Iterator[Page]:
+def pages(
+    queries: QueryEngine, ask: EventQuery, *, rows: int, bytes_: int = 1 << 20
+) -> Iterator[Page]:
     cursor = ""
     while True:
-        page = queries.page(Query(id=1, ask=ask, cursor=cursor, rows=rows, bytes=bytes_))
+        page = queries.page(PageQuery(id=1, ask=ask, cursor=cursor, rows=rows, bytes=bytes_))
         yield page
         cursor = page.cursor
         if not cursor:
             return
 
 
-def random_ask(rng: random.Random, last: int) -> Ask:
+def random_ask(rng: random.Random, last: int) -> EventQuery:
     channel = rng.choice(("#", "uav/#", "uav/imagery", "+/a/+", "+", "+/x", "$accord/#", "none"))
     where = rng.choice(
         (
@@ -180,7 +184,7 @@ def random_ask(rng: random.Random, last: int) -> Ask:
         )
     )
     middle = START_MS + 40_000_000
-    return Ask(
+    return EventQuery(
         channel=channel,
         without=rng.choice(((), (), ("uav/#",), ("+/a/b", "uav"))),
         where=where,

@@ -16,12 +16,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import ledger_record, records, write_journal
 
-from accord.edges.pipeline.messages import Ask, Query, Start
+from accord.edges.pipeline.messages import EventQuery, PageQuery, StartPipeline
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.brokering import PredicateFolder, Registered, compile_set, match
-from accord.pipeline.lookup import Lookup
+from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.queries import Queries
+from accord.pipeline.queries import QueryEngine
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.tables import events
 from accord.pipeline.tail import Tail
@@ -35,7 +35,7 @@ _PATIENCE_S = 120
 def main(url: str, folder: Path) -> dict[str, Any]:
     commits = [[*records(0, EVENTS, size=100), ledger_record(0, 10)]]
     journal = write_journal(folder / "journal", commits, segment_bytes=1 << 18)
-    start = Start(
+    start = StartPipeline(
         node=_NODE,
         journal=str(journal),
         archive=str(folder / "archive"),
@@ -61,7 +61,7 @@ def _executors(spark: SparkSession) -> int:
     return int(context.sc().getExecutorMemoryStatus().size()) - 1
 
 
-def _archive(spark: SparkSession, start: Start) -> int:
+def _archive(spark: SparkSession, start: StartPipeline) -> int:
     manifest = Manifest(start.archive)
     job = ArchiveJob(spark, start, manifest)
     job.start()
@@ -76,20 +76,20 @@ def _archive(spark: SparkSession, start: Start) -> int:
     return events(spark, start.archive).count()
 
 
-def _query(spark: SparkSession, start: Start) -> list[int]:
+def _query(spark: SparkSession, start: StartPipeline) -> list[int]:
     tail = Tail(start.journal, start.declared)
-    queries = Queries(
-        Lookup(spark, start.archive),
+    queries = QueryEngine(
+        ArchiveLookup(spark, start.archive),
         Manifest(start.archive),
         tail,
         node=_NODE,
         journal=start.journal,
     )
-    ask = Ask(channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'")
-    return [event.number for event in queries.page(Query(id=1, ask=ask)).events]
+    ask = EventQuery(channel="uav/#", where="altitude_m < 100 AND platform = 'uav-1'")
+    return [event.number for event in queries.page(PageQuery(id=1, ask=ask)).events]
 
 
-def _match(spark: SparkSession, start: Start, folder: Path) -> dict[str, list[int]]:
+def _match(spark: SparkSession, start: StartPipeline, folder: Path) -> dict[str, list[int]]:
     """With predicates that come along, and from a folder; both times the same."""
     predicates = compile_set(
         [

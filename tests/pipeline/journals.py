@@ -12,7 +12,7 @@ from accord.edges.mqtt.properties import Properties, encode_properties
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
 from accord.journal.ledger import encode_ledger, record_of
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 
 START_MS = 1_763_280_000_000  # 2025-11-16T08:00:00Z
 
@@ -48,7 +48,7 @@ def write_journal(
     folder: Path, commits: Sequence[Sequence[bytes]], *, segment_bytes: int = 1 << 20
 ) -> Path:
     """Adds these commits to the journal there."""
-    log = Log(OsDisk(folder), segment_bytes=segment_bytes)
+    log = SegmentLog(OsDisk(folder), segment_bytes=segment_bytes)
     try:
         for number, commit in enumerate(commits):
             log.commit(commit, now_ms=START_MS + number)
@@ -59,7 +59,7 @@ def write_journal(
 
 def retire(folder: Path, before_offset: int) -> None:
     """Whole segments, as retention does; the last one stays."""
-    log = Log(OsDisk(folder))
+    log = SegmentLog(OsDisk(folder))
     try:
         log.retire(now_ms=START_MS, before_offset=before_offset)
     finally:

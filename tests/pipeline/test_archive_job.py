@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
-from accord.edges.pipeline.messages import Start
+from accord.edges.pipeline.messages import StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
 from accord.pipeline.archive_batch import Archiver, BatchDone
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.driver_lock import DriverLock
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.slices import SCHEMA, encode_entries
@@ -24,8 +24,8 @@ from accord.pipeline.tables import events, ledger
 PATIENCE_S = 90
 
 
-def start(folder: Path, *, journal: str = "journal") -> Start:
-    return Start(
+def start(folder: Path, *, journal: str = "journal") -> StartPipeline:
+    return StartPipeline(
         node="denver",
         journal=str(folder / journal),
         archive=str(folder / "archive"),
@@ -44,7 +44,7 @@ def wait_until(is_true: Callable[[], bool]) -> None:
 
 @contextmanager
 def archiving(
-    spark: SparkSession, asked: Start, done: list[BatchDone] | None = None
+    spark: SparkSession, asked: StartPipeline, done: list[BatchDone] | None = None
 ) -> Iterator[ArchiveJob]:
     job = ArchiveJob(
         spark, asked, Manifest(asked.archive), (done if done is not None else []).append
@@ -56,11 +56,11 @@ def archiving(
         job.stop(PATIENCE_S)
 
 
-def archived(asked: Start) -> int:
+def archived(asked: StartPipeline) -> int:
     return Manifest(asked.archive).snapshot().archived.get(asked.node, 0)
 
 
-def numbers(spark: SparkSession, asked: Start) -> list[int]:
+def numbers(spark: SparkSession, asked: StartPipeline) -> list[int]:
     rows = events(spark, asked.archive).select("number").collect()
     return sorted(row.number for row in rows)
 
@@ -96,7 +96,7 @@ def test_a_batch_done_twice_is_in_the_archive_once(spark: SparkSession, tmp_path
         job = SliceJob(
             node="denver", journal=asked.journal, first=first, next=end, archive=asked.archive
         )
-        rows.append((first, end, encode_entries(archive_slice(job))))
+        rows.append((first, end, encode_entries(write_slice(job))))
     slices = spark.createDataFrame(rows, SCHEMA)
     archiver = Archiver(node="denver", journal=asked.journal, archive=asked.archive)
     manifest = Manifest(asked.archive)

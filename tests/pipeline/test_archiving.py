@@ -19,10 +19,10 @@ from tests.pipeline.journals import (
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.segments import SEGMENT
 from accord.pipeline import archiving
-from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry, TablesError, read_payload
 
 DAY_MS = 86_400_000
@@ -51,7 +51,7 @@ def offsets(tmp_path: Path, files: list[FileEntry]) -> list[int]:
 def test_a_slice_becomes_files_of_both_tables(tmp_path: Path) -> None:
     commits = [records(0, 5), [ledger_record(1, 3)], records(6, 9, channel="sea/1")]
     write_journal(tmp_path / "journal", commits)
-    files = archive_slice(job(tmp_path, 0, 9, declared={"altitude_m": "integer"}))
+    files = write_slice(job(tmp_path, 0, 9, declared={"altitude_m": "integer"}))
     uav, sea, ledger = files
     assert (uav.table, uav.group, uav.rows) == ("events", "uav", 5)
     assert (sea.group, sea.channels, sea.first_offset, sea.last_offset) == ("sea", ("sea/1",), 6, 8)
@@ -71,13 +71,13 @@ def test_a_slice_becomes_files_of_both_tables(tmp_path: Path) -> None:
 
 def test_a_slice_has_just_its_offsets(tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", [records(0, 7), records(7, 20)])
-    assert offsets(tmp_path, archive_slice(job(tmp_path, 3, 11))) == list(range(3, 11))
-    assert archive_slice(job(tmp_path, 5, 5)) == []
+    assert offsets(tmp_path, write_slice(job(tmp_path, 3, 11))) == list(range(3, 11))
+    assert write_slice(job(tmp_path, 5, 5)) == []
 
 
 def test_a_slice_can_be_archived_again(tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", [records(0, 3)])
-    once, again = archive_slice(job(tmp_path, 0, 3)), archive_slice(job(tmp_path, 0, 3))
+    once, again = write_slice(job(tmp_path, 0, 3)), write_slice(job(tmp_path, 0, 3))
     assert once[0].path != again[0].path
     assert offsets(tmp_path, once) == offsets(tmp_path, again) == [0, 1, 2]
 
@@ -85,14 +85,14 @@ def test_a_slice_can_be_archived_again(tmp_path: Path) -> None:
 def test_days_have_their_own_files(tmp_path: Path) -> None:
     events = [kept(0), msgspec.structs.replace(kept(1), received_ms=START_MS + DAY_MS)]
     write_journal(tmp_path / "journal", [list(map(msgspec.msgpack.encode, events))])
-    files = archive_slice(job(tmp_path, 0, 2))
+    files = write_slice(job(tmp_path, 0, 2))
     assert [(file.day, file.rows) for file in files] == [("2025-11-16", 1), ("2025-11-17", 1)]
 
 
 def test_groups_of_channels_are_not_more_than_some(tmp_path: Path) -> None:
     commit = [record(number, channel=f"c{number}/x") for number in range(100)]
     write_journal(tmp_path / "journal", [commit])
-    files = archive_slice(job(tmp_path, 0, 100))
+    files = write_slice(job(tmp_path, 0, 100))
     assert len(files) == 64
     assert (files[-1].group, files[-1].rows) == ("_other", 37)
     with pq.ParquetFile(tmp_path / "archive" / files[-1].path) as read:
@@ -104,7 +104,7 @@ def test_large_payloads_have_their_own_files(tmp_path: Path) -> None:
     commit = [record(0), record(1, size=1_000), record(2)]
     write_journal(tmp_path / "journal", [commit])
     for _ in range(2):
-        (file,) = archive_slice(job(tmp_path, 0, 3, large_bytes=1_000))
+        (file,) = write_slice(job(tmp_path, 0, 3, large_bytes=1_000))
         with pq.ParquetFile(tmp_path / "archive" / file.path) as read:
             rows = read.read().to_pylist()
         assert [row["payload_ref"] for row in rows] == [
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFi
     damaged = msgspec.msgpack.encode(["ledger", 1, 2, 3, 4, 5, 6, 7, b"\xc1"])
     commit = [record(0), msgspec.msgpack.encode(bad), b"what?", damaged, ledger_record(7, 2)]
     write_journal(tmp_path / "journal", [commit])
-    events, ledger = archive_slice(job(tmp_path, 0, 5))
+    events, ledger = write_slice(job(tmp_path, 0, 5))
     assert (events.rows, events.unread) == (2, 1)
     with pq.ParquetFile(tmp_path / "archive" / events.path) as read:
         row = read.read().to_pylist()[1]
@@ -148,7 +148,7 @@ def test_what_the_journal_has_retired_is_told(tmp_path: Path) -> None:
     retire(journal, 20)
     first = min(int(name.removesuffix(SEGMENT)) for name in os.listdir(journal) if SEGMENT in name)
     assert 0 < first <= 20
-    lost, events = archive_slice(job(tmp_path, 0, 50))
+    lost, events = write_slice(job(tmp_path, 0, 50))
     assert (lost.table, lost.node, lost.rows) == ("lost", "here", first)
     assert offsets(tmp_path, [events]) == list(range(first, 50))
 
@@ -160,7 +160,7 @@ def test_what_is_damaged_is_told(tmp_path: Path) -> None:
     data = bytearray(segment.read_bytes())
     data[data.index(kept(7).payload)] ^= 1
     segment.write_bytes(data)
-    files = archive_slice(job(tmp_path, 0, 15))
+    files = write_slice(job(tmp_path, 0, 15))
     lost = [file for file in files if file.table == "lost"]
     assert [(each.first_offset, each.last_offset, each.rows) for each in lost] == [(5, 9, 5)]
     assert offsets(tmp_path, files) == [*range(5), *range(10, 15)]
@@ -169,15 +169,15 @@ def test_what_is_damaged_is_told(tmp_path: Path) -> None:
 def test_a_journal_that_is_too_short_is_an_error(tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", [records(0, 5)])
     with pytest.raises(TablesError, match="ends at 5, expected records up to 9"):
-        archive_slice(job(tmp_path, 0, 9))
+        write_slice(job(tmp_path, 0, 9))
     with pytest.raises(JournalError):
-        archive_slice(job(tmp_path, 7, 9))
+        write_slice(job(tmp_path, 7, 9))
 
 
 def test_a_column_with_an_event_columns_name_is_refused(tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", [records(0, 5)])
     with pytest.raises(TablesError, match="'Payload': there is a column 'payload'"):
-        archive_slice(job(tmp_path, 0, 5, declared={"Payload": "string"}))
+        write_slice(job(tmp_path, 0, 5, declared={"Payload": "string"}))
 
 
 def test_memory_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,19 +185,19 @@ def test_memory_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(archiving, "_CHUNK_RECORDS", 10)
     monkeypatch.setattr(archiving, "_HELD_BYTES", 5_000)
     write_journal(tmp_path / "journal", [records(n, n + 5, size=100) for n in range(0, 100, 5)])
-    files = archive_slice(job(tmp_path, 0, 100))
+    files = write_slice(job(tmp_path, 0, 100))
     assert len(files) > 2
     assert offsets(tmp_path, files) == list(range(100))
 
 
 def test_nodes_are_told_apart_by_their_files(tmp_path: Path) -> None:
-    log = Log(OsDisk(tmp_path / "journal"))
+    log = SegmentLog(OsDisk(tmp_path / "journal"))
     event = KeptEvent(START_MS, "uav/1", "p", 0, -1, b"", b"x", 1)
     log.commit([msgspec.msgpack.encode(event)], now_ms=START_MS)
     log.close()
     paths = set()
     for node in ("a/b", "a-b", "../x", "ü"):
-        (file,) = archive_slice(msgspec.structs.replace(job(tmp_path, 0, 1), node=node))
+        (file,) = write_slice(msgspec.structs.replace(job(tmp_path, 0, 1), node=node))
         assert file.node == node
         path = (tmp_path / "archive" / file.path).resolve()
         assert path.parent == tmp_path / "archive" / "events" / "day=2025-11-16" / "group=uav"

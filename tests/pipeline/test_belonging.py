@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
-from accord.pipeline.archiving import SliceJob, archive_slice
-from accord.pipeline.belonging import OtherJournalError, check_belonging
+from accord.pipeline.archiving import SliceJob, write_slice
+from accord.pipeline.belonging import JournalMismatchError, check_same_journal
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.reading import open_journal
 
@@ -16,12 +16,12 @@ def archived(folder: Path, end: int) -> Snapshot:
     archive = folder.parent / "archive"
     job = SliceJob(node="denver", journal=str(folder), first=0, next=end, archive=str(archive))
     manifest = Manifest(archive)
-    manifest.commit(added=archive_slice(job), moved={"denver": (0, end)})
+    manifest.commit(added=write_slice(job), moved={"denver": (0, end)})
     return manifest.snapshot()
 
 
 def check(folder: Path, snapshot: Snapshot) -> None:
-    check_belonging(open_journal(str(folder)), str(folder), snapshot, "denver")
+    check_same_journal(open_journal(str(folder)), str(folder), snapshot, "denver")
 
 
 def test_its_own_journal_belongs_to_an_archive(tmp_path: Path) -> None:
@@ -36,17 +36,17 @@ def test_its_own_journal_belongs_to_an_archive(tmp_path: Path) -> None:
 def test_a_shorter_one_does_not(tmp_path: Path) -> None:
     snapshot = archived(write_journal(tmp_path / "journal", [records(0, 10)]), 10)
     other = write_journal(tmp_path / "other", [records(0, 5)])
-    with pytest.raises(OtherJournalError, match=r"'denver' up to offset 10, .*other ends at 5"):
+    with pytest.raises(JournalMismatchError, match=r"'denver' up to offset 10, .*other ends at 5"):
         check(other, snapshot)
 
 
 def test_nor_does_one_with_other_events(tmp_path: Path) -> None:
     snapshot = archived(write_journal(tmp_path / "journal", [records(0, 10)]), 10)
     other = write_journal(tmp_path / "other", [records(1_000, 1_020)])
-    with pytest.raises(OtherJournalError, match="has another event at offset 9"):
+    with pytest.raises(JournalMismatchError, match="has another event at offset 9"):
         check(other, snapshot)
     ledger = write_journal(tmp_path / "ledger", [[ledger_record(0, 1)] * 20])
-    with pytest.raises(OtherJournalError, match="has no event at offset 9"):
+    with pytest.raises(JournalMismatchError, match="has no event at offset 9"):
         check(ledger, snapshot)
 
 

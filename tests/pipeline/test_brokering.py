@@ -16,15 +16,15 @@ from accord.core.model.values import Value
 from accord.pipeline.brokering import (
     BrokeringError,
     FolderError,
+    MatchSink,
     PredicateFolder,
     Registered,
     RegistrationError,
-    Sink,
-    address,
     broker_stream,
     compile_frame,
     compile_set,
     match,
+    to_events,
 )
 
 _EVENTS = 3_000
@@ -151,7 +151,7 @@ def test_a_stream_goes_on_with_newer_predicates(
     query = broker_stream(
         stream,
         folder,
-        Sink(
+        MatchSink(
             checkpoint=str(tmp_path / "checkpoint"),
             format="memory",
             options={"queryName": "matches"},
@@ -198,5 +198,5 @@ def test_frames_that_hold_no_events_are_refused(spark: SparkSession) -> None:
 
 def test_matches_are_addressed_to_their_predicates(spark: SparkSession) -> None:
     matched = spark.createDataFrame([("uav/1", "a+b")], "channel string, predicate string")
-    (row,) = address(matched, "found/").collect()
+    (row,) = to_events(matched, "found/").collect()
     assert (row.channel, row.matched_on, row.predicate) == ("found/a_b", "uav/1", "a+b")

@@ -21,7 +21,7 @@ from tests.strategies import TYPED, attribute_maps, documents, trees
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate
-from accord.core.predicates.tree import Node
+from accord.core.predicates.tree import Expr
 from accord.pipeline.attributes import ATTRIBUTES, schema, to_row
 from accord.pipeline.columns import to_column
 
@@ -72,7 +72,7 @@ def archive(spark: SparkSession, rows: Rows, tmp_path_factory: pytest.TempPathFa
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(conditions=st.lists(trees(), min_size=15, max_size=15))
-def test_spark_and_live_agree(rows: Rows, archive: DataFrame, conditions: list[Node]) -> None:
+def test_spark_and_live_agree(rows: Rows, archive: DataFrame, conditions: list[Expr]) -> None:
     predicates = [Predicate(condition) for condition in conditions]
     columns = {
         (n, form, is_canonical): to_column(condition, declared)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pipeline.journals import START_MS, ledger_record, record, records, write_journal
 
-from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.compaction import choose, compact
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.tables import FileEntry, TablesError
@@ -121,7 +121,7 @@ def archive(tmp_path: Path, slices: list[tuple[int, int]]) -> Manifest:
             archive=str(tmp_path / "archive"),
             declared={"altitude_m": "float"},
         )
-        manifest.commit(added=archive_slice(job), moved={"here": (first, end)})
+        manifest.commit(added=write_slice(job), moved={"here": (first, end)})
     return manifest
 
 

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
-from accord.edges.pipeline.messages import Ask, Failed, FromPipeline, Page, Query
-from accord.pipeline.lookup import Lookup
-from accord.pipeline.turns import CANCELLED, Job, Turns
+from accord.edges.pipeline.messages import EventQuery, FromPipeline, Page, PageQuery, QueryFailure
+from accord.pipeline.lookup import ArchiveLookup
+from accord.pipeline.turns import CANCELLED, QueryJob, QueryScheduler
 
 
 @pytest.fixture
@@ -35,18 +35,18 @@ def linger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def test_a_spark_job_is_cancelled(spark: SparkSession, world: World) -> None:
     answers: queue.Queue[FromPipeline] = queue.Queue()
-    lookup = Lookup(spark, world.archive)
+    lookup = ArchiveLookup(spark, world.archive)
     began = threading.Event()
 
-    def work(job: Job) -> FromPipeline:
+    def work(job: QueryJob) -> FromPipeline:
         with lookup.tagged(job.tag):
             began.set()
             lookup.spark.range(1).mapInArrow(linger, "id long").toArrow()
         return Page(id=job.id, events=())
 
-    turns = Turns(answers.put, lookup.interrupt)
+    turns = QueryScheduler(answers.put, lookup.interrupt)
     turns.start()
-    turns.put(Job(1, 3, work))
+    turns.put(QueryJob(1, 3, work))
     assert began.wait(30)
     tracker = spark.sparkContext.statusTracker()
     while not tracker.getActiveJobsIds():
@@ -54,26 +54,29 @@ def test_a_spark_job_is_cancelled(spark: SparkSession, world: World) -> None:
     assert turns.running == 1
     turns.cancel(1)
     answer = answers.get(timeout=60)
-    assert isinstance(answer, Failed)
+    assert isinstance(answer, QueryFailure)
     assert (answer.id, answer.problem) == (1, CANCELLED)
-    turns.put(Job(2, 3, lambda job: Page(id=job.id, events=())))
+    turns.put(QueryJob(2, 3, lambda job: Page(id=job.id, events=())))
     assert answers.get(timeout=60) == Page(id=2, events=())
     turns.stop(10.0)
 
 
 def test_questions_at_once_get_their_own_answers(spark: SparkSession, world: World) -> None:
     answers: queue.Queue[FromPipeline] = queue.Queue()
-    lookup = Lookup(spark, world.archive)
+    lookup = ArchiveLookup(spark, world.archive)
     queries = world.queries(lookup)
-    turns = Turns(answers.put, lookup.interrupt)
-    asks = {id_: Ask(channel=f"uav/{id_ % 3}", is_newest_first=id_ % 2 == 0) for id_ in range(1, 7)}
+    turns = QueryScheduler(answers.put, lookup.interrupt)
+    asks = {
+        id_: EventQuery(channel=f"uav/{id_ % 3}", is_newest_first=id_ % 2 == 0)
+        for id_ in range(1, 7)
+    }
 
-    def page(query: Query) -> FromPipeline:
+    def page(query: PageQuery) -> FromPipeline:
         return queries.page(query)
 
     for id_, ask in asks.items():
-        query = Query(id=id_, ask=ask)
-        turns.put(Job(id_, id_ % 8, lambda _job, query=query: page(query)))  # type: ignore[misc]
+        query = PageQuery(id=id_, ask=ask)
+        turns.put(QueryJob(id_, id_ % 8, lambda _job, query=query: page(query)))  # type: ignore[misc]
     turns.start()
     for _ in asks:
         answer = answers.get(timeout=60)

@@ -7,13 +7,13 @@ from tests.pipeline.journals import START_MS
 
 from accord.edges.pipeline.messages import Health
 from accord.pipeline.archive_batch import BatchDone
-from accord.pipeline.condition import Condition, Counts
+from accord.pipeline.condition import Counts, HealthProbe
 from accord.pipeline.manifest import Manifest
 
 
 def test_how_far_the_archive_is(tmp_path: Path) -> None:
     world = World(tmp_path)
-    condition = Condition(Manifest(world.archive), world.journal, NODE)
+    condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
     assert condition.look(Health(state="ready")) == Health(state="ready")
     world.publish([made(n, START_MS, "a") for n in range(5)])
     world.follow(3)
@@ -33,7 +33,7 @@ def test_a_damaged_manifest_is_told(tmp_path: Path) -> None:
     world.follow(1)
     (entry,) = (tmp_path / "archive" / "_manifest").glob("*.json")
     entry.write_text("{}")
-    condition = Condition(Manifest(world.archive), world.journal, NODE)
+    condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
     assert "damaged" in condition.look(Health()).problem
     world.close()
 

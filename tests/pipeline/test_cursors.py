@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.pipeline.cursors import rank_of, read_cursor, write_cursor
-from accord.pipeline.questions import QuestionError
+from accord.pipeline.questions import InvalidQueryError
 
 NUMBERS = st.integers(0, 2**63 - 1)
 
@@ -25,7 +25,7 @@ def test_reads_what_it_wrote(
 
 @given(st.text(max_size=200))
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(QuestionError) as caught:
+    with pytest.raises(InvalidQueryError) as caught:
         read_cursor(text, b"12345678")
     assert caught.value.place == "cursor"
 
@@ -35,13 +35,13 @@ def test_a_changed_cursor_is_refused(position: int, change: int) -> None:
     text = write_cursor(b"12345678", (1_763_280_000_000, 42), before_offset=99, left=7)
     position %= len(text)
     changed = text[:position] + chr(ord(text[position]) ^ change) + text[position + 1 :]
-    with pytest.raises(QuestionError):
+    with pytest.raises(InvalidQueryError):
         read_cursor(changed, b"12345678")
 
 
 def test_cursor_of_another_question() -> None:
     text = write_cursor(b"12345678", (1, 2), before_offset=3, left=None)
-    with pytest.raises(QuestionError, match="another question"):
+    with pytest.raises(InvalidQueryError, match="another question"):
         read_cursor(text, b"87654321")
 
 

@@ -4,8 +4,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tests.pipeline.frames import START_MS, at, event, event_frame
 
-from accord.edges.pipeline.messages import Measure, Measured, Watched
-from accord.pipeline.feedback import Feedback, Rates, measure_availability
+from accord.edges.pipeline.messages import Measure, MeasuredValues, WatchedPredicate
+from accord.pipeline.feedback import MeasurementPublisher, Rates, measure_availability
 
 
 def test_rates_are_those_of_the_last_seconds() -> None:
@@ -34,19 +34,21 @@ def test_channels_beyond_the_bound_are_left_out() -> None:
 
 
 def test_fresh_values_come_every_few_seconds() -> None:
-    feedback = Feedback(fresh_every_ms=5_000)
+    feedback = MeasurementPublisher(fresh_every_ms=5_000)
     feedback.count({"a": (10, 10)}, at_ms=100_000)
     measured = feedback.fresh(now_ms=100_000)
     assert measured is not None
     assert measured.values[0] == Measure("channel", "a", "rate_hz", 1.0, 100_000)
     assert feedback.fresh(now_ms=104_999) is None
     assert feedback.fresh(now_ms=105_000) is not None
-    assert Feedback().fresh(now_ms=100_000) is None
+    assert MeasurementPublisher().fresh(now_ms=100_000) is None
 
 
 def test_slow_values_come_from_the_recent_part_of_the_tables(spark: SparkSession) -> None:
-    feedback = Feedback(recent_ms=10_000, slow_every_ms=60_000)
-    feedback.watch([Watched("uav/#", "altitude > 300", ""), Watched("nobody", "", "")])
+    feedback = MeasurementPublisher(recent_ms=10_000, slow_every_ms=60_000)
+    feedback.watch(
+        [WatchedPredicate("uav/#", "altitude > 300", ""), WatchedPredicate("nobody", "", "")]
+    )
     high = {"altitude": {"integer": 400}}
     events = event_frame(
         spark, event(-10_001, attributes=high), event(-10, attributes=high), event()
@@ -57,7 +59,7 @@ def test_slow_values_come_from_the_recent_part_of_the_tables(spark: SparkSession
     measured = feedback.measure(events, now_ms=now_ms)
     source, predicate = '["uav-1","uav/imagery"]', '["uav/#","altitude > 300",""]'
     silent = '["nobody","",""]'
-    assert measured == Measured(
+    assert measured == MeasuredValues(
         (
             Measure("publisher", source, "rate_hz", 0.2, now_ms),
             Measure("publisher", source, "bytes_per_s", 20.0, now_ms),

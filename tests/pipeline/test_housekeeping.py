@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
-from accord.edges.pipeline.messages import Ask, Query
+from accord.edges.pipeline.messages import EventQuery, PageQuery
 from accord.pipeline import housekeeping
 from accord.pipeline.housekeeping import Housekeeping, compact_on
-from accord.pipeline.lookup import Lookup
+from accord.pipeline.lookup import ArchiveLookup
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def test_compaction_in_a_task_keeps_every_event(spark: SparkSession, world: Worl
     files = world.manifest.snapshot().files
     added = compact_on(spark, world.archive, files)
     assert [file.rows for file in added] == [8]
-    queries = world.queries(Lookup(spark, world.archive))
-    ask = Ask(channel="#")
-    first = queries.page(Query(id=1, ask=ask, rows=3))
+    queries = world.queries(ArchiveLookup(spark, world.archive))
+    ask = EventQuery(channel="#")
+    first = queries.page(PageQuery(id=1, ask=ask, rows=3))
     world.manifest.commit(added=added, removed=[file.path for file in files])
-    page = queries.page(Query(id=1, ask=ask))
+    page = queries.page(PageQuery(id=1, ask=ask))
     assert list(page.events) == world.expected(ask)
     assert page.files == 1
-    rest = queries.page(Query(id=1, ask=ask, cursor=first.cursor))
+    rest = queries.page(PageQuery(id=1, ask=ask, cursor=first.cursor))
     assert list(first.events + rest.events) == world.expected(ask)
 
 

@@ -17,16 +17,16 @@ from tests.pipeline.asking import NODE, World, made
 from tests.pipeline.journals import START_MS
 
 from accord.edges.pipeline.messages import (
-    Ask,
     Cancel,
-    Failed,
-    Frames,
+    EventQuery,
     FromNode,
     FromPipeline,
     Health,
     Page,
-    Query,
-    Start,
+    PageFrames,
+    PageQuery,
+    QueryFailure,
+    StartPipeline,
     decode_from_pipeline,
     encode_frame,
 )
@@ -42,7 +42,7 @@ class Pipeline:
         ours, theirs = socket.socketpair()
         self.socket = ours
         self.health = Health()
-        self._frames = Frames()
+        self._frames = PageFrames()
         self._waiting: list[FromPipeline] = []
         with theirs:
             fd = theirs.fileno()
@@ -73,11 +73,11 @@ class Pipeline:
             assert time.monotonic() < until_s, self.health
             self.receive()
 
-    def ask(self, query: Query) -> Page | Failed:
+    def ask(self, query: PageQuery) -> Page | QueryFailure:
         self.send(query)
         while True:
             message = self.receive()
-            if isinstance(message, Page | Failed) and message.id == query.id:
+            if isinstance(message, Page | QueryFailure) and message.id == query.id:
                 return message
 
     def end(self) -> tuple[int, bytes]:
@@ -106,8 +106,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-def start(world: World, tmp_path: Path, spark: str = "local[1]") -> Start:
-    return Start(
+def start(world: World, tmp_path: Path, spark: str = "local[1]") -> StartPipeline:
+    return StartPipeline(
         node=NODE,
         journal=world.journal,
         archive=world.archive,
@@ -134,30 +134,30 @@ def is_running(process: int) -> bool:
 def test_from_start_to_end(pipeline: Pipeline, world: World, tmp_path: Path) -> None:
     world.publish([made(n, START_MS + n, "uav/a", (("altitude_m", str(n)),)) for n in range(50)])
     pipeline.send(start(world, tmp_path))
-    ask = Ask(channel="uav/#", where="altitude_m >= 45", is_newest_first=True)
-    page = pipeline.ask(Query(id=1, ask=ask))  # waits while Spark starts
+    ask = EventQuery(channel="uav/#", where="altitude_m >= 45", is_newest_first=True)
+    page = pipeline.ask(PageQuery(id=1, ask=ask))  # waits while Spark starts
     assert isinstance(page, Page)
     assert list(page.events) == world.expected(ask)
     pipeline.wait_for(lambda health: health.state == "ready" and health.archived_offset == 50)
     pipeline.wait_for(lambda health: health.events == 50)  # counted after it is committed
 
     world.publish([made(99, START_MS + 99, "uav/b", (("altitude_m", "99"),))])
-    page = pipeline.ask(Query(id=2, ask=ask, rows=3))
+    page = pipeline.ask(PageQuery(id=2, ask=ask, rows=3))
     assert isinstance(page, Page)
     assert list(page.events) == world.expected(ask)[:3]
 
-    failed = pipeline.ask(Query(id=3, ask=Ask(channel="uav/#", where="altitude_m >")))
-    assert isinstance(failed, Failed)
+    failed = pipeline.ask(PageQuery(id=3, ask=EventQuery(channel="uav/#", where="altitude_m >")))
+    assert isinstance(failed, QueryFailure)
     assert failed.place == "where"
 
     pipeline.wait_for(lambda health: health.archived_offset == 51 and health.lag_records == 0)
-    page = pipeline.ask(Query(id=4, ask=ask))
+    page = pipeline.ask(PageQuery(id=4, ask=ask))
     assert isinstance(page, Page)
     assert (list(page.events), page.tail) == (world.expected(ask), 0)
     pipeline.send(Cancel(4))  # too late, and no matter
 
     pipeline.process.send_signal(signal.SIGINT)
-    page = pipeline.ask(Query(id=5, ask=ask, cursor=""))
+    page = pipeline.ask(PageQuery(id=5, ask=ask, cursor=""))
     assert isinstance(page, Page)
     java = children(pipeline.process.pid)
     assert java

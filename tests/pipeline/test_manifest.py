@@ -11,7 +11,7 @@ import pytest
 from accord.pipeline import durable
 from accord.pipeline import manifest as module
 from accord.pipeline.manifest import Already, Manifest, ManifestError, Snapshot
-from accord.pipeline.manifest_entries import Entry, encode_entry
+from accord.pipeline.manifest_entries import ManifestEntry, encode_entry
 from accord.pipeline.tables import LOST, FileEntry
 
 FOLDER = "events/day=2026-11-16/group=uav"
@@ -201,7 +201,7 @@ def test_one_who_is_faster_is_taken_into_account(
 
     def late(path: Path, data: bytes) -> bool:
         if theirs:
-            entry = Entry(at_ms=1, added=(theirs.pop(),), archived={"there": 9})
+            entry = ManifestEntry(at_ms=1, added=(theirs.pop(),), archived={"there": 9})
             assert create(path, encode_entry(entry))
         return create(path, data)
 

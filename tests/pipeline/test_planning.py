@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from accord.edges.pipeline.messages import Ask, Query
-from accord.pipeline.cursors import Rank, rank_of
+from accord.edges.pipeline.messages import EventQuery, PageQuery
+from accord.pipeline.cursors import SortRank, rank_of
 from accord.pipeline.planning import (
     CHUNK_BYTES,
     MAX_CHUNK_ROWS,
     SELECTIVE_ROWS,
     first_target,
+    next_scan_range,
     rows_of_chunk,
-    stretch,
 )
-from accord.pipeline.questions import Question, check
+from accord.pipeline.questions import CheckedQuery, check
 from accord.pipeline.tables import EVENTS, FileEntry
 
 
@@ -42,13 +42,13 @@ def file(
     )
 
 
-def question(**fields: object) -> Question:
-    return check(Query(id=1, ask=Ask(**({"channel": "#"} | fields))))  # type: ignore[arg-type]
+def question(**fields: object) -> CheckedQuery:
+    return check(PageQuery(id=1, ask=EventQuery(**({"channel": "#"} | fields))))  # type: ignore[arg-type]
 
 
 def test_few_rows_are_one_stretch() -> None:
     files = [file(0, 99, 50), file(100, 199, 50)]
-    found = stretch(files, question(), None, 100)
+    found = next_scan_range(files, question(), None, 100)
     assert (found.low_ms, found.high_ms, found.is_last) == (0, 200, True)
     assert found.files == tuple(files)
 
@@ -58,7 +58,7 @@ def test_a_stretch_has_about_as_many_rows_as_wanted(
     is_newest_first: bool, times: tuple[int, int]
 ) -> None:
     files = [file(start, start + 99, 100) for start in range(0, 1_000, 100)]
-    found = stretch(files, question(is_newest_first=is_newest_first), None, 100)
+    found = next_scan_range(files, question(is_newest_first=is_newest_first), None, 100)
     assert (found.low_ms, found.high_ms) == times
     assert (len(found.files), found.is_last) == (1, False)
 
@@ -77,9 +77,9 @@ def test_stretches_follow_each_other_without_gap(seed: int, is_newest_first: boo
         until_ms=rng.choice((None, 4_000)),
     )
     seen: list[tuple[int, int]] = []
-    after: Rank | None = None
+    after: SortRank | None = None
     for _ in range(200):
-        found = stretch(files, asked, after, rng.choice((1, 500, 20_000)))
+        found = next_scan_range(files, asked, after, rng.choice((1, 500, 20_000)))
         seen.append((found.low_ms, found.high_ms))
         needed = {f.path for f in files if f.first_ms < found.high_ms and f.last_ms >= found.low_ms}
         assert {f.path for f in found.files} == needed

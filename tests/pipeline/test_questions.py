@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from accord.edges.pipeline.messages import Ask, Query
-from accord.pipeline.questions import MAX_BYTES, MAX_ROWS, QuestionError, check
+from accord.edges.pipeline.messages import EventQuery, PageQuery
+from accord.pipeline.questions import MAX_BYTES, MAX_ROWS, InvalidQueryError, check
 
 
-def question(**fields: Any) -> Query:
-    return Query(id=1, ask=Ask(**({"channel": "#"} | fields)))
+def question(**fields: Any) -> PageQuery:
+    return PageQuery(id=1, ask=EventQuery(**({"channel": "#"} | fields)))
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def question(**fields: Any) -> Query:
     ],
 )
 def test_mistakes_are_told_with_their_place(fields: dict[str, Any], place: str) -> None:
-    with pytest.raises(QuestionError) as caught:
+    with pytest.raises(InvalidQueryError) as caught:
         check(question(**fields))
     assert caught.value.place == place
     assert caught.value.problem
 
 
 def test_a_predicate_says_what_was_expected() -> None:
-    with pytest.raises(QuestionError, match="expected"):
+    with pytest.raises(InvalidQueryError, match="expected"):
         check(question(where="altitude >"))
 
 
@@ -46,8 +46,8 @@ def test_a_predicate_says_what_was_expected() -> None:
     [(0, 1, "rows"), (MAX_ROWS + 1, 1, "rows"), (1, 0, "bytes"), (1, MAX_BYTES + 1, "bytes")],
 )
 def test_pages_have_limits(rows: int, bytes_: int, place: str) -> None:
-    with pytest.raises(QuestionError) as caught:
-        check(Query(id=1, ask=Ask(channel="#"), rows=rows, bytes=bytes_))
+    with pytest.raises(InvalidQueryError) as caught:
+        check(PageQuery(id=1, ask=EventQuery(channel="#"), rows=rows, bytes=bytes_))
     assert caught.value.place == place
 
 
@@ -60,6 +60,6 @@ def test_selector_and_xpath_must_both_hold() -> None:
 
 def test_digest_is_that_of_the_question_only() -> None:
     first = check(question(where="a = 1"))
-    again = check(Query(id=9, ask=Ask(channel="#", where="a = 1"), rows=7))
+    again = check(PageQuery(id=9, ask=EventQuery(channel="#", where="a = 1"), rows=7))
     other = check(question(where="a = 2"))
     assert first.digest == again.digest != other.digest

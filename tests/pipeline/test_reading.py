@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.pipeline.journals import records, write_journal
 
 from accord.journal.reader import Extent
-from accord.pipeline.reading import LocalReader, open_journal, reach, split, weigh
+from accord.pipeline.reading import LocalReader, estimate_bytes, offset_within, open_journal, split
 
 
 def test_a_folder_without_a_journal_is_empty(tmp_path: Path) -> None:
@@ -25,23 +25,23 @@ def test_sizes_are_those_of_the_segments(tmp_path: Path) -> None:
     assert [offset for offset, _ in sizes] == journal.segments()
     total = sum(path.stat().st_size for path in folder.glob("*.seg"))
     assert sum(size for _, size in sizes) == total
-    assert weigh(sizes, 0, 100, 100) == total
+    assert estimate_bytes(sizes, 0, 100, 100) == total
 
 
 def test_weight_is_taken_in_proportion() -> None:
     sizes = [(0, 1_000), (10, 4_000)]
-    assert weigh(sizes, 5, 15, 20) == 500 + 2_000
-    assert weigh(sizes, 15, 20, 20) == 2_000
-    assert weigh(sizes, 7, 7, 20) == 0
+    assert estimate_bytes(sizes, 5, 15, 20) == 500 + 2_000
+    assert estimate_bytes(sizes, 15, 20, 20) == 2_000
+    assert estimate_bytes(sizes, 7, 7, 20) == 0
 
 
 def test_how_far_a_number_of_bytes_reaches() -> None:
     sizes = [(0, 1_000), (10, 4_000)]
-    assert reach(sizes, 0, 20, 10_000) == 20
-    assert reach(sizes, 0, 20, 500) == 5
-    assert reach(sizes, 0, 20, 3_000) == 15
-    assert reach(sizes, 15, 20, 400) == 16
-    assert reach(sizes, 0, 20, 1) == 1  # at least one, however long
+    assert offset_within(sizes, 0, 20, 10_000) == 20
+    assert offset_within(sizes, 0, 20, 500) == 5
+    assert offset_within(sizes, 0, 20, 3_000) == 15
+    assert offset_within(sizes, 15, 20, 400) == 16
+    assert offset_within(sizes, 0, 20, 1) == 1  # at least one, however long
 
 
 segments = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5_000)), min_size=1, max_size=8)
@@ -56,13 +56,13 @@ def test_what_is_reached_weighs_no_more(
         sizes.append((offset, size))
         offset += count
     first = data.draw(st.integers(0, offset - 1))
-    end = reach(sizes, first, offset, max_bytes)
+    end = offset_within(sizes, first, offset, max_bytes)
     assert first < end <= offset
     if end > first + 1:
-        assert weigh(sizes, first, end, offset) <= max_bytes
+        assert estimate_bytes(sizes, first, end, offset) <= max_bytes
     if end < offset:
         # One more would be too much, but for what rounding down takes off each segment.
-        assert weigh(sizes, first, end + 1, offset) + len(sizes) >= max_bytes
+        assert estimate_bytes(sizes, first, end + 1, offset) + len(sizes) >= max_bytes
 
 
 @given(st.integers(0, 1_000), st.integers(1, 1_000), st.integers(0, 20))

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.pipeline.journals import records, retire, write_journal
 
-from accord.edges.pipeline.remote import JournalExtent, JournalPart, PartBatch, encode_part
+from accord.edges.pipeline.remote import JournalChunk, JournalExtent, PartBatch, encode_part
 from accord.journal.reader import Extent, Reader, Retired
 from accord.journal.record import Batch
 from accord.pipeline.remote import RemoteError, RemoteReader
@@ -49,7 +49,7 @@ class FakeNode:
                 data = bytes(found.data)
                 batches.append(PartBatch(found.first_offset, found.time_ms, found.lengths, data))
                 next_offset = found.end_offset
-        part = JournalPart(
+        part = JournalChunk(
             node="denver",
             next_offset=next_offset,
             end_offset=extent.next_offset,
@@ -178,7 +178,7 @@ def test_an_answer_that_is_none_is_an_error(node: FakeNode, body: bytes) -> None
 
 
 def test_an_answer_without_records_does_not_go_on_forever(node: FakeNode) -> None:
-    empty = encode_part(JournalPart(node="denver", next_offset=5, end_offset=100))
+    empty = encode_part(JournalChunk(node="denver", next_offset=5, end_offset=100))
     node.before = lambda path: (200, empty) if "records" in path else None
     with serving(node) as host, pytest.raises(RemoteError, match="nothing at offset 5"):
         list(RemoteReader(f"http://{host}").read(5))

@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.frames import START_MS, entry, event, event_frame, ledger_frame
 
-from accord.edges.pipeline.messages import Watched
-from accord.edges.pipeline.report import TOP, Quality
+from accord.edges.pipeline.messages import WatchedPredicate
+from accord.edges.pipeline.report import TOP, DeliveredQuality
 from accord.pipeline.report import make_report
 
 MINUTE_MS = 60_000
@@ -29,9 +29,9 @@ def test_a_report_on_a_minute(spark: SparkSession) -> None:
         event(channel="cas/image"),
     )
     watched = [
-        Watched("uav/#", "altitude > 300", "", 2),
-        Watched("uav/#", "altitude >", "", 1),
-        Watched("#", "", "", 1),
+        WatchedPredicate("uav/#", "altitude > 300", "", 2),
+        WatchedPredicate("uav/#", "altitude >", "", 1),
+        WatchedPredicate("#", "", "", 1),
     ]
     report = make_report(
         events,
@@ -92,7 +92,7 @@ def test_lists_are_bounded_and_say_so(spark: SparkSession) -> None:
 def test_a_report_on_nothing(spark: SparkSession) -> None:
     nothing = event_frame(spark), ledger_frame(spark)
     report = make_report(*nothing, [], since_ms=0, until_ms=10, node="n")
-    assert report.totals == Quality()
+    assert report.totals == DeliveredQuality()
     assert (report.kept, report.channels, report.losses, report.predicates) == (0, (), (), ())
     assert len(report.series) == 1
 

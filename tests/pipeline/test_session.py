@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.edges.pipeline.messages import Start
+from accord.edges.pipeline.messages import StartPipeline
 from accord.pipeline.java import JavaError
 from accord.pipeline.session import open_session, settings
 
@@ -40,8 +40,8 @@ spark.stop()
 """
 
 
-def start(work: Path, spark: str = "local[1]") -> Start:
-    return Start(node="denver", journal="", archive="", work=str(work), spark=spark)
+def start(work: Path, spark: str = "local[1]") -> StartPipeline:
+    return StartPipeline(node="denver", journal="", archive="", work=str(work), spark=spark)
 
 
 @pytest.mark.timeout(300)

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.pipeline.journals import records, retire, write_journal
 
 import accord.pipeline
-from accord.pipeline.belonging import OtherJournalError
+from accord.pipeline.belonging import JournalMismatchError
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.slices import Slice, SliceOptions, SlicesReader, decode_entries
 
@@ -135,7 +135,9 @@ def test_what_was_retired_is_left_out(tmp_path: Path) -> None:
 def test_a_journal_shorter_than_the_archive_is_another_one(tmp_path: Path) -> None:
     fill(tmp_path, 0, 10)
     reader = SlicesReader(options(tmp_path))
-    with pytest.raises(OtherJournalError, match=r"up to offset 30, but the journal .* ends at 10"):
+    with pytest.raises(
+        JournalMismatchError, match=r"up to offset 30, but the journal .* ends at 10"
+    ):
         reader.latestOffset(at(30), reader.getDefaultReadLimit())
 
 

@@ -16,7 +16,7 @@ from tests.pipeline.journals import START_MS, ledger_record, records, retire, wr
 import accord
 import accord.pipeline
 from accord.pipeline.failures import summary
-from accord.pipeline.source import JournalsStreamReader, Piece
+from accord.pipeline.source import JournalPartition, JournalsStreamReader
 from accord.pipeline.source_options import ReadOptions
 
 PATIENCE_S = 90
@@ -190,8 +190,8 @@ def test_journals_share_a_batch(tmp_path: Path) -> None:
     assert both.latestOffset(start, ReadAllAvailable()) == {"long": 100, "short": 10}
     end = {"long": 30, "short": 10}
     assert both.partitions(start, end) == [
-        Piece("long", str(long), 0, 30),
-        Piece("short", str(short), 0, 10),
+        JournalPartition("long", str(long), 0, 30),
+        JournalPartition("short", str(short), 0, 10),
     ]
     assert both.latestOffset({"long": 100, "short": 10}, ReadMaxRows(1)) == {
         "long": 100,
@@ -205,7 +205,7 @@ def test_journals_may_come_and_go(tmp_path: Path) -> None:
     later = reader(second=second)
     assert later.latestOffset({"first": 5}, ReadAllAvailable()) == {"first": 5, "second": 20}
     pieces = later.partitions({"first": 5}, {"first": 5, "second": 20})
-    assert pieces == [Piece("second", str(second), 0, 20)]
+    assert pieces == [JournalPartition("second", str(second), 0, 20)]
     assert reader(first=first).latestOffset({"first": 5}, ReadAllAvailable()) == {"first": 10}
 
 

@@ -15,7 +15,7 @@ from accord.edges.mqtt.properties import Properties, encode_properties
 from accord.edges.mqtt.wire import read_varint
 from accord.journal.events import KeptEvent
 from accord.pipeline import tables
-from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.attributes import TYPES, schema
 from accord.pipeline.columns import to_column
 from accord.pipeline.compaction import compact
@@ -48,7 +48,7 @@ def archive(
             node="here", journal=str(journal), first=first, next=end, archive=str(folder),
             declared=declared,
         )  # fmt: skip
-        manifest.commit(added=archive_slice(job), moved={"here": (first, end)})
+        manifest.commit(added=write_slice(job), moved={"here": (first, end)})
         first = end
     return folder
 

@@ -17,7 +17,7 @@ from accord.client.feedback import Answers
 from accord.client.messages import ReceivedEvent
 from accord.client.session import Session
 from accord.client.subscription import Subscription
-from accord.core.feedback.receipts import Receipts
+from accord.core.feedback.receipts import ReceiptSigner
 from tests.brokers import accord_only
 from tests.net_nodes import RunningNode, start_nodes, wait_until
 from tests.scenarios.test_net import until
@@ -109,7 +109,7 @@ async def _dialogue(source: Party, receiver: Party, asks: str, answers: str) -> 
 async def _astray(nodes: dict[str, RunningNode], session: Session) -> None:
     """What leads nowhere is counted by the parent, what is forged by whose it would be."""
     for node in ("nowhere", "z"):
-        forged = Receipts(node, bytes(32)).make("z", "", 1, "to/x/z", None)
+        forged = ReceiptSigner(node, bytes(32)).make("z", "", 1, "to/x/z", None)
         await session.publish(f"$accord/feedback/{forged}", qos=1)
     parents = [nodes["a"], nodes["b"]]
     unknown = partial(_is_counted, parents, "node of the event's source unknown")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accord.core.errors import PolicyError
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.shaping.checking import check_shapers
 
 
@@ -11,10 +11,10 @@ from accord.shaping.checking import check_shapers
     "preferences", ['"GeneralSurv"', '"Default"', '{ shaping = "trimming: id, platform" }']
 )
 def test_there_are_such_shapers(preferences: str) -> None:
-    check_shapers(read_book(f'[[policies]]\nname = "a"\npreferences = {preferences}\n'))
+    check_shapers(parse_policy_set(f'[[policies]]\nname = "a"\npreferences = {preferences}\n'))
 
 
 def test_a_slip_is_told() -> None:
-    book = read_book('[[policies]]\nname = "a"\npreferences = { shaping = "scalling" }\n')
+    book = parse_policy_set('[[policies]]\nname = "a"\npreferences = { shaping = "scalling" }\n')
     with pytest.raises(PolicyError, match=r'policy "a".*expected one of none, .*scaling.*scalling'):
         check_shapers(book)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.pictures import decoded, encoded, photo, surveillance_jpeg
 
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.image_files import MAX_PIXELS, ImageFile
 from accord.shaping.images import Scaling, scale
@@ -236,6 +236,6 @@ def test_scaling_goes_by_the_bytes_and_not_by_what_is_said_of_them() -> None:
 
 def test_all_but_the_payload_stays() -> None:
     content = Content(SMALL["JPEG"], "image/jpeg", (("platform", "UAV"),))
-    shaped = Scaling().shape(content, Shape("scaling", 2_000))
+    shaped = Scaling().shape(content, ShapingTarget("scaling", 2_000))
     assert len(shaped.payload) <= 2_000
     assert (shaped.content_type, shaped.properties) == (content.content_type, content.properties)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.rows import COLUMNS, CSV, JSON, LINES, sniff_rows
 from accord.shaping.series import Decimation, choose_rows, decimate
@@ -161,6 +161,6 @@ def test_series_are_known_by_type_or_first_bytes(
 
 def test_all_but_the_payload_stays() -> None:
     content = Content(_rows(CSV), "text/csv", (("sensor", "s1"),))
-    shaped = Decimation().shape(content, Shape("decimation", 1_000))
+    shaped = Decimation().shape(content, ShapingTarget("decimation", 1_000))
     assert len(shaped.payload) <= 1_000
     assert (shaped.content_type, shaped.properties) == (content.content_type, content.properties)

@@ -13,13 +13,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from accord.core.admission.index.filters import Filter
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
-from accord.core.admission.request import State, Timing
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
+from accord.core.admission.request import ReservationState, ReservationTimers
 from accord.core.admission.resources import CPU
 from accord.core.overlay.options import OverlayOptions
 from accord.core.predicates.predicate import parse
-from accord.sim.admitting import AdmittingNode, Advert, Limits, admitting_nodes
-from accord.sim.checkers import Checker, World
+from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement, admitting_nodes
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant, Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
@@ -32,7 +32,9 @@ from tests.sim.overlay_runs import S, topology_of
 FAULTS_END: Final = 18 * S
 SETTLED: Final = 24 * S
 END: Final = SETTLED + 20 * S  # leases are over, and nodes that are away for long have been so
-TIMING: Final = Timing(ask_us=S, confirm_us=S, refresh_us=2 * S, hold_us=2_500_000, lease_us=7 * S)
+TIMING: Final = ReservationTimers(
+    ask_us=S, confirm_us=S, refresh_us=2 * S, hold_us=2_500_000, lease_us=7 * S
+)
 _CHANNELS: Final = ("uav/imagery", "uav/track", "sea")
 _FILTERS: Final = ("uav/#", "uav/+", "sea", "#", "uav/track")
 _PREDICATES: Final = ("", "altitude_m > 50", "altitude_m BETWEEN 20 AND 40")
@@ -45,15 +47,15 @@ class PromisesChecker(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts = dict.fromkeys(State, 0)
+        self.counts = dict.fromkeys(ReservationState, 0)
         self.held = 0  # by nodes on the way, in the end
-        self.nodes: dict[str, AdmittingNode] = {}
+        self.nodes: dict[str, AdmissionSimNode] = {}
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         nodes = {
             name: machine
             for name, machine in world.machines().items()
-            if isinstance(machine, AdmittingNode)
+            if isinstance(machine, AdmissionSimNode)
         }
         self.nodes = nodes
         expected: dict[str, dict[Hashable, int]] = {name: {} for name in nodes}
@@ -79,25 +81,25 @@ class PromisesChecker(Checker):
             for state_, count in node.admission.subscriptions.counts.items():
                 self.counts[state_] += count
 
-    def _look_at_wishes(self, node: AdmittingNode, now_us: int) -> None:
+    def _look_at_wishes(self, node: AdmissionSimNode, now_us: int) -> None:
         for key, wish in node._wishes.items():
             outcome = node.outcomes.get(key)
             is_known = node.admission.subscriptions.get(*key) is not None
             if outcome is None:
                 self.find(now_us, node.name, f"{key} has heard nothing")
-            elif (outcome.state is State.ADMITTED) != is_known:
+            elif (outcome.state is ReservationState.ADMITTED) != is_known:
                 self.find(now_us, node.name, f"{key} is {outcome.state}, and known: {is_known}")
             if is_known != (wish in node._active):
                 self.find(now_us, node.name, f"{key} gets events: {not is_known}")
         if len(node.admission.subscriptions) > len(node._wishes) + self._guests(node):
             self.find(now_us, node.name, "subscriptions that nobody wishes")
 
-    def _guests(self, node: AdmittingNode) -> int:  # noqa: ARG002
+    def _guests(self, node: AdmissionSimNode) -> int:  # noqa: ARG002
         """Subscriptions of others, that are its own in their stead."""
         return 0
 
     def _look_at_adverts(
-        self, node: AdmittingNode, nodes: dict[str, AdmittingNode], now_us: int
+        self, node: AdmissionSimNode, nodes: dict[str, AdmissionSimNode], now_us: int
     ) -> None:
         living = sum(len(each.exchange._store.of(each.name, "advert")) for each in nodes.values())
         known = node.admission.order.advertisements
@@ -106,14 +108,14 @@ class PromisesChecker(Checker):
 
     def _look_at_requests(
         self,
-        node: AdmittingNode,
+        node: AdmissionSimNode,
         expected: dict[str, dict[Hashable, int]],
         now_us: int,
     ) -> None:
         for request in node.admission._protocol.requests._requests.values():
             filter_ = Filter(request.wish.channel, parse(request.wish.where))
             order = node.admission.order
-            if request.state is not State.ADMITTED or request.leaving:
+            if request.state is not ReservationState.ADMITTED or request.leaving:
                 self.find(now_us, node.name, f"{request.id} is {request.state}")
             if request.own.is_yes:
                 expected[node.name][request.id] = order.sum_intersecting(filter_).rate
@@ -128,9 +130,9 @@ class PromisesChecker(Checker):
                 self.find(now_us, node.name, f"{request.id} asks {sources}, publishers at {ways}")
 
 
-def adverts_of(random: Random, topology: Topology) -> list[Advert]:
+def adverts_of(random: Random, topology: Topology) -> list[SimAdvertisement]:
     return [
-        Advert(
+        SimAdvertisement(
             random.choice(topology.nodes),
             f"p{number}",
             random.choice(_CHANNELS),
@@ -165,22 +167,24 @@ def workload_of(random: Random, topology: Topology, preferred: Sequence[str] = (
 class Restless:
     """Publishers that come and go until all is to be quiet."""
 
-    def __init__(self, simulation: Simulation, random: Random, adverts: list[Advert]) -> None:
+    def __init__(
+        self, simulation: Simulation, random: Random, adverts: list[SimAdvertisement]
+    ) -> None:
         self._simulation = simulation
         self._random = random
         for number, advert in enumerate(adverts):
-            restless = Advert(advert.node, f"r{number}", advert.channel, 5, advert.where)
+            restless = SimAdvertisement(advert.node, f"r{number}", advert.channel, 5, advert.where)
             self._later(0, (restless, False))
 
-    def _later(self, now_us: int, what: tuple[Advert, bool]) -> None:
+    def _later(self, now_us: int, what: tuple[SimAdvertisement, bool]) -> None:
         at_us = now_us + int(self._random.expovariate(1 / (4 * S)))
         if at_us < SETTLED:
             self._simulation.clock.at(at_us, self._turn, what)
 
-    def _turn(self, now_us: int, what: tuple[Advert, bool]) -> None:
+    def _turn(self, now_us: int, what: tuple[SimAdvertisement, bool]) -> None:
         advert, is_there = what
         machine = self._simulation.machines().get(advert.node)
-        if isinstance(machine, AdmittingNode):
+        if isinstance(machine, AdmissionSimNode):
             if is_there:
                 machine.unadvertise(advert)
             else:
@@ -222,13 +226,13 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Prom
         (
             Guarantee(),
             Guarantee(),
-            Guarantee(kind=Kind.PERCENTAGE, percent=75),
-            Guarantee(kind=Kind.PERCENTAGE, percent=50),
+            Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=75),
+            Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=50),
         )
     )
     make = admitting_nodes(
         adverts,
-        limits=Limits(rate_hz=random.choice((15, 40, 1_000))),
+        limits=NodeCapacity(rate_hz=random.choice((15, 40, 1_000))),
         admission=AdmissionOptions(guarantee=guarantee, timing=TIMING),
         overlay=OverlayOptions(ping_us=S, refresh_us=2 * S, idle_us=8 * S),
     )

@@ -23,13 +23,13 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, cast
 
-from accord.core.negotiation.costs import FREE, Linear
-from accord.core.negotiation.expectations import Expectation, Requirement
-from accord.core.negotiation.negotiation import Options as QualityOptions
+from accord.core.negotiation.costs import FREE, LinearCost
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
+from accord.core.negotiation.negotiation import NegotiationOptions as QualityOptions
 from accord.core.negotiation.profiles import Capability, Profile
 from accord.core.negotiation.properties import Better, Property
 from accord.core.overlay.options import OverlayOptions
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import ChangeLoss, NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.links import LinkModel
@@ -60,7 +60,7 @@ class ContradictionChecker(Checker):
 
     name = "contradictions"
 
-    def sampled(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def sampled(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
         for machine in world.machines().values():
             machine.check_invariants()
 
@@ -195,7 +195,7 @@ class QualityRun:
     def _publish(self, node: QualityNode, key: Key) -> None:
         random = self.random
         rate = float(random.randint(2, 12))
-        price = Linear(0.0, random.choice((0.1, 1.0)))
+        price = LinearCost(0.0, random.choice((0.1, 1.0)))
         capabilities = [
             Capability("rate", 0.0, rate, float(random.randint(0, int(rate))), price),
             Capability("confidence", 0.0, 100.0, float(random.randrange(100)), FREE),
@@ -220,14 +220,14 @@ class QualityRun:
     def _expectation(self, node: QualityNode, id_: str) -> Expectation:
         random = self.random
         wanted = {
-            "rate": Requirement("rate", float(random.randint(1, 13))),
-            "confidence": Requirement("confidence", float(random.randrange(100))),
-            "latency": Requirement("latency", None, float(random.choice((10, 50, 150)))),
+            "rate": PropertyRequirement("rate", float(random.randint(1, 13))),
+            "confidence": PropertyRequirement("confidence", float(random.randrange(100))),
+            "latency": PropertyRequirement("latency", None, float(random.choice((10, 50, 150)))),
         }
         names = random.sample(("rate", "confidence", "latency"), random.choice((1, 1, 2, 3)))
         requirements = [wanted[name] for name in names]
         if _SHARPNESS.name in node.home.properties and random.random() < 0.3:
-            requirements.append(Requirement(_SHARPNESS.name, 60.0))
+            requirements.append(PropertyRequirement(_SHARPNESS.name, 60.0))
         return Expectation(
             id=id_,
             subscription=id_

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from accord.core.model.channels import filter_selects
-from accord.core.negotiation.expectations import Expectation, Life
+from accord.core.negotiation.expectations import Expectation, Lifecycle
 from accord.core.negotiation.groups import Scope
-from accord.core.negotiation.matching import State, check_properties, state_of_profile
+from accord.core.negotiation.matching import MatchState, check_properties, state_of_profile
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.profiles import Capability, Profile, Vector, offers_of, vector_of
-from accord.core.negotiation.properties import OverHops, Registry
+from accord.core.negotiation.properties import HopEffect, PropertyRegistry
 from tests.sim.quality_nodes import QualityNode
 
 Nodes = Mapping[str, QualityNode]
@@ -95,11 +95,11 @@ def _over_all_paths(
 
 
 def _over(
-    capability: Capability, link: Mapping[str, float | str], registry: Registry
+    capability: Capability, link: Mapping[str, float | str], registry: PropertyRegistry
 ) -> Capability:
     property_ = registry.get(capability.property)
     hop = link.get(capability.property)
-    if hop is None or property_.over_hops is OverHops.KEEP:
+    if hop is None or property_.over_hops is HopEffect.KEEP:
         return capability
     lower, upper, current = (
         property_.over_hop(value, hop)
@@ -110,7 +110,7 @@ def _over(
 
 def _wrong_states(node: QualityNode, found: list[tuple[str, str, Capabilities]]) -> Iterator[str]:
     for held in node.quality.book:
-        if held.life is not Life.ACTIVE:
+        if held.life is not Lifecycle.ACTIVE:
             continue
         expectation = held.expectation
         truth = state_among(expectation, found, node.quality.registry)
@@ -124,19 +124,19 @@ def _wrong_states(node: QualityNode, found: list[tuple[str, str, Capabilities]])
 
 
 def state_among(
-    expectation: Expectation, found: list[tuple[str, str, Capabilities]], registry: Registry
-) -> State:
+    expectation: Expectation, found: list[tuple[str, str, Capabilities]], registry: PropertyRegistry
+) -> MatchState:
     """By figure 3, for as many publishers as are wanted."""
-    best: dict[str, State] = {}
+    best: dict[str, MatchState] = {}
     for source, channel, capabilities in found:
         if filter_selects(expectation.channel, channel):
             profile = Profile(publisher=source, channel=channel, capabilities=capabilities)
             state = state_of_profile(check_properties(expectation, profile, registry).values())
             best[source] = max(state, best.get(source, state))
-    for state in (State.SATISFIED, State.SATISFIABLE):
+    for state in (MatchState.SATISFIED, MatchState.SATISFIABLE):
         if sum(each >= state for each in best.values()) >= expectation.publishers:
             return state
-    return State.UNSATISFIED
+    return MatchState.UNSATISFIED
 
 
 def _wrong_skylines(
@@ -152,7 +152,7 @@ def _wrong_skylines(
 def skyline_among(
     scope: Scope,
     found: list[tuple[str, str, Capabilities]],
-    registry: Registry,
+    registry: PropertyRegistry,
     depth: int,
 ) -> set[Vector]:
     vectors: dict[str, set[Vector]] = {}

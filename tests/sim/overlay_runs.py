@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import NEED
 from accord.core.overlay.registry import CHANNEL
-from accord.sim.checkers import Checker, DuplicateChecker, World
+from accord.sim.checkers import CheckedRun, Checker, DuplicateChecker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
@@ -49,7 +49,7 @@ class ConvergedChecker(Checker):
 
     name = "converged"
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         nodes = [each.overlay for each in world.machines().values() if _is_node(each)]
         for kind in (NEED, CHANNEL):
             known = [sorted(overlay.store.all(kind)) for overlay in nodes]

@@ -8,21 +8,27 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.core.channels.persistent.answers import CutWanted, Order
-from accord.core.channels.persistent.asker import Asker
-from accord.core.channels.persistent.exchange import PastExchange
-from accord.core.channels.persistent.messages import SERVICE, Page, PageAsked, PastEvent, Wanted
-from accord.core.channels.persistent.originals import Original
-from accord.core.channels.persistent.recall import Recall
+from accord.core.channels.persistent.answers import JournalCommand, MakeCut
+from accord.core.channels.persistent.asker import HistoryClient
+from accord.core.channels.persistent.exchange import HistoryProtocol
+from accord.core.channels.persistent.messages import (
+    SERVICE,
+    HistoryEvent,
+    HistoryPage,
+    HistorySelector,
+    PageRequest,
+)
+from accord.core.channels.persistent.originals import ChildEventId
+from accord.core.channels.persistent.recall import HistoryReplay
 from accord.core.channels.persistent.source import Position
 from accord.core.model.channels import filter_selects
 from accord.core.node.message import Message
-from accord.core.node.routes import Subscription
+from accord.core.node.routes import RouterSubscription
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.sim.machine import Publication, Start, Wish, number_of
-from accord.sim.node import OverlayNode, Subscriber
+from accord.sim.node import OverlayNode, RouterSubscriber
 
 S: Final = 1_000_000
 SAVE_US: Final = 2 * S  # between two times that durable subscriptions are noted
@@ -44,7 +50,7 @@ class Client:
 class Ground(Struct):
     """What outlives nodes, and who published what."""
 
-    journals: dict[str, list[PastEvent | None]] = {}
+    journals: dict[str, list[HistoryEvent | None]] = {}
     published: dict[int, Publication] = {}
     sent: dict[int, Publication] = {}  # by clients of secondary nodes
     starts: dict[str, int] = {}  # of each node
@@ -64,9 +70,9 @@ class Past:
         self.name = client.wish.subscriber
         self.node = node
         self.client = client
-        self.recall: Recall | None = None
-        receiver = Subscriber(self.name, self.deliver)
-        self.subscription = Subscription(receiver, client.wish.filter, qos=1)
+        self.recall: HistoryReplay | None = None
+        receiver = RouterSubscriber(self.name, self.deliver)
+        self.subscription = RouterSubscription(receiver, client.wish.filter, qos=1)
 
     def room(self) -> tuple[int, int] | None:
         return None if self.node.random.random() < 0.2 else (_ROWS, _BYTES)
@@ -107,16 +113,16 @@ class Host:
     name: str
     ground: Ground
     random: Random
-    asker: Asker
+    asker: HistoryClient
 
-    def begin_pasts(self, start: Start, ground: Ground, asker: Asker) -> None:
+    def begin_pasts(self, start: Start, ground: Ground, asker: HistoryClient) -> None:
         self.name = start.name
         self.ground = ground
         ground.starts[start.name] = ground.starts.get(start.name, 0) + 1
         self.random = Random(start.random.random())  # noqa: S311
         self.asker = asker
         self.source = start.name  # of the event that is handed over, and its number there
-        self.original: Original | None = None
+        self.original: ChildEventId | None = None
         self.numbered = 0
         self.pasts: dict[Wish, Past] = {}
         self.save_us = start.now_us + SAVE_US
@@ -134,14 +140,14 @@ class Host:
             event.source, event.incarnation, event.event, self.now_us, original=self.original
         )
 
-    def begin_past(self, wish: Wish) -> Subscription:
+    def begin_past(self, wish: Wish) -> RouterSubscription:
         key = (wish.subscriber, wish.filter)
         is_durable = wish.subscriber.startswith("d")
         known = self.ground.clients.get(key)
         if known is None or not (is_durable and key in self.ground.saved):
             known = self.ground.clients[key] = Client(wish, self.now_us)
         past = self.pasts[wish] = Past(self, known)
-        wanted = Wanted(wish.filter)
+        wanted = HistorySelector(wish.filter)
         if is_durable and key in self.ground.saved:
             known.has_lost_node = True
             saved = self.ground.saved[key]
@@ -197,11 +203,13 @@ class PersistentNode(Host, OverlayNode):
         self.number = start.incarnation * 1_000
         self.exchange = self.channels.serve(
             SERVICE,
-            lambda context: PastExchange(context, self.overlay.store, self.overlay.needs),
+            lambda context: HistoryProtocol(context, self.overlay.store, self.overlay.needs),
         )
         self.begin_pasts(start, ground, self.exchange)
         self.journal = ground.journals.setdefault(start.name, [])
-        self._due: list[tuple[int, int, Order, int, int]] = []  # what is read, and when it is
+        self._due: list[
+            tuple[int, int, JournalCommand, int, int]
+        ] = []  # what is read, and when it is
         self._order = 0
         for definition in definitions:
             self.overlay.registry.create(definition)
@@ -223,7 +231,7 @@ class PersistentNode(Host, OverlayNode):
         super().publish(numbered, now_us)
         self.drive()
 
-    def keep(self, publication: Publication, original: Original | None = None) -> None:
+    def keep(self, publication: Publication, original: ChildEventId | None = None) -> None:
         """Give it a number, and write it down."""
         self.number += 1
         self.source, self.numbered, self.original = self.name, self.number, original
@@ -232,7 +240,7 @@ class PersistentNode(Host, OverlayNode):
         if self.random.random() < 0.1:
             self.journal.append(None)  # something else
         self.journal.append(
-            PastEvent(
+            HistoryEvent(
                 self.number,
                 self._now_us // 1_000,
                 publication.channel,
@@ -297,15 +305,15 @@ class PersistentNode(Host, OverlayNode):
         due = [each for each in self._due if each[0] <= now_us]
         self._due = [each for each in self._due if each[0] > now_us]
         for _, _, order, offset, number in due:
-            if isinstance(order, CutWanted):
+            if isinstance(order, MakeCut):
                 self.exchange.cut_made(order, offset, number, now_us)
             elif self.random.random() < 0.05:
                 self.exchange.no_page(order, "busy", now_us)
             else:
                 self.exchange.page_made(order, self._page(order.asked), now_us)
 
-    def _page(self, asked: PageAsked) -> Page:
-        events: list[PastEvent] = []
+    def _page(self, asked: PageRequest) -> HistoryPage:
+        events: list[HistoryEvent] = []
         size = 0
         for offset in range(int(asked.cursor or asked.start), asked.before):
             event = self.journal[offset]
@@ -313,6 +321,6 @@ class PersistentNode(Host, OverlayNode):
                 continue
             size += len(event.payload)
             if events and (len(events) == asked.rows or size > asked.bytes):
-                return Page(asked.id, tuple(events), str(offset))
+                return HistoryPage(asked.id, tuple(events), str(offset))
             events.append(event)
-        return Page(asked.id, tuple(events))
+        return HistoryPage(asked.id, tuple(events))

@@ -18,7 +18,7 @@ from accord.core.channels.persistent.source import LIVE
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
@@ -53,7 +53,7 @@ class WholeChecker(Checker):
         self.clients = 0
         self.events = 0
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         for name, machine in world.machines().items():
             assert isinstance(machine, Host)
             for past in machine.pasts.values():

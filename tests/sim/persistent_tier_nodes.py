@@ -7,20 +7,20 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from accord.core.channels.persistent.messages import Answer
+from accord.core.channels.persistent.messages import HistoryReply
 from accord.core.node.message import Message
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.tiers.messages import Down, Recalled, Up
+from accord.core.tiers.messages import DownstreamEvent, RelayedHistoryReply, UpstreamEvent
 from accord.core.tiers.options import TierOptions
 from accord.sim.machine import Make, Publication, Start, Wish, number_of
 from tests.sim.persistent_nodes import Ground, Host, PersistentNode
 from tests.sim.tier_nodes import BackboneNode, SecondaryNode, is_child
 
-_parcel: Final[msgspec.msgpack.Decoder[Carried | Down | Up | Recalled]] = msgspec.msgpack.Decoder(
-    Carried | Down | Up | Recalled
-)
+_parcel: Final[
+    msgspec.msgpack.Decoder[Carried | DownstreamEvent | UpstreamEvent | RelayedHistoryReply]
+] = msgspec.msgpack.Decoder(Carried | DownstreamEvent | UpstreamEvent | RelayedHistoryReply)
 
 
 class ParentNode(PersistentNode, BackboneNode):
@@ -39,8 +39,8 @@ class ParentNode(PersistentNode, BackboneNode):
         self.parent.past = self.exchange
         self.exchange.on_answer = self._answer
 
-    def _answer(self, child: str, node: str, answer: Answer, now_us: int) -> None:  # noqa: ARG002
-        self.parent.recalled(child, Recalled(node, answer))
+    def _answer(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
+        self.parent.recalled(child, RelayedHistoryReply(node, answer))
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
         if not self.channels.has_room(event.channel):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from accord.core.overlay.options import OverlayOptions
 from accord.core.tiers.options import TierOptions
-from accord.sim.checkers import World
+from accord.sim.checkers import CheckedRun
 from accord.sim.faults import NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
@@ -57,7 +57,7 @@ class WholeTiersChecker(WholeChecker):
         self.switches = 0
         self.shed = 0
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         super().ended(world, now_us)
         for name, machine in world.machines().items():
             if isinstance(machine, ParentNode):

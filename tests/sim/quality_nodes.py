@@ -14,13 +14,19 @@ from random import Random
 from typing import Any, Final
 
 from accord.core.channels.channels import Channels
-from accord.core.negotiation.exchange import SERVICE, QualityExchange, TierExchange
-from accord.core.negotiation.expectations import Expectation, Life
+from accord.core.negotiation.exchange import SERVICE, OverlayNegotiation, TierNegotiation
+from accord.core.negotiation.expectations import Expectation, Lifecycle
 from accord.core.negotiation.measured import Measurement
-from accord.core.negotiation.negotiation import Negotiation, Options
-from accord.core.negotiation.notices import Act, Advice, Notice, StateChanged, Withdraw
+from accord.core.negotiation.negotiation import Negotiation, NegotiationOptions
+from accord.core.negotiation.notices import (
+    Advice,
+    ApplyMechanism,
+    Notice,
+    StateChanged,
+    WithdrawMechanism,
+)
 from accord.core.negotiation.profiles import Capability, Profile
-from accord.core.negotiation.properties import SHIPPED, Property, Registry
+from accord.core.negotiation.properties import SHIPPED, Property, PropertyRegistry
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.tier_links import TierLinks
@@ -59,7 +65,7 @@ class QualityNode:
         start: Start,
         home: Home,
         options: OverlayOptions,
-        quality_options: Options,
+        quality_options: NegotiationOptions,
         counts: dict[str, int],
     ) -> None:
         self.name = start.name
@@ -67,7 +73,7 @@ class QualityNode:
         self.random: Random = start.random
         self.now_us = start.now_us
         self.told: dict[str, StateChanged] = {}
-        self.acts: dict[int, Act] = {}
+        self.acts: dict[int, ApplyMechanism] = {}
         self.released: dict[tuple[str, str, str], Advice] = {}  # and not followed yet
         self.counts = counts
         self._later: list[tuple[int, int, Callable[[], None]]] = []
@@ -75,7 +81,7 @@ class QualityNode:
         self.quality = Negotiation(
             start.name,
             incarnation=start.incarnation,
-            registry=Registry((*SHIPPED, *home.properties.values())),
+            registry=PropertyRegistry((*SHIPPED, *home.properties.values())),
             options=quality_options,
             is_leaf=self.is_leaf,
         )
@@ -87,7 +93,7 @@ class QualityNode:
             if id_ in home.suspended:
                 self.suspend(id_)
 
-    def _join(self, start: Start, options: OverlayOptions) -> TierExchange:
+    def _join(self, start: Start, options: OverlayOptions) -> TierNegotiation:
         """Become one of many."""
         self.overlay = Overlay(
             start.name, start.incarnation, options, start.random.random, lambda *_: None
@@ -95,7 +101,7 @@ class QualityNode:
         self.channels = Channels(self.overlay)
         self.tiers = TierLinks()
         return self.channels.serve(
-            SERVICE, lambda context: QualityExchange(context, self.quality, self.tiers)
+            SERVICE, lambda context: OverlayNegotiation(context, self.quality, self.tiers)
         )
 
     @property
@@ -156,7 +162,7 @@ class QualityNode:
             assert id_ in self.quality.book, "told of what there is not"
         for held in self.quality.book:
             id_ = held.expectation.id
-            if held.life is Life.ACTIVE and id_ not in self.quality.deciding.dirty:
+            if held.life is Lifecycle.ACTIVE and id_ not in self.quality.deciding.dirty:
                 standing, told = self.quality.standing(id_), self.told[id_]
                 assert told.state is standing.state
                 assert told.expectation == id_
@@ -199,16 +205,16 @@ class QualityNode:
         advised: dict[tuple[str, str, str], Advice] = {}
         for notice in self.exchange.take_notices():
             if isinstance(notice, StateChanged):
-                assert self.quality.book.get(notice.expectation).life is Life.ACTIVE
+                assert self.quality.book.get(notice.expectation).life is Lifecycle.ACTIVE
                 self.told[notice.expectation] = notice
             elif isinstance(notice, Advice):
                 self.counts["advice"] += 1
                 advised[notice.publisher, notice.channel, notice.property] = notice
-            elif isinstance(notice, Act):
+            elif isinstance(notice, ApplyMechanism):
                 self.counts["acts"] += 1
                 self.acts[notice.reaction] = notice
                 self._soon(lambda act=notice: self._remeasure(act))  # type: ignore[misc]
-            elif isinstance(notice, Withdraw):
+            elif isinstance(notice, WithdrawMechanism):
                 self.counts["withdrawn"] += 1
                 act = self.acts.pop(notice.reaction)  # what is not in effect can't be withdrawn
                 self._soon(lambda act=act: self._remeasure(act))  # type: ignore[misc]
@@ -263,7 +269,7 @@ class QualityNode:
         )
         self.publish(key)
 
-    def _remeasure(self, act: Act) -> None:
+    def _remeasure(self, act: ApplyMechanism) -> None:
         self._measure((act.publisher, act.channel))
 
     def _measure(self, key: Key) -> None:

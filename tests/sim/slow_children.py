@@ -15,17 +15,17 @@ from typing import Final
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.tiers.options import TierOptions
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
 from accord.sim.faults import LinkDown, LinkUp, Timed
 from accord.sim.links import LinkModel
 from accord.sim.machine import Make, Publication, Start
 from accord.sim.outcome import Outcome
 from accord.sim.promises import (
-    AllChecker,
+    CompletenessChecker,
+    IncarnationChecker,
     InOrderChecker,
-    LivesChecker,
-    OnceChecker,
+    NoDuplicatesChecker,
     SameOrderChecker,
 )
 from accord.sim.run import Options, Simulation
@@ -126,13 +126,13 @@ class NothingGivenUpChecker(Checker):
         self.held = 0
         self.most = 0  # that was kept for the slow child
 
-    def sampled(self, world: World, now_us: int) -> None:
+    def sampled(self, world: CheckedRun, now_us: int) -> None:
         for name, machine in world.machines().items():
             if isinstance(machine, BackboneNode):
                 for child in machine.parent.status():
                     self._look_at(child.name, child.waiting, child.lost, name, now_us)
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         for name, machine in world.machines().items():
             if isinstance(machine, PatientBackbone | PatientSecondary):
                 self.held += machine.waiting.held
@@ -177,7 +177,7 @@ def simulation(
     slow = LinkModel(delay=Constant(10_000), rate_bps=160_000, dead_us=3 * S)
     fast = LinkModel(delay=Constant(2_000), dead_us=3 * S)
     left = NothingGivenUpChecker()
-    checkers: list[Checker] = [OnceChecker(), InOrderChecker(), AllChecker(), left]
+    checkers: list[Checker] = [NoDuplicatesChecker(), InOrderChecker(), CompletenessChecker(), left]
     if template == "total_order":
         checkers.append(SameOrderChecker())
     definition = ChannelDefinition(
@@ -199,7 +199,7 @@ def simulation(
         replay=f"tests.sim.slow_children.run({seed}, {template!r})",
     )
     for checker in checkers:
-        if isinstance(checker, LivesChecker):
+        if isinstance(checker, IncarnationChecker):
             checker.places = made
     return made, left
 

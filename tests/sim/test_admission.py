@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.admission.request import State
+from accord.core.admission.request import ReservationState
 from tests.sim.admission_runs import run
 
 SEEDS = 36
@@ -13,7 +13,7 @@ BATCH = 12  # so many that there are outcomes of all kinds
 
 @pytest.mark.parametrize("batch", range(SEEDS // BATCH))
 def test_no_promise_is_leaked_and_nothing_contradicts(batch: int) -> None:
-    counts = dict.fromkeys(State, 0)
+    counts = dict.fromkeys(ReservationState, 0)
     crashes = promises = 0
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
         outcome, checker = run(seed, is_checking=False)
@@ -22,7 +22,10 @@ def test_no_promise_is_leaked_and_nothing_contradicts(batch: int) -> None:
         promises += checker.held
         for state, count in checker.counts.items():
             counts[state] += count
-    assert min(counts[State.ADMITTED], counts[State.REFUSED], crashes, promises) > 0
+    assert (
+        min(counts[ReservationState.ADMITTED], counts[ReservationState.REFUSED], crashes, promises)
+        > 0
+    )
 
 
 @pytest.mark.parametrize("seed", [1_001, 1_002])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
-from accord.core.admission.request import State
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
+from accord.core.admission.request import ReservationState
 from accord.core.overlay.options import OverlayOptions
-from accord.sim.admitting import AdmittingNode, Advert, Limits, admitting_nodes
+from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement, admitting_nodes
 from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
 from accord.sim.links import LinkModel
@@ -20,12 +20,14 @@ BEGIN = 5 * S
 PUBLISHERS = 6
 RATE_HZ = 10
 SUBSCRIBERS = 24
-NONE = Guarantee(kind=Kind.NONE)
-FULL = Guarantee(kind=Kind.FULL)
-HALF = Guarantee(kind=Kind.PERCENTAGE, percent=50)
+NONE = Guarantee(kind=GuaranteeKind.NONE)
+FULL = Guarantee(kind=GuaranteeKind.FULL)
+HALF = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=50)
 
 
-def overload(guarantee: Guarantee, limits: Limits, link_bps: int = 0) -> tuple[int, int, float]:
+def overload(
+    guarantee: Guarantee, limits: NodeCapacity, link_bps: int = 0
+) -> tuple[int, int, float]:
     """Events that admitted subscriptions got, those they did not, and the share of the refused."""
     topology = line(3, 5_000)
     publishers = [
@@ -52,7 +54,10 @@ def overload(guarantee: Guarantee, limits: Limits, link_bps: int = 0) -> tuple[i
     simulation = Simulation(
         topology,
         admitting_nodes(
-            [Advert(each.node, each.name, each.channel, each.rate_hz) for each in publishers],
+            [
+                SimAdvertisement(each.node, each.name, each.channel, each.rate_hz)
+                for each in publishers
+            ],
             limits=limits,
             admission=AdmissionOptions(guarantee=guarantee, event_bytes=250),
             overlay=OverlayOptions(transit_bytes=4_000, tell_flows_us=0),
@@ -67,24 +72,26 @@ def overload(guarantee: Guarantee, limits: Limits, link_bps: int = 0) -> tuple[i
     outcomes = {
         client: outcome.state
         for node in simulation.machines().values()
-        if isinstance(node, AdmittingNode)
+        if isinstance(node, AdmissionSimNode)
         for (client, _), outcome in node.outcomes.items()
     }
     assert len(outcomes) == SUBSCRIBERS
-    admitted = [client for client, state in outcomes.items() if state is State.ADMITTED]
+    admitted = [client for client, state in outcomes.items() if state is ReservationState.ADMITTED]
     got = sum(checker.got.get(client, 0) for client in admitted)
     lost = sum(checker.lost.get(client, 0) for client in admitted)
     return got, lost, 1 - len(admitted) / SUBSCRIBERS
 
 
-SLOW_NODES = Limits(rate_hz=100, wait_us=S // 5)
-THIN_LINKS = Limits(link_bps=45_000)
+SLOW_NODES = NodeCapacity(rate_hz=100, wait_us=S // 5)
+THIN_LINKS = NodeCapacity(link_bps=45_000)
 
 
 @pytest.mark.parametrize(
     ("limits", "link_bps"), [(SLOW_NODES, 0), (THIN_LINKS, 60_000)], ids=["nodes", "links"]
 )
-def test_nothing_is_discarded_of_what_is_fully_guaranteed(limits: Limits, link_bps: int) -> None:
+def test_nothing_is_discarded_of_what_is_fully_guaranteed(
+    limits: NodeCapacity, link_bps: int
+) -> None:
     got, lost, refused = overload(NONE, limits, link_bps)
     assert lost > 0.1 * got, "there must be too much for all"
     assert refused == 0

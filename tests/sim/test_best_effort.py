@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from accord.core.channels.trees.tree import Tree
-from accord.sim.best_effort import ShareChecker, Shares, WayChecker
+from accord.sim.best_effort import LossChecker, LossStatistics, PathChecker
 from accord.sim.links import LinkModel
 from accord.sim.machine import Machine, Publication
 from accord.sim.run import Simulation
@@ -31,8 +31,8 @@ def publication(number: int = 1, node: str = "n0", published_us: int = 0) -> Pub
     return Publication(number, "p", node, "c", number, published_us, b"")
 
 
-def a_share_checker(tree: Tree | None, loss: float = 0.3, count: int = 500) -> ShareChecker:
-    checker = ShareChecker(loss, lambda *_: tree, SINCE_US)
+def a_share_checker(tree: Tree | None, loss: float = 0.3, count: int = 500) -> LossChecker:
+    checker = LossChecker(loss, lambda *_: tree, SINCE_US)
     world, machine = a_world(line(4))
     checker.sampled(world, 0)
     for number in range(1, count + 1):
@@ -40,7 +40,7 @@ def a_share_checker(tree: Tree | None, loss: float = 0.3, count: int = 500) -> S
     return checker
 
 
-def judge(checker: ShareChecker, has: Callable[[int], list[bool]], count: int = 500) -> list[str]:
+def judge(checker: LossChecker, has: Callable[[int], list[bool]], count: int = 500) -> list[str]:
     """Subscribers are named like their nodes."""
     for number in range(1, count + 1):
         for member, has_it in zip(MEMBERS, has(number), strict=True):
@@ -100,7 +100,7 @@ def test_only_who_is_told_of_when_missing_something_counts() -> None:
     checker.delivered(publication(1), "n1", "n1", 0, is_first=False)
     checker.delivered(publication(1, node="n1"), "n1", "n1", 0, is_first=True)
     checker.ended(a_world(line(4))[0], 0)
-    assert checker.shares == Shares()
+    assert checker.shares == LossStatistics()
 
 
 def test_without_a_tree_ways_may_have_half_as_many_links_again() -> None:
@@ -113,14 +113,14 @@ def test_without_a_tree_ways_may_have_half_as_many_links_again() -> None:
 
 def test_runs_add_up() -> None:
     """What chance may do in one run it does not do in many."""
-    assert not Shares(got=180, expected=200, variance=40).problem
-    assert Shares(got=18_000, expected=20_000, variance=4_000).problem
+    assert not LossStatistics(got=180, expected=200, variance=40).problem
+    assert LossStatistics(got=18_000, expected=20_000, variance=4_000).problem
 
 
 def ways(tree: Tree, root: str = "n0", factor: float = 1.5) -> list[str]:
     """What is wrong with a tree on a ring of six nodes, 10 ms from each to the next."""
     world, machine = a_world(ring(6))
-    checker = WayChecker(lambda *_: tree, lambda _: root, factor)
+    checker = PathChecker(lambda *_: tree, lambda _: root, factor)
     checker.sampled(world, 0)
     for number in (1, 2):
         checker.published(publication(number), machine, 0)

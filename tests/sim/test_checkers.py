@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accord.sim.checkers import (
-    MOST_KEPT,
+    MAX_KEPT,
     Checker,
     DeadlineChecker,
     DeliveryChecker,
@@ -61,9 +61,9 @@ def test_deadlines_are_kept_to_the_microsecond() -> None:
 def test_missing_ones_are_found_one_by_one_only_where_none_may_be_missing() -> None:
     strict, lax = DeliveryChecker(), DeliveryChecker(0.9)
     for checker in (strict, lax):
-        for number in range(MOST_KEPT + 5):
+        for number in range(MAX_KEPT + 5):
             checker.missed(publication(number), "s", "n1", S)
-    assert (strict.count, len(strict.findings)) == (MOST_KEPT + 5, MOST_KEPT)
+    assert (strict.count, len(strict.findings)) == (MAX_KEPT + 5, MAX_KEPT)
     assert lax.count == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from accord.sim.errors import GraphError
 from accord.sim.latencies import from_matrices, read_matrix, read_series
-from accord.sim.topologies import LEAST_US
+from accord.sim.topologies import MIN_US
 
 DATA = Path(__file__).parent / "data"
 SEATTLE = [DATA / f"seattle_{number}.txt" for number in (1, 2, 3)]
@@ -34,7 +34,7 @@ def test_zero_is_less_than_was_measured(tmp_path: Path) -> None:
     matrix = read_matrix(write(tmp_path, "0.4 0\n8 0\n"), 1_000)
     assert matrix[0, 1] == (8_000 + 4_000) / 4
     assert matrix[0, 0] == 0
-    assert read_matrix(write(tmp_path, "0 0\n0 0\n"), 1_000)[0, 1] == LEAST_US
+    assert read_matrix(write(tmp_path, "0 0\n0 0\n"), 1_000)[0, 1] == MIN_US
 
 
 def test_a_network_of_recorded_latencies() -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 
 from accord.core.negotiation.costs import FREE
-from accord.core.negotiation.expectations import Expectation, Requirement
-from accord.core.negotiation.matching import State
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
+from accord.core.negotiation.matching import MatchState
 from accord.core.negotiation.profiles import Capability
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 from tests.sim.negotiation_runs import QualityRun, run
 from tests.sim.negotiation_truth import problems, skyline_among, state_among
 
@@ -57,7 +57,7 @@ def test_the_truth_would_be_missed() -> None:
     node = next(node for node in quality.nodes().values() if node.home.publishers)
     publisher, channel = next(iter(node.home.publishers))
     wish = Expectation(
-        id="X", subscription="s", channel=channel, requirements=(Requirement("rate", 0.0),)
+        id="X", subscription="s", channel=channel, requirements=(PropertyRequirement("rate", 0.0),)
     )
     node.tell(node.quality.register(wish, now_us=node.now_us))
     assert {name for name, _ in problems(quality.nodes())} <= {node.name}
@@ -73,21 +73,21 @@ def rate(now: float, most: float) -> tuple[Capability, ...]:
 
 def test_the_truth_itself() -> None:
     found = [("a#1", "c", rate(2, 9)), ("a#1", "c", rate(2, 8)), ("b#1", "c", rate(5, 6))]
-    registry = Registry()
+    registry = PropertyRegistry()
 
-    def state(least: float, publishers: int) -> State:
+    def state(least: float, publishers: int) -> MatchState:
         wish = Expectation(
             id="X",
             subscription="s",
             channel="+",
-            requirements=(Requirement("rate", least),),
+            requirements=(PropertyRequirement("rate", least),),
             publishers=publishers,
         )
         return state_among(wish, found, registry)
 
-    assert state(5, 1) is State.SATISFIED
-    assert state(5, 2) is State.SATISFIABLE
-    assert state(7, 2) is State.UNSATISFIED
+    assert state(5, 1) is MatchState.SATISFIED
+    assert state(5, 2) is MatchState.SATISFIABLE
+    assert state(7, 2) is MatchState.UNSATISFIED
     scope = "c", ("rate",)
     assert skyline_among(scope, found, registry, 1) == {(2.0, 9.0), (5.0, 6.0)}
     assert skyline_among(("d", ("rate",)), found, registry, 1) == set()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from accord.sim.checkers import (
+    CheckedRun,
     Checker,
     DeadlineChecker,
     DeliveryChecker,
     DuplicateChecker,
     OrderChecker,
     QueueChecker,
-    World,
 )
 from accord.sim.delays import Constant
 from accord.sim.errors import SimulationError
@@ -266,7 +266,7 @@ def test_checkers_can_look_at_everything() -> None:
     class Counting(Checker):
         name = "counting"
 
-        def sampled(self, world: World, now_us: int) -> None:
+        def sampled(self, world: CheckedRun, now_us: int) -> None:
             if len(world.machines()) != 4:
                 self.find(now_us, "", f"{len(world.machines())} machines")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accord.sim.machine import Publication, Wish, payload_of
-from accord.sim.tally import Tally
+from accord.sim.tally import DeliveryOracle
 
 S = 1_000_000
 
@@ -25,7 +25,7 @@ class Table:
 
     def __init__(self) -> None:
         self.places = Places()
-        self.tally = Tally(self.places, settle_us=5 * S, patience_us=10 * S)
+        self.tally = DeliveryOracle(self.places, settle_us=5 * S, patience_us=10 * S)
         self.missed: list[tuple[int, str]] = []
         self.number = 0
 

@@ -15,14 +15,14 @@ from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.reliable import Reliable
 from accord.core.channels.template import ALL, ONCE, SAME_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
-from accord.core.channels.trees.growing import Growing
+from accord.core.channels.trees.growing import TreeCache
 from accord.core.channels.trees.spanner import Graph
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.sim import RunFailedError, check_template
 from accord.sim.faults import NodeDown, NodeUp, Timed
 from accord.sim.outcome import Outcome
-from accord.sim.template_worlds import WAITING, S, World
+from accord.sim.template_worlds import WAITING, S, TemplateScenario
 from accord.sim.templates import END_US, LEAVE_US, template_run
 
 PROMISING = ("reliable", "single_source", "total_order", "unreliable")
@@ -30,7 +30,7 @@ PROMISING = ("reliable", "single_source", "total_order", "unreliable")
 
 def run(name: str, seed: int, *, is_checking: bool = False) -> Outcome:
     random = Random(f"test {name} {seed}")  # noqa: S311
-    world = World(
+    world = TemplateScenario(
         loss=random.choice((0.0, 0.1, 0.3, 0.5)),
         nodes=random.randint(3, 6),
         is_checking=is_checking,
@@ -65,7 +65,7 @@ def test_total_order_survives_its_sequencers(seed: int) -> None:
             Timed((17 + 4 * place) * S, NodeUp(name)),
         )
     ]
-    world = World(loss=0.2, nodes=6)
+    world = TemplateScenario(loss=0.2, nodes=6)
     outcome = template_run(TotalOrder, world, seed, faults=faults).run(LEAVE_US).check()
     assert outcome.crashes == 6
     assert sum(each.delivered for each in outcome.channels.values()) > 100
@@ -128,7 +128,7 @@ class _Leaky(Unreliable):
             super().carried(neighbour, event, now_us)
 
 
-class _Cheap(Growing):
+class _Cheap(TreeCache):
     """Minimum spanning trees."""
 
     def _spanner(self, factor: float) -> Graph:  # noqa: ARG002

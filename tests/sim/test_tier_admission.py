@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.admission.request import State
+from accord.core.admission.request import ReservationState
 from tests.sim.tier_admission_runs import run
 
 SEEDS = 36
@@ -13,7 +13,7 @@ BATCH = 12
 
 @pytest.mark.parametrize("batch", range(SEEDS // BATCH))
 def test_no_promise_is_leaked_across_tiers(batch: int) -> None:
-    counts = dict.fromkeys(State, 0)
+    counts = dict.fromkeys(ReservationState, 0)
     crashes = carried = switches = 0
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
         outcome, checker = run(seed, is_checking=False)
@@ -23,7 +23,16 @@ def test_no_promise_is_leaked_across_tiers(batch: int) -> None:
         switches += checker.switches
         for state, count in checker.counts.items():
             counts[state] += count
-    assert min(counts[State.ADMITTED], counts[State.REFUSED], crashes, carried, switches) > 0
+    assert (
+        min(
+            counts[ReservationState.ADMITTED],
+            counts[ReservationState.REFUSED],
+            crashes,
+            carried,
+            switches,
+        )
+        > 0
+    )
 
 
 @pytest.mark.parametrize("seed", [1_001, 1_002])

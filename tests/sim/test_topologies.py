@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from accord.sim.errors import SimulationError
 from accord.sim.topologies import (
-    LEAST_US,
+    MIN_US,
     barabasi_albert,
     complete,
     geometric,
@@ -51,7 +51,7 @@ def test_chance_never_leaves_parts_apart(
     topology = make(count, seed)
     assert len(topology.nodes) == count
     assert topology.is_connected
-    assert all(span.delay_us is not None and span.delay_us >= LEAST_US for span in topology.spans)
+    assert all(span.delay_us is not None and span.delay_us >= MIN_US for span in topology.spans)
     assert make(count, seed).spans == topology.spans
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.core.admission.exchange import AdmissionExchange
+from accord.core.admission.exchange import OverlayAdmission
 from accord.core.admission.options import AdmissionOptions
-from accord.core.admission.tier_exchange import TierAdmission
+from accord.core.admission.tier_exchange import SecondaryAdmission
 from accord.core.overlay.options import OverlayOptions
 from accord.core.tiers.child import Child
 from accord.core.tiers.parent import Parent
-from accord.sim.admitting import AdmittingNode, Advert, Limits
+from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement
 from accord.sim.machine import Delivery, Make, Start, Wish
 from accord.sim.node import OverlayNode
 from tests.sim.tier_nodes import is_child
@@ -22,8 +22,8 @@ from tests.sim.tier_quality_nodes import TIERS, NoEvents
 NEVER = 1 << 62
 
 
-class BackboneAdmission(AdmittingNode):
-    def _join(self, start: Start, options: OverlayOptions) -> tuple[OverlayNode, AdmissionExchange]:
+class BackboneAdmission(AdmissionSimNode):
+    def _join(self, start: Start, options: OverlayOptions) -> tuple[OverlayNode, OverlayAdmission]:
         self.parent = Parent(start.incarnation, TIERS, NoEvents(), self.tiers)
         self._sends: list[tuple[str, Any]] = []
         return super()._join(start, options)
@@ -62,11 +62,11 @@ class BackboneAdmission(AdmittingNode):
 
 
 class _Secondary:
-    """What `AdmittingNode` has of an overlay node, with parents instead."""
+    """What `AdmissionSimNode` has of an overlay node, with parents instead."""
 
-    def __init__(self, start: Start, node: SecondaryAdmission) -> None:
+    def __init__(self, start: Start, node: SecondaryAdmissionNode) -> None:
         self.child = Child(start.name, start.incarnation, TIERS)
-        self.exchange = TierAdmission(node.admission, start.incarnation, self.child.tiers)
+        self.exchange = SecondaryAdmission(node.admission, start.incarnation, self.child.tiers)
         self.deliveries: list[Delivery] = []
         self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
 
@@ -109,7 +109,7 @@ class _Secondary:
         pass
 
 
-class SecondaryAdmission(AdmittingNode):
+class SecondaryAdmissionNode(AdmissionSimNode):
     def _join(self, start: Start, options: OverlayOptions) -> Any:  # noqa: ARG002
         secondary = _Secondary(start, self)
         self.child = secondary.child
@@ -117,17 +117,17 @@ class SecondaryAdmission(AdmittingNode):
 
 
 def tier_admitting_nodes(
-    adverts: Sequence[Advert],
-    limits: Limits,
+    adverts: Sequence[SimAdvertisement],
+    limits: NodeCapacity,
     admission: AdmissionOptions,
     overlay: OverlayOptions,
 ) -> Make:
     of_child = replace(admission, timing=admission.timing.of_child())
 
-    def make(start: Start) -> AdmittingNode:
+    def make(start: Start) -> AdmissionSimNode:
         own = [advert for advert in adverts if advert.node == start.name]
         if is_child(start.name):
-            return SecondaryAdmission(start, own, limits, of_child, overlay)
+            return SecondaryAdmissionNode(start, own, limits, of_child, overlay)
         return BackboneAdmission(start, own, limits, admission, overlay)
 
     return make

@@ -12,14 +12,14 @@ from random import Random
 from typing import Final, cast
 
 from accord.core.admission.index.filters import Filter
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
 from accord.core.admission.repeating import ADVERT
-from accord.core.admission.request import State, Timing
+from accord.core.admission.request import ReservationState, ReservationTimers
 from accord.core.admission.resources import CPU
 from accord.core.overlay.options import OverlayOptions
 from accord.core.predicates.predicate import parse
-from accord.sim.admitting import AdmittingNode, Limits
-from accord.sim.checkers import World
+from accord.sim.admitting import AdmissionSimNode, NodeCapacity
+from accord.sim.checkers import CheckedRun
 from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology
@@ -37,12 +37,14 @@ from tests.sim.admission_runs import (
 from tests.sim.overlay_runs import S
 from tests.sim.tier_admission_nodes import (
     BackboneAdmission,
-    SecondaryAdmission,
+    SecondaryAdmissionNode,
     tier_admitting_nodes,
 )
 from tests.sim.tier_nodes import CHILD, is_child
 
-TIMING: Final = Timing(ask_us=S, confirm_us=S, refresh_us=2 * S, hold_us=2_500_000, lease_us=8 * S)
+TIMING: Final = ReservationTimers(
+    ask_us=S, confirm_us=S, refresh_us=2 * S, hold_us=2_500_000, lease_us=8 * S
+)
 
 
 class TierPromisesChecker(PromisesChecker):
@@ -53,12 +55,12 @@ class TierPromisesChecker(PromisesChecker):
         self.carried = 0  # by parents for children, in the end
         self.switches = 0
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         super().ended(world, now_us)
         nodes = world.machines()
         wanted: dict[str, set[Hashable]] = {name: set() for name in nodes}
         for node in nodes.values():
-            if isinstance(node, SecondaryAdmission):
+            if isinstance(node, SecondaryAdmissionNode):
                 self.switches += node.child.status().switches
                 for request in _requests(node):
                     for number, leg in request.legs.items():
@@ -72,11 +74,11 @@ class TierPromisesChecker(PromisesChecker):
                 if there != wanted[name]:
                     self.find(now_us, name, f"carries {there}, wanted {wanted[name]}")
 
-    def _guests(self, node: AdmittingNode) -> int:
+    def _guests(self, node: AdmissionSimNode) -> int:
         return len(node.exchange.guests) if isinstance(node, BackboneAdmission) else 0
 
     def _look_at_adverts(
-        self, node: AdmittingNode, nodes: dict[str, AdmittingNode], now_us: int
+        self, node: AdmissionSimNode, nodes: dict[str, AdmissionSimNode], now_us: int
     ) -> None:
         if is_child(node.name):
             return
@@ -95,21 +97,21 @@ class TierPromisesChecker(PromisesChecker):
 
     def _look_at_requests(
         self,
-        node: AdmittingNode,
+        node: AdmissionSimNode,
         expected: dict[str, dict[Hashable, int]],
         now_us: int,
     ) -> None:
-        if not isinstance(node, SecondaryAdmission):
+        if not isinstance(node, SecondaryAdmissionNode):
             super()._look_at_requests(node, expected, now_us)
             return
         active = node.child.roles.active
-        parent = cast("Mapping[str, AdmittingNode]", self.nodes).get(active)
+        parent = cast("Mapping[str, AdmissionSimNode]", self.nodes).get(active)
         if parent is None:
             self.find(now_us, node.name, "no active parent")
             return
         for request in _requests(node):
             filter_ = Filter(request.wish.channel, parse(request.wish.where))
-            if request.state is not State.ADMITTED or request.leaving:
+            if request.state is not ReservationState.ADMITTED or request.leaving:
                 self.find(now_us, node.name, f"{request.id} is {request.state}")
             if request.own.is_yes:
                 rate = parent.admission.order.sum_intersecting(filter_).rate
@@ -122,7 +124,7 @@ class TierPromisesChecker(PromisesChecker):
                 self.find(now_us, node.name, f"{request.id} asks {paths}, active is {active}")
 
 
-def _requests(node: AdmittingNode):  # type: ignore[no-untyped-def]
+def _requests(node: AdmissionSimNode):  # type: ignore[no-untyped-def]
     return list(node.admission._protocol.requests._requests.values())
 
 
@@ -145,10 +147,10 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Tier
     adverts = adverts_of(random, topology)
     model, faults = model_of(random), faults_of(random)
     percent = random.choice((100, 100, 75, 50))
-    kind = Kind.FULL if percent == 100 else Kind.PERCENTAGE
+    kind = GuaranteeKind.FULL if percent == 100 else GuaranteeKind.PERCENTAGE
     make = tier_admitting_nodes(
         adverts,
-        Limits(rate_hz=random.choice((15, 40, 1_000))),
+        NodeCapacity(rate_hz=random.choice((15, 40, 1_000))),
         AdmissionOptions(guarantee=Guarantee(kind=kind, percent=percent), timing=TIMING),
         OverlayOptions(ping_us=S, refresh_us=2 * S, idle_us=8 * S),
     )

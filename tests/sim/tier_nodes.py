@@ -13,17 +13,17 @@ from msgspec.structs import replace
 from accord.core.node.message import Message
 from accord.core.node.rights import FEEDBACK
 from accord.core.node.router import Router
-from accord.core.node.routes import Subscription, Way
+from accord.core.node.routes import PublisherFanOut, RouterSubscription
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.predicates.predicate import parse
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import Entity, Policies
-from accord.core.tiers.answering import Answering
+from accord.core.tiers.answering import FeedbackRouter
 from accord.core.tiers.child import Child
-from accord.core.tiers.children import Children
-from accord.core.tiers.messages import Ask, Down, Up
+from accord.core.tiers.children import ChildReceivers
+from accord.core.tiers.messages import ChannelLookup, DownstreamEvent, UpstreamEvent
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
@@ -32,8 +32,8 @@ from accord.sim.node import OverlayNode, _Event, noting_subscriber
 CHILD: Final = "x"  # how the names of secondary nodes begin
 ANSWERS: Final = "to/"
 
-_parcel: Final[msgspec.msgpack.Decoder[Carried | Down | Up]] = msgspec.msgpack.Decoder(
-    Carried | Down | Up
+_parcel: Final[msgspec.msgpack.Decoder[Carried | DownstreamEvent | UpstreamEvent]] = (
+    msgspec.msgpack.Decoder(Carried | DownstreamEvent | UpstreamEvent)
 )
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -56,8 +56,8 @@ class BackboneNode(OverlayNode):
         for definition in definitions:
             self.overlay.registry.create(definition)
         self.name = start.name
-        self.answering = Answering(self.channels)
-        self.children = Children(self.router, self.channels, self.answering)
+        self.answering = FeedbackRouter(self.channels)
+        self.children = ChildReceivers(self.router, self.channels, self.answering)
         self.parent = Parent(start.incarnation, tiers, self)
         self.children.incarnation_of = self.parent.incarnation_of
         self.overlay.on_takes = self.parent.takes
@@ -81,7 +81,7 @@ class BackboneNode(OverlayNode):
     def patience_us(self, channel: str) -> int:
         return self.children.patience_us(channel)
 
-    def answer(self, ask: Ask) -> Any:
+    def answer(self, ask: ChannelLookup) -> Any:
         return self.children.answer(ask)
 
     def directory(self) -> int:
@@ -217,10 +217,10 @@ class SecondaryNode:
 
     def __init__(self, start: Start, tiers: TierOptions) -> None:
         self.deliveries: list[Delivery] = []
-        self.router = Router([], Policies(Book()))
+        self.router = Router([], Policies(PolicySet()))
         self.child = Child(start.name, start.incarnation, tiers)
         self._now_us = start.now_us
-        self._subscriptions: dict[Wish, Subscription] = {}
+        self._subscriptions: dict[Wish, RouterSubscription] = {}
         self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
 
     @property
@@ -272,7 +272,7 @@ class SecondaryNode:
         self._now_us = now_us
         predicate = parse(wish.where) if wish.where else None
         receiver = noting_subscriber(wish.subscriber, self.deliveries)
-        subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
+        subscription = RouterSubscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)
         self.child.need(wish.filter, (wish.where, ""), predicate)
@@ -292,7 +292,7 @@ class SecondaryNode:
         self.child.deliveries.clear()
 
     def _route(self, message: Message) -> None:
-        way = Way(Entity(message.publisher), self.router.route(message.channel))
+        way = PublisherFanOut(Entity(message.publisher), self.router.route(message.channel))
         self.router.publish(message, way)
 
 

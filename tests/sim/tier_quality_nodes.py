@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from accord.core.negotiation.exchange import TierExchange
+from accord.core.negotiation.exchange import TierNegotiation
 from accord.core.overlay.needs import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.signals import Carried
 from accord.core.tiers.child import Child
-from accord.core.tiers.messages import Ask, Told
+from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 from accord.sim.machine import Start
@@ -43,15 +43,15 @@ class NoEvents:
     def patience_us(self, channel: str) -> int:  # noqa: ARG002
         return 0
 
-    def answer(self, ask: Ask) -> Told:
-        return Told(0, {}, after=ask.after, is_last=True)
+    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
+        return ChannelLookupReply(0, {}, after=ask.after, is_last=True)
 
     def directory(self) -> int:
         return 0
 
 
 class BackboneQuality(QualityNode):
-    def _join(self, start: Start, options: OverlayOptions) -> TierExchange:
+    def _join(self, start: Start, options: OverlayOptions) -> TierNegotiation:
         exchange = super()._join(start, options)
         self.parent = Parent(start.incarnation, TIERS, NoEvents(), self.tiers)
         self._sends: list[tuple[str, Any]] = []
@@ -94,10 +94,10 @@ class BackboneQuality(QualityNode):
 class SecondaryQuality(QualityNode):
     is_leaf = True
 
-    def _join(self, start: Start, options: OverlayOptions) -> TierExchange:  # noqa: ARG002
+    def _join(self, start: Start, options: OverlayOptions) -> TierNegotiation:  # noqa: ARG002
         self.child = Child(start.name, start.incarnation, TIERS)
         self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
-        return TierExchange(self.quality, self.child.tiers)
+        return TierNegotiation(self.quality, self.child.tiers)
 
     @property
     def sends(self) -> list[tuple[str, Any]]:

@@ -18,17 +18,17 @@ from typing import Final
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.tiers.options import TierOptions
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import LinkDown, LinkUp, NodeDown, NodeUp, Timed
 from accord.sim.links import LinkModel
 from accord.sim.machine import Machine, Publication
 from accord.sim.outcome import Outcome
 from accord.sim.promises import (
-    AllChecker,
+    CompletenessChecker,
+    IncarnationChecker,
     InOrderChecker,
-    LivesChecker,
-    OnceChecker,
+    NoDuplicatesChecker,
     SameOrderChecker,
 )
 from accord.sim.run import Options, Simulation
@@ -66,7 +66,7 @@ class NothingLeftChecker(Checker):
         self.again = 0
         self.lost = 0
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         for name, machine in world.machines().items():
             if isinstance(machine, SecondaryNode):
                 self._look_at_child(machine, name, now_us)
@@ -236,7 +236,12 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Noth
     topology = topology_of(random)
     for_answers = Random(f"answers {seed}")  # noqa: S311
     left = NothingLeftChecker()
-    checkers: list[Checker] = [OnceChecker(), EventsInOrderChecker(), AllChecker(), left]
+    checkers: list[Checker] = [
+        NoDuplicatesChecker(),
+        EventsInOrderChecker(),
+        CompletenessChecker(),
+        left,
+    ]
     if is_ordered:
         checkers.append(SameOrderChecker())
     run = Simulation(
@@ -260,7 +265,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Noth
         replay=f"python scripts/tier_runs.py --seed {seed}",
     )
     for checker in checkers:
-        if isinstance(checker, LivesChecker):
+        if isinstance(checker, IncarnationChecker):
             checker.places = run
     return run, left
 

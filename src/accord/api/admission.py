@@ -9,10 +9,10 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.api.admission_answers import ADMISSION, NEED
-from accord.api.answers import json_answer, returns
+from accord.api.answers import json_response, response_schemas
 from accord.api.policy_answers import Problem
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.status import AdmissionStatus, NeedStatus
+from accord.core.admission.status import AdmissionStatus, DemandStatus
 from accord.core.errors import AccordError
 
 Channel = Annotated[str, Query(max_length=65_535, description="A channel, or a filter")]
@@ -30,26 +30,26 @@ class AdmissionView(Protocol):
 
     async def show(self) -> AdmissionStatus: ...
 
-    async def need(self, channel: str, where: str, client_: str = "") -> NeedStatus:
+    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
         """AccordError where that is no subscription."""
 
 
 def add_admission(app: FastAPI, admission: AdmissionView) -> list[type[Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
 
-    @app.get(ADMISSION, response_class=Response, responses=returns(AdmissionStatus))
+    @app.get(ADMISSION, response_class=Response, responses=response_schemas(AdmissionStatus))
     async def status() -> Response:
         """What is advertised, what is promised and free, and what was refused lately."""
-        return json_answer(await admission.show())
+        return json_response(await admission.show())
 
-    @app.get(NEED, response_class=Response, responses=returns(NeedStatus, _400=Problem))
+    @app.get(NEED, response_class=Response, responses=response_schemas(DemandStatus, _400=Problem))
     async def need(channel: Channel, where: Where = "", client: Client = "") -> Response:
         """What a subscription would need, and whether it would be admitted now."""
         try:
-            return json_answer(await admission.need(channel, where, client))
+            return json_response(await admission.need(channel, where, client))
         except AdmissionError as error:
-            return json_answer(Problem(error.problem, error.part), 400)
+            return json_response(Problem(error.problem, error.part), 400)
         except AccordError as error:
-            return json_answer(Problem(str(error), "where"), 400)
+            return json_response(Problem(str(error), "where"), 400)
 
-    return [AdmissionStatus, NeedStatus, Problem]
+    return [AdmissionStatus, DemandStatus, Problem]

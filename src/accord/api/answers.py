@@ -15,7 +15,9 @@ NOT_STORED: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nos
 _REFERENCE: Final = "#/components/schemas/{name}"
 
 
-def json_answer(value: Struct, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(
+    value: Struct, code: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     return Response(
         msgspec.json.encode(value),
         code,
@@ -24,7 +26,9 @@ def json_answer(value: Struct, code: int = 200, headers: dict[str, str] | None =
     )
 
 
-def returns(type_: type[Struct], **others: type[Struct]) -> dict[int | str, dict[str, Any]]:
+def response_schemas(
+    type_: type[Struct], **others: type[Struct]
+) -> dict[int | str, dict[str, Any]]:
     """For `responses=`; `others` by their status code, such as `_404`."""
     codes = {code.removeprefix("_"): each for code, each in others.items()}
     return {code: _described(each) for code, each in {"200": type_, **codes}.items()}

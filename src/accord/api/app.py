@@ -12,7 +12,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, Response
 
 from accord.api.admission import AdmissionView, add_admission
-from accord.api.answers import NOT_STORED, describe, json_answer, returns
+from accord.api.answers import NOT_STORED, describe, json_response, response_schemas
 from accord.api.guard import Guard
 from accord.api.journal import add_journal
 from accord.api.ledger import LedgerView, add_ledger
@@ -21,11 +21,11 @@ from accord.api.net import NetView, add_net
 from accord.api.page import HEADERS, landing_page
 from accord.api.policies import add_policies
 from accord.api.quality import QualityView, add_quality
-from accord.api.queries import Importances, PipelineView, add_queries, add_registry
-from accord.api.view import Clients, NodeView, Status
-from accord.core.monitoring.registry import LocalRegistry
+from accord.api.queries import PipelineView, QueryImportance, add_queries, add_registry
+from accord.api.view import ClientPage, NodeSummary, NodeView
+from accord.core.monitoring.registry import MeasurementRegistry
 from accord.core.node.build import BUILD
-from accord.live.administration import Administration
+from accord.live.administration import PolicyAdmin
 from accord.live.users import Users
 
 Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at most")]
@@ -36,7 +36,7 @@ class KeptView(msgspec.Struct, frozen=True, kw_only=True):
     """What there is of kept events: who finds them, where their journal is, what was measured."""
 
     pipeline: PipelineView
-    registry: LocalRegistry
+    registry: MeasurementRegistry
     journal: Path | None = None
 
 
@@ -44,7 +44,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     view: NodeView,
     *,
     ledger: LedgerView | None = None,
-    administration: Administration | None = None,
+    administration: PolicyAdmin | None = None,
     kept: KeptView | None = None,
     net: NetView | None = None,
     admission: AdmissionView | None = None,
@@ -69,7 +69,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     )
     _add_probes(app, view, net, admission, quality)
     _add_status(app, view)
-    structs: list[type[msgspec.Struct]] = [Status, Clients]
+    structs: list[type[msgspec.Struct]] = [NodeSummary, ClientPage]
     if net is not None:
         structs += add_net(app, net)
     if admission is not None:
@@ -81,7 +81,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     if administration is not None:
         structs += add_policies(app, administration)
     if kept is not None:
-        importances = Importances(administration, users, view.name)
+        importances = QueryImportance(administration, users, view.name)
         structs += add_queries(app, kept.pipeline, importances)
         structs += add_registry(app, kept.registry)
         if kept.journal is not None:
@@ -141,11 +141,11 @@ def _add_probes(
 
 
 def _add_status(app: FastAPI, view: NodeView) -> None:
-    @app.get("/api/v1/status", response_class=Response, responses=returns(Status))
+    @app.get("/api/v1/status", response_class=Response, responses=response_schemas(NodeSummary))
     async def status() -> Response:
         """What the node does and holds now."""
-        return json_answer(
-            Status(
+        return json_response(
+            NodeSummary(
                 name=view.name,
                 version=view.version,
                 build=BUILD,
@@ -154,11 +154,13 @@ def _add_status(app: FastAPI, view: NodeView) -> None:
             )
         )
 
-    @app.get("/api/v1/clients", response_class=Response, responses=returns(Clients))
+    @app.get("/api/v1/clients", response_class=Response, responses=response_schemas(ClientPage))
     async def clients(limit: Limit = 100, offset: Offset = 0) -> Response:
         """Sessions of clients that are connected or away, page by page."""
         page = tuple(islice(view.clients(), offset, offset + limit))
-        return json_answer(Clients(total=view.statistics().sessions, offset=offset, clients=page))
+        return json_response(
+            ClientPage(total=view.statistics().sessions, offset=offset, clients=page)
+        )
 
 
 def _plain(words: str) -> dict[int | str, dict[str, Any]]:

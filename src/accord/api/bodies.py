@@ -12,7 +12,7 @@ from accord.api.policy_answers import Problem
 PATIENCE_S: Final = 30.0
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a mistake of ours
+class BodyRefused(Exception):  # noqa: N818 - an answer, not a mistake of ours
     def __init__(self, code: int, problem: str, place: str = "") -> None:
         self.code = code
         self.problem = Problem(problem, place)
@@ -23,14 +23,14 @@ async def read_body(request: Request, kinds: tuple[str, ...], most: int) -> tupl
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in kinds:
         expected = " or ".join(kinds)
-        raise Refusal(415, f"expected {expected} as content type, got {kind or 'none'}")
+        raise BodyRefused(415, f"expected {expected} as content type, got {kind or 'none'}")
     data = bytearray()
     try:
         async with asyncio.timeout(PATIENCE_S):
             async for part in request.stream():
                 data += part
                 if len(data) > most:
-                    raise Refusal(413, f"expected at most {most} bytes")
+                    raise BodyRefused(413, f"expected at most {most} bytes")
     except TimeoutError:
-        raise Refusal(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
+        raise BodyRefused(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
     return data, kind

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from accord.core.errors import AccordError
 from accord.core.monitoring.ledger import event_id
-from accord.core.monitoring.registry import Known
-from accord.edges.pipeline.messages import Found
+from accord.core.monitoring.registry import MeasuredValue
+from accord.edges.pipeline.messages import QueryHit
 from accord.journal.events import KeptEvent
 
 QUERY: Final = "/api/v1/query"
@@ -23,7 +23,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPACES: Final = frozenset("\t\n\r")
 
 
-class FoundEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QueryEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A kept event: its payload as text where it is some, else as `payload_base64`.
 
     `problem` says what of it can't be read as an event's.
@@ -43,14 +43,14 @@ class FoundEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str | None = None
 
 
-class FoundEvents(Struct, frozen=True, kw_only=True):
+class QueryPage(Struct, frozen=True, kw_only=True):
     """A page of events; with a `cursor` there are more, which it asks for.
 
     The rest says what finding them took: files of the archive opened, files passed over, bytes of
     those opened, records of the journal that were not archived yet, milliseconds.
     """
 
-    events: tuple[FoundEvent, ...]
+    events: tuple[QueryEvent, ...]
     cursor: str | None
     files: int
     files_skipped: int
@@ -59,24 +59,24 @@ class FoundEvents(Struct, frozen=True, kw_only=True):
     took_ms: int
 
 
-class Registered(Struct, frozen=True, kw_only=True):
+class MeasuredValueList(Struct, frozen=True, kw_only=True):
     """What was measured of the running system, and is still new enough to count."""
 
-    values: tuple[Known, ...]
+    values: tuple[MeasuredValue, ...]
 
 
-def shown_events(events: Iterable[Found]) -> tuple[FoundEvent, ...]:
+def shown_events(events: Iterable[QueryHit]) -> tuple[QueryEvent, ...]:
     return tuple(shown_event(each) for each in events)
 
 
-def shown_event(found: Found) -> FoundEvent:
+def shown_event(found: QueryHit) -> QueryEvent:
     text = _text(found.payload)
     event = _Contents()
     try:
         event = _contents(found)
     except AccordError as error:
         event.problem = str(error)
-    return FoundEvent(
+    return QueryEvent(
         id=event_id(found.number),
         channel=found.channel,
         received=iso_time(found.received_ms),
@@ -107,7 +107,7 @@ class _Contents(Struct):
     problem: str | None = None
 
 
-def _contents(found: Found) -> _Contents:
+def _contents(found: QueryHit) -> _Contents:
     kept = KeptEvent(
         found.received_ms,
         found.channel,

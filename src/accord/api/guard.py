@@ -26,9 +26,9 @@ from accord.api.found import QUERY
 from accord.api.net_answers import CHANNELS
 from accord.api.policy_answers import POLICIES
 from accord.api.quality_answers import PROPERTIES
-from accord.core.node.rights import EVERYTHING, NOTHING, Rights
+from accord.core.node.rights import EVERYTHING, NO_RIGHTS, Rights
 from accord.edges.pipeline.remote import JOURNAL
-from accord.live.addresses import Address, parse_address
+from accord.live.addresses import SocketAddress, parse_address
 from accord.live.origins import is_named
 from accord.live.users import BusyError, Users
 
@@ -38,16 +38,16 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST: Final = 4_096
 
 
-class Asker(Struct, frozen=True):
+class Caller(Struct, frozen=True):
     """Who asks: `name` is empty where nobody was verified."""
 
     name: str
     rights: Rights
 
 
-def asker_of(scope: Scope) -> Asker:
+def caller_of(scope: Scope) -> Caller:
     """Of a request that the guard let pass."""
-    asker: Asker = scope[_ASKER]
+    asker: Caller = scope[_ASKER]
     return asker
 
 
@@ -61,7 +61,7 @@ class Guard:
         self._origins = origins
         self._users = users if users is not None and users.are_configured else None
         anonymous = EVERYTHING if users is None else users.anonymous
-        self._nobody = Asker("", anonymous or NOTHING)
+        self._nobody = Caller("", anonymous or NO_RIGHTS)
         self._is_loopback = is_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +103,7 @@ class Guard:
         return origin is None or origin.partition("://")[2] == headers.get("host")
 
     @staticmethod
-    async def _find_user(users: Users, header: str) -> Asker | Response:
+    async def _find_user(users: Users, header: str) -> Caller | Response:
         given = _credentials(header)
         try:
             rights = None if given is None else await users.verify(*given)
@@ -112,7 +112,7 @@ class Guard:
         if given is None or rights is None:
             challenge = {"WWW-Authenticate": 'Basic realm="accord", charset="UTF-8"'}
             return _refuse(401, "expected the name and password of a user", challenge)
-        return Asker(given[0], rights)
+        return Caller(given[0], rights)
 
 
 def _is_about_policies(scope: Scope) -> bool:
@@ -142,7 +142,7 @@ def _is_about_statistics(scope: Scope) -> bool:
 
 def _is_local(host: str) -> bool:
     address = parse_address(host) or parse_address(f"{host}:80")
-    return address is not None and Address(address.host.lower(), 80).is_loopback
+    return address is not None and SocketAddress(address.host.lower(), 80).is_loopback
 
 
 def _credentials(header: str) -> tuple[str, bytes] | None:

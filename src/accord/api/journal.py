@@ -14,16 +14,16 @@ import msgspec
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
-from accord.api.answers import NOT_STORED, json_answer, returns
-from accord.api.guard import Asker, asker_of
+from accord.api.answers import NOT_STORED, json_response, response_schemas
+from accord.api.guard import Caller, caller_of
 from accord.api.policy_answers import Problem
 from accord.edges.pipeline.remote import (
     JOURNAL,
     MSGPACK,
     RECORDS,
-    Gap,
+    JournalChunk,
     JournalExtent,
-    JournalPart,
+    JournalGap,
     PartBatch,
     encode_part,
 )
@@ -31,15 +31,15 @@ from accord.journal.errors import JournalError
 from accord.journal.reader import Reader, Retired
 from accord.journal.record import MAX_OFFSET, Batch
 
-MOST_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 
 _PART: Final[dict[int | str, dict[str, Any]]] = {
-    **returns(JournalExtent, _400=Problem, _403=Problem),
+    **response_schemas(JournalExtent, _400=Problem, _403=Problem),
     "200": {"description": "A JournalPart as msgpack", "content": {MSGPACK: {}}},
 }
 
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Of the first record wanted")]
-MaxBytes = Annotated[int, Query(ge=1, le=MOST_BYTES, description="Of records at most, or one")]
+MaxBytes = Annotated[int, Query(ge=1, le=MAX_BYTES, description="Of records at most, or one")]
 
 
 def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Struct]]:
@@ -48,17 +48,17 @@ def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Stru
     @app.get(
         JOURNAL,
         response_class=Response,
-        responses=returns(JournalExtent, _403=Problem, _503=Problem),
+        responses=response_schemas(JournalExtent, _403=Problem, _503=Problem),
     )
     async def journal(request: Request) -> Response:
         """Which records can be read now."""
-        if refusal := _refusal(asker_of(request.scope)):
+        if refusal := _refusal(caller_of(request.scope)):
             return refusal
         try:
             extent = await asyncio.to_thread(Reader(folder).extent)
         except JournalError as error:
-            return json_answer(Problem(str(error)), 503, {"Retry-After": "1"})
-        return json_answer(
+            return json_response(Problem(str(error)), 503, {"Retry-After": "1"})
+        return json_response(
             JournalExtent(
                 node=node, first_offset=extent.first_offset, next_offset=extent.next_offset
             )
@@ -71,30 +71,30 @@ def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Stru
     )
     async def records(request: Request, offset: Offset, max_bytes: MaxBytes = 1 << 20) -> Response:
         """Records from `offset` on, as msgpack: see `accord.edges.pipeline.remote`."""
-        if refusal := _refusal(asker_of(request.scope)):
+        if refusal := _refusal(caller_of(request.scope)):
             return refusal
         try:
             body = await asyncio.to_thread(_part, folder, node, offset, max_bytes)
         except JournalError as error:
-            return json_answer(Problem(str(error), "offset"), 400)
+            return json_response(Problem(str(error), "offset"), 400)
         return Response(body, headers=NOT_STORED, media_type=MSGPACK)
 
     return [JournalExtent, Problem]
 
 
-def _refusal(asker: Asker) -> Response | None:
+def _refusal(asker: Caller) -> Response | None:
     rights = asker.rights.bound(user=asker.name, client="")
     if rights.may_subscribe("#") and rights.system and not rights.denied.subscribe:
         return None
     who = asker.name or "who has no name"
-    return json_answer(Problem(f"{who} may not read everything: subscribe '#' and system"), 403)
+    return json_response(Problem(f"{who} may not read everything: subscribe '#' and system"), 403)
 
 
 def _part(folder: Path, node: str, offset: int, max_bytes: int) -> bytes:
     reader = Reader(folder)
     end_offset = reader.extent().next_offset
     batches: list[PartBatch] = []
-    gaps: list[Gap] = []
+    gaps: list[JournalGap] = []
     next_offset = offset
     retired = None
     for found in reader.read(offset, max_bytes=max_bytes):
@@ -105,10 +105,10 @@ def _part(folder: Path, node: str, offset: int, max_bytes: int) -> bytes:
         elif isinstance(found, Retired):
             next_offset = retired = found.first_available
         else:
-            gaps.append(Gap(found.offset, found.next_offset, found.why))
+            gaps.append(JournalGap(found.offset, found.next_offset, found.why))
             next_offset = found.next_offset
     return encode_part(
-        JournalPart(
+        JournalChunk(
             node=node,
             next_offset=next_offset,
             end_offset=end_offset,

@@ -9,14 +9,14 @@ import msgspec
 from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
-from accord.api.answers import json_answer, returns
+from accord.api.answers import json_response, response_schemas
 from accord.api.outcomes import (
     EVENTS,
     LEDGER,
     SERIES,
     TOP,
+    DeliveryOutcomes,
     EventOutcomes,
-    Outcomes,
     SeriesList,
     SeriesPoints,
     outcome_of,
@@ -28,8 +28,8 @@ from accord.core.monitoring.ledger import OUTCOMES, event_id, event_number
 from accord.core.monitoring.series import Summary
 from accord.core.monitoring.top import Top
 from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger import Wanted
-from accord.journal.ledger_search import Answer
+from accord.journal.ledger import LedgerQuery
+from accord.journal.ledger_search import LedgerResult
 
 MAX_DESTINATIONS: Final = 10_000
 
@@ -52,7 +52,7 @@ class LedgerView(Protocol):
 
     def points(self, name: str) -> list[tuple[int, float]]: ...
 
-    async def search(self, wanted: Wanted, most: int) -> Answer: ...
+    async def search(self, wanted: LedgerQuery, most: int) -> LedgerResult: ...
 
     async def waiting(self, number: int) -> list[Waiting]: ...
 
@@ -61,14 +61,14 @@ def add_ledger(app: FastAPI, view: LedgerView) -> list[type[msgspec.Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
     _add_events(app, view)
     _add_series(app, view)
-    return [EventOutcomes, Outcomes, SeriesList, SeriesPoints, Top, Problem]
+    return [EventOutcomes, DeliveryOutcomes, SeriesList, SeriesPoints, Top, Problem]
 
 
 def _add_events(app: FastAPI, view: LedgerView) -> None:
     @app.get(
         f"{EVENTS}/{{event}}",
         response_class=Response,
-        responses=returns(EventOutcomes, _400=Problem, _404=Problem),
+        responses=response_schemas(EventOutcomes, _400=Problem, _404=Problem),
     )
     async def event_outcomes(event: str) -> Response:
         """What became of an event for each destination, and where it still waits."""
@@ -77,12 +77,12 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
         except EventError as error:
             return _problem(400, str(error))
         waiting = tuple((await view.waiting(number))[:MAX_DESTINATIONS])
-        answer = await view.search(Wanted(number=number), MAX_DESTINATIONS)
+        answer = await view.search(LedgerQuery(number=number), MAX_DESTINATIONS)
         if not answer.entries and not waiting:
             return _problem(404, _unknown(number, answer))
         outcomes = tuple(outcome_of(entry) for entry in answer.entries)
         latest = outcomes[0] if outcomes else waiting[0]
-        return json_answer(
+        return json_response(
             EventOutcomes(
                 event=event_id(number),
                 channel=latest.channel,
@@ -94,7 +94,9 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
             )
         )
 
-    @app.get(LEDGER, response_class=Response, responses=returns(Outcomes, _400=Problem))
+    @app.get(
+        LEDGER, response_class=Response, responses=response_schemas(DeliveryOutcomes, _400=Problem)
+    )
     async def ledger(
         *,
         channel: Text = "#",
@@ -111,15 +113,15 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
             return _problem(400, f"channel: {problem}")
         if outcome is not None and outcome not in OUTCOMES:
             return _problem(400, f"outcome: expected {', '.join(OUTCOMES)}, got {outcome[:40]!r}")
-        wanted = Wanted(
+        wanted = LedgerQuery(
             channel=channel,
             client=client,
             outcome=None if outcome is None else OUTCOMES.index(outcome),
             since_ms=since_ms,
         )
         answer = await view.search(wanted, limit)
-        return json_answer(
-            Outcomes(
+        return json_response(
+            DeliveryOutcomes(
                 outcomes=tuple(outcome_of(entry) for entry in answer.entries),
                 is_complete=answer.is_complete,
                 reaches_back_ms=answer.reaches_back_ms,
@@ -128,30 +130,30 @@ def _add_events(app: FastAPI, view: LedgerView) -> None:
 
 
 def _add_series(app: FastAPI, view: LedgerView) -> None:
-    @app.get(SERIES, response_class=Response, responses=returns(SeriesList))
+    @app.get(SERIES, response_class=Response, responses=response_schemas(SeriesList))
     async def series_list(prefix: Text = "", limit: Limit = 200) -> Response:
         """What is measured: names, last values, mean, deviation and trend over 10 s."""
-        return json_answer(SeriesList(series=tuple(view.summaries(prefix, limit))))
+        return json_response(SeriesList(series=tuple(view.summaries(prefix, limit))))
 
     @app.get(
         f"{SERIES}/{{name:path}}",
         response_class=Response,
-        responses=returns(SeriesPoints, _404=Problem),
+        responses=response_schemas(SeriesPoints, _404=Problem),
     )
     async def series(name: str) -> Response:
         """One series with its points."""
         summary = view.summary(name)
         if summary is None:
             return _problem(404, f"no series {name[:200]!r}: see {SERIES} for those there are")
-        return json_answer(SeriesPoints(summary=summary, points=tuple(view.points(name))))
+        return json_response(SeriesPoints(summary=summary, points=tuple(view.points(name))))
 
-    @app.get(TOP, response_class=Response, responses=returns(Top))
+    @app.get(TOP, response_class=Response, responses=response_schemas(Top))
     async def top(limit: Lines = 20) -> Response:
         """The busiest channels and clients, the queues, and what is decided for the node."""
-        return json_answer(view.top(limit))
+        return json_response(view.top(limit))
 
 
-def _unknown(number: int, answer: Answer) -> str:
+def _unknown(number: int, answer: LedgerResult) -> str:
     event = event_id(number)
     if answer.reaches_back_ms is None:
         return f"event {event} is unknown: the ledger is empty"
@@ -169,4 +171,4 @@ def _unknown(number: int, answer: Answer) -> str:
 
 
 def _problem(code: int, problem: str) -> Response:
-    return json_answer(Problem(problem), code)
+    return json_response(Problem(problem), code)

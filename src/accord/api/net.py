@@ -13,22 +13,17 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from msgspec import Struct
 
-from accord.api.answers import json_answer, returns
-from accord.api.bodies import Refusal, read_body
+from accord.api.answers import json_response, response_schemas
+from accord.api.bodies import BodyRefused, read_body
 from accord.api.net_answers import CHANNELS, NET, Deleted
 from accord.api.policy_answers import JSON, Problem
 from accord.core.errors import PolicyError
-from accord.core.overlay.channel_answers import (
-    Channel,
-    ChannelList,
-    WantedChannel,
-    channel_of,
-)
+from accord.core.overlay.channel_answers import Channel, ChannelList, ChannelRequest, channel_of
 from accord.core.overlay.status import NetStatus
-from accord.live.channel_requests import MAX_BYTES, ChannelView, DefinedError, define
+from accord.live.channel_requests import MAX_BYTES, ChannelExistsError, ChannelView, define
 from accord.live.policy_requests import mistake
 
-_DEFINED: Final = returns(Channel, _400=Problem, _412=Problem)
+_DEFINED: Final = response_schemas(Channel, _400=Problem, _412=Problem)
 _TAKING: Final[dict[str, Any]] = {
     "response_class": Response,
     "openapi_extra": {
@@ -53,31 +48,31 @@ def add_net(app: FastAPI, net: NetView) -> list[type[Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
     _add_reading(app, net)
     _add_changes(app, net)
-    return [NetStatus, ChannelList, Channel, WantedChannel, Deleted, Problem]
+    return [NetStatus, ChannelList, Channel, ChannelRequest, Deleted, Problem]
 
 
 def _add_reading(app: FastAPI, net: NetView) -> None:
-    @app.get(NET, response_class=Response, responses=returns(NetStatus))
+    @app.get(NET, response_class=Response, responses=response_schemas(NetStatus))
     async def status() -> Response:
         """All nodes, links, channels and routes, and what came in time, as this node knows it."""
-        return json_answer(net.status())
+        return json_response(net.status())
 
-    @app.get(CHANNELS, response_class=Response, responses=returns(ChannelList))
+    @app.get(CHANNELS, response_class=Response, responses=response_schemas(ChannelList))
     async def channels() -> Response:
         """The channels that are defined at any node, and whether they get what they require."""
-        return json_answer(ChannelList(channels=tuple(map(channel_of, net.channel_statuses()))))
+        return json_response(ChannelList(channels=tuple(map(channel_of, net.channel_statuses()))))
 
     @app.get(
         f"{CHANNELS}/{{name:path}}",
         response_class=Response,
-        responses=returns(Channel, _404=Problem),
+        responses=response_schemas(Channel, _404=Problem),
     )
     async def channel(name: str) -> Response:
         """One of them, by the name or filter it is defined for."""
         for each in net.channel_statuses():
             if each.name == name:
-                return json_answer(channel_of(each))
-        return json_answer(
+                return json_response(channel_of(each))
+        return json_response(
             Problem(f"{name!r} is not defined; `accord channel ls` shows what is"), 404
         )
 
@@ -92,31 +87,31 @@ def _add_changes(app: FastAPI, net: NetView) -> None:
         try:
             definition = (await _read(request)).definition(name)
             is_new_only = request.headers.get("if-none-match", "").strip() == "*"
-            return json_answer(define(net, definition, replaces=not is_new_only))
-        except Refusal as refusal:
-            return json_answer(refusal.problem, refusal.code)
+            return json_response(define(net, definition, replaces=not is_new_only))
+        except BodyRefused as refusal:
+            return json_response(refusal.problem, refusal.code)
         except PolicyError as error:
-            code = 412 if isinstance(error, DefinedError) else 400
-            return json_answer(Problem(error.problem, error.place), code)
+            code = 412 if isinstance(error, ChannelExistsError) else 400
+            return json_response(Problem(error.problem, error.place), code)
 
     @app.delete(
         f"{CHANNELS}/{{name:path}}",
         response_class=Response,
-        responses=returns(Deleted, _404=Problem),
+        responses=response_schemas(Deleted, _404=Problem),
     )
     async def delete_channel(name: str) -> Response:
         """Delete the definition of a channel, whichever node has made it."""
         if problem := net.delete_channel(name):
-            return json_answer(Problem(problem), 404)
-        return json_answer(Deleted(name=name, comes_back=net.is_configured(name)))
+            return json_response(Problem(problem), 404)
+        return json_response(Deleted(name=name, comes_back=net.is_configured(name)))
 
 
-async def _read(request: Request) -> WantedChannel:
+async def _read(request: Request) -> ChannelRequest:
     data, _ = await read_body(request, (JSON,), MAX_BYTES)
     try:
-        return msgspec.json.decode(data, type=WantedChannel)
+        return msgspec.json.decode(data, type=ChannelRequest)
     except RecursionError:
-        raise Refusal(400, "expected fewer brackets in one another") from None
+        raise BodyRefused(400, "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         wrong = mistake(error)
-        raise Refusal(400, wrong.problem, wrong.place) from None
+        raise BodyRefused(400, wrong.problem, wrong.place) from None

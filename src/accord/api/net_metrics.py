@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from accord.core.overlay.status import IN_USE, CarriedStatus, NetStatus, shortfall
+from accord.core.overlay.status import IN_USE, NetStatus, TransitCounts, shortfall
 
 
 def net_metrics(net: NetStatus) -> Iterator[Metric]:
@@ -68,7 +68,7 @@ def _flows(net: NetStatus) -> Iterator[Metric]:
     yield from (flows, unmet, routes)
 
 
-def _carried(carried: CarriedStatus) -> Iterator[Metric]:
+def _carried(carried: TransitCounts) -> Iterator[Metric]:
     for name, words, value in (
         ("published", "Events of this node for others", carried.published),
         ("sent_again", "Events that were not acknowledged in time", carried.sent_again),

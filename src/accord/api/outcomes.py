@@ -21,7 +21,7 @@ from accord.core.monitoring.ledger import (
 )
 from accord.core.monitoring.series import Summary
 from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger import Entry
+from accord.journal.ledger import LedgerEntry
 
 EVENTS: Final = "/api/v1/events"
 LEDGER: Final = "/api/v1/ledger"
@@ -29,7 +29,7 @@ SERIES: Final = "/api/v1/series"
 TOP: Final = "/api/v1/top"
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class DeliveryOutcome(Struct, frozen=True, kw_only=True):
     """What became of an event for one destination.
 
     It waited `queueing_ms` of the time from `received_ms` to `done_ms`, when it was handed to the
@@ -64,15 +64,15 @@ class EventOutcomes(Struct, frozen=True, kw_only=True):
     channel: str
     publisher: str
     received_ms: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[DeliveryOutcome, ...]
     waiting: tuple[Waiting, ...] = ()
     is_complete: bool
 
 
-class Outcomes(Struct, frozen=True, kw_only=True):
+class DeliveryOutcomes(Struct, frozen=True, kw_only=True):
     """Outcomes, the latest first; older ones may exist unless `is_complete`."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[DeliveryOutcome, ...]
     is_complete: bool
     reaches_back_ms: int | None = None
 
@@ -90,14 +90,14 @@ class SeriesPoints(Struct, frozen=True, kw_only=True):
     points: tuple[tuple[int, float], ...]
 
 
-def outcome_of(entry: Entry) -> Outcome:
+def outcome_of(entry: LedgerEntry) -> DeliveryOutcome:
     """Of each event, where an entry stands for several: their mean size."""
     if entry.count > 1:
         size, sending_us = entry.size // entry.count, entry.sending_us // entry.count
         entry = replace(entry, size=size, sending_us=sending_us)
     facts, words = read_detail(entry.detail)
     from_size, deadline_ms = _number(facts.get(FROM_BYTES)), _number(facts.get(DEADLINE))
-    return Outcome(
+    return DeliveryOutcome(
         event=event_id(entry.number) if entry.number else "",
         count=entry.count,
         channel=entry.channel,
@@ -119,7 +119,7 @@ def outcome_of(entry: Entry) -> Outcome:
     )
 
 
-def _reason(entry: Entry, facts: dict[str, str], words: str) -> str:
+def _reason(entry: LedgerEntry, facts: dict[str, str], words: str) -> str:
     """In words, from what is known."""
     reason = ""
     deadline_ms = _number(facts.get(DEADLINE))
@@ -137,7 +137,7 @@ def _reason(entry: Entry, facts: dict[str, str], words: str) -> str:
     return "; ".join(filter(None, (reason, words)))
 
 
-def _times(entry: Entry) -> str:
+def _times(entry: LedgerEntry) -> str:
     text = f"{time_text(entry.done_ms - entry.queued_ms)} queued"
     before_ms = entry.queued_ms - entry.received_ms
     if before_ms >= 100:

@@ -17,22 +17,22 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 from msgspec import Struct
 
-from accord.api.answers import NOT_STORED, json_answer, returns
-from accord.api.bodies import Refusal, read_body
-from accord.api.guard import asker_of
+from accord.api.answers import NOT_STORED, json_response, response_schemas
+from accord.api.bodies import BodyRefused, read_body
+from accord.api.guard import caller_of
 from accord.api.policy_answers import JSON, POLICIES, TOML, Changed, History, Problem
 from accord.core.errors import AccordError, PolicyError
-from accord.core.qos.book import Book, read_book, write_book, write_json
+from accord.core.qos.book import PolicySet, parse_policy_set, render_policy_set, write_json
 from accord.core.qos.decoding import decode
 from accord.core.qos.explanation import Explanation
 from accord.core.qos.reading import policy_from
 from accord.live.administration import (
     MAX_TEXT,
-    Administration,
-    BusyAdministrationError,
     ConflictError,
     DryRun,
-    Question,
+    ExplainRequest,
+    PolicyAdmin,
+    TooManyChangesError,
     UnknownPolicyError,
 )
 from accord.live.policy_requests import mistake
@@ -44,16 +44,16 @@ _CODES: Final[dict[type[AccordError], int]] = {
     UnknownPolicyError: 404,
     UnknownVersionError: 404,
     ConflictError: 412,
-    BusyAdministrationError: 503,
+    TooManyChangesError: 503,
     PolicyStoreError: 503,
 }
 
 _BOOK: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The book", "content": {JSON: {}, TOML: {}}}
 }
-_CHANGED: Final = returns(Changed, _400=Problem, _404=Problem, _412=Problem)
-_TRIED: Final = returns(DryRun, _400=Problem)
-_EXPLAINED: Final = returns(Explanation, _400=Problem)
+_CHANGED: Final = response_schemas(Changed, _400=Problem, _404=Problem, _412=Problem)
+_TRIED: Final = response_schemas(DryRun, _400=Problem)
+_EXPLAINED: Final = response_schemas(Explanation, _400=Problem)
 _TAKING: Final[dict[str, Any]] = {
     "response_class": Response,
     "openapi_extra": {
@@ -71,28 +71,28 @@ class _Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     version: int
 
 
-def add_policies(app: FastAPI, administration: Administration) -> list[type[Struct]]:
+def add_policies(app: FastAPI, administration: PolicyAdmin) -> list[type[Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
     _add_reading(app, administration)
     _add_changes(app, administration)
     return [Problem, Changed, History, DryRun, Explanation]
 
 
-def _add_reading(app: FastAPI, administration: Administration) -> None:
+def _add_reading(app: FastAPI, administration: PolicyAdmin) -> None:
     @app.get(POLICIES, response_class=Response, responses=_BOOK)
     @_answering
     async def policies(request: Request) -> Response:
         """All that is decided now: strategy, limits, policies. As TOML if that is accepted."""
         book = administration.book
         if TOML in request.headers.get("accept", ""):
-            return _shown(write_book(book), TOML, book)
+            return _shown(render_policy_set(book), TOML, book)
         return _shown(write_json(book), JSON, book)
 
-    @app.get(f"{POLICIES}/history", response_class=Response, responses=returns(History))
+    @app.get(f"{POLICIES}/history", response_class=Response, responses=response_schemas(History))
     @_answering
     async def history() -> Response:
         """Which versions are kept, and who made them."""
-        return json_answer(History(tuple(administration.history())))
+        return json_response(History(tuple(administration.history())))
 
     @app.get(f"{POLICIES}/explain", response_class=Response, responses=_EXPLAINED)
     @_answering
@@ -108,7 +108,7 @@ def _add_reading(app: FastAPI, administration: Administration) -> None:
         payload_bytes: Annotated[int | None, Query(ge=0, le=1 << 40)] = None,
     ) -> Response:
         """Which policies decide about an operation, and why; user and groups if not connected."""
-        question = Question(
+        question = ExplainRequest(
             operation=operation,
             channel=channel,
             client=client,
@@ -118,16 +118,16 @@ def _add_reading(app: FastAPI, administration: Administration) -> None:
             attributes=None if attribute is None else dict(map(_pair, attribute)),
             payload_bytes=payload_bytes,
         )
-        return json_answer(administration.explain(question))
+        return json_response(administration.explain(question))
 
     @app.post(f"{POLICIES}/dry-run", responses=_TRIED, **_TAKING)
     @_answering
     async def dry_run(request: Request) -> Response:
         """Whom policies would affect, if they were put."""
-        return json_answer(await administration.dry_run(await _read_book(request)))
+        return json_response(await administration.dry_run(await _read_book(request)))
 
 
-def _add_changes(app: FastAPI, administration: Administration) -> None:
+def _add_changes(app: FastAPI, administration: PolicyAdmin) -> None:
     @app.put(POLICIES, responses=_CHANGED, **_TAKING)
     @_answering
     async def put_policies(request: Request) -> Response:
@@ -173,7 +173,7 @@ def _answering(handler: Handler) -> Handler:
     async def answer(*args: Any, **options: Any) -> Response:
         try:
             return await handler(*args, **options)
-        except Refusal as refusal:
+        except BodyRefused as refusal:
             return _refused(refusal.problem, refusal.code)
         except PolicyError as error:
             return _refused(Problem(error.problem, error.place), 400)
@@ -184,10 +184,10 @@ def _answering(handler: Handler) -> Handler:
     return answer
 
 
-async def _read_book(request: Request) -> Book:
+async def _read_book(request: Request) -> PolicySet:
     """In a thread: there may be thousands of policies."""
     text, is_json = await _read(request)
-    return await asyncio.to_thread(read_book, text, is_json=is_json)
+    return await asyncio.to_thread(parse_policy_set, text, is_json=is_json)
 
 
 async def _read_table(request: Request) -> dict[str, Any]:
@@ -214,12 +214,12 @@ async def _read(request: Request) -> tuple[str, bool]:
 
 def _who(request: Request) -> dict[str, Any]:
     """Who changes something, and which version it is meant for."""
-    asker = asker_of(request.scope)
+    asker = caller_of(request.scope)
     client = request.client
     wanted = request.headers.get("if-match", "*").strip()
     found = _TAG.fullmatch(wanted)
     if wanted != "*" and found is None:
-        raise Refusal(412, f'expected a version such as "7" in If-Match, got {wanted[:40]}')
+        raise BodyRefused(412, f'expected a version such as "7" in If-Match, got {wanted[:40]}')
     return {
         "who": asker.name or (f"HTTP from {client.host}" if client else "HTTP"),
         "if_version": int(found[1]) if found else None,
@@ -233,17 +233,17 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _changed(book: Book) -> Response:
-    return json_answer(Changed(book.version), headers=_tag(book))
+def _changed(book: PolicySet) -> Response:
+    return json_response(Changed(book.version), headers=_tag(book))
 
 
-def _shown(text: str, media_type: str, book: Book) -> Response:
+def _shown(text: str, media_type: str, book: PolicySet) -> Response:
     return Response(text, headers={**NOT_STORED, **_tag(book)}, media_type=media_type)
 
 
-def _tag(book: Book) -> dict[str, str]:
+def _tag(book: PolicySet) -> dict[str, str]:
     return {"ETag": f'"{book.version}"'}
 
 
 def _refused(problem: Problem, code: int) -> Response:
-    return json_answer(problem, code, {"Retry-After": "1"} if code == 503 else None)
+    return json_response(problem, code, {"Retry-After": "1"} if code == 503 else None)

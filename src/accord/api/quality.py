@@ -11,8 +11,8 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 from msgspec import Struct
 
-from accord.api.answers import json_answer, returns
-from accord.api.bodies import Refusal, read_body
+from accord.api.answers import json_response, response_schemas
+from accord.api.bodies import BodyRefused, read_body
 from accord.api.policy_answers import Problem
 from accord.api.quality_answers import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
 from accord.core.model.channels import problem_with_filter
@@ -40,29 +40,33 @@ class QualityView(Protocol):
 def add_quality(app: FastAPI, quality: QualityView) -> list[type[Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
 
-    @app.get(QUALITY, response_class=Response, responses=returns(QualityStatus, _400=Problem))
+    @app.get(
+        QUALITY, response_class=Response, responses=response_schemas(QualityStatus, _400=Problem)
+    )
     async def status(channel: Channel = "#") -> Response:
         """Expectations with their states and reasons, profiles and skylines, by channel."""
         if problem := problem_with_filter(channel):
-            return json_answer(Problem(problem, "channel"), 400)
-        return json_answer(quality.status(channel))
+            return json_response(Problem(problem, "channel"), 400)
+        return json_response(quality.status(channel))
 
-    @app.get(PROPERTIES, response_class=Response, responses=returns(PropertyList))
+    @app.get(PROPERTIES, response_class=Response, responses=response_schemas(PropertyList))
     async def properties() -> Response:
         """Everything that can be expected and offered."""
-        return json_answer(PropertyList(properties=tuple(quality.properties())))
+        return json_response(PropertyList(properties=tuple(quality.properties())))
 
-    @app.post(PROPERTIES, response_class=Response, responses=returns(Defined, _400=Problem))
+    @app.post(
+        PROPERTIES, response_class=Response, responses=response_schemas(Defined, _400=Problem)
+    )
     async def define(request: Request) -> Response:
         """Define properties, as `key = value` lines; those in use keep their meaning."""
         try:
             data, _ = await read_body(request, (TEXT,), MAX_BYTES)
-            return json_answer(Defined(properties=tuple(quality.define(data.decode()))))
-        except Refusal as refusal:
-            return json_answer(refusal.problem, refusal.code)
+            return json_response(Defined(properties=tuple(quality.define(data.decode()))))
+        except BodyRefused as refusal:
+            return json_response(refusal.problem, refusal.code)
         except QualityError as error:
-            return json_answer(Problem(error.problem, error.place), 400)
+            return json_response(Problem(error.problem, error.place), 400)
         except UnicodeDecodeError:
-            return json_answer(Problem("expected UTF-8 text"), 400)
+            return json_response(Problem("expected UTF-8 text"), 400)
 
     return [QualityStatus, PropertyList, Defined, Problem]

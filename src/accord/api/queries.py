@@ -16,29 +16,22 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 from msgspec.structs import replace
 
-from accord.api.answers import NOT_STORED, json_answer, returns
-from accord.api.found import (
-    QUERY,
-    REGISTRY,
-    REPORT,
-    FoundEvents,
-    Registered,
-    shown_events,
-)
-from accord.api.guard import Asker, asker_of
+from accord.api.answers import NOT_STORED, json_response, response_schemas
+from accord.api.found import QUERY, REGISTRY, REPORT, MeasuredValueList, QueryPage, shown_events
+from accord.api.guard import Caller, caller_of
 from accord.api.policy_answers import JSON, Problem
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.importance import DEFAULT_IMPORTANCE
-from accord.core.model.moments import NOW, read_moment
-from accord.core.monitoring.registry import LocalRegistry
+from accord.core.model.moments import NOW, parse_time
+from accord.core.monitoring.registry import MeasurementRegistry
 from accord.core.node.rights import Rights
 from accord.core.qos.policies import Entity
-from accord.edges.pipeline.messages import Ask, Page
+from accord.edges.pipeline.messages import EventQuery, Page
 from accord.edges.pipeline.report import Report
 from accord.edges.pipeline.tokens import MAX_TOKEN, encode_token
-from accord.live.administration import Administration
+from accord.live.administration import PolicyAdmin
 from accord.live.pipeline_options import Kind, PipelineError
-from accord.live.questions import Question, is_about_one, read_cursor, read_question, wrong
+from accord.live.questions import QueryRequest, is_about_one, read_cursor, read_question, wrong
 from accord.live.users import Users
 
 PAGE_BYTES: Final = 4 << 20
@@ -68,7 +61,7 @@ class PipelineView(Protocol):
     """A node's data pipeline, as far as it answers."""
 
     async def page(
-        self, ask: Ask, *, cursor: str, rows: int, bytes_: int, importance: int
+        self, ask: EventQuery, *, cursor: str, rows: int, bytes_: int, importance: int
     ) -> Page: ...
 
     async def report(
@@ -76,17 +69,15 @@ class PipelineView(Protocol):
     ) -> bytes: ...
 
 
-class Importances:
+class QueryImportance:
     """What policies grant the queries of those who ask over HTTP."""
 
-    def __init__(
-        self, administration: Administration | None, users: Users | None, node: str
-    ) -> None:
+    def __init__(self, administration: PolicyAdmin | None, users: Users | None, node: str) -> None:
         self._administration = administration
         self._users = users
         self._node = node
 
-    def of(self, asker: Asker, channel: str) -> int:
+    def of(self, asker: Caller, channel: str) -> int:
         if self._administration is None:
             return DEFAULT_IMPORTANCE
         groups = () if self._users is None else self._users.groups_of(asker.name)
@@ -99,32 +90,38 @@ class _ForbiddenError(Exception):
 
 
 def add_queries(
-    app: FastAPI, pipeline: PipelineView, importances: Importances
+    app: FastAPI, pipeline: PipelineView, importances: QueryImportance
 ) -> list[type[msgspec.Struct]]:
     """Add the routes, which the guard keeps; the structs they return are to be described."""
     _add_query(app, pipeline, importances)
     _add_report(app, pipeline, importances)
-    return [FoundEvents, Report, Problem]
+    return [QueryPage, Report, Problem]
 
 
-def add_registry(app: FastAPI, registry: LocalRegistry) -> list[type[msgspec.Struct]]:
-    @app.get(REGISTRY, response_class=Response, responses=returns(Registered, _400=Problem))
+def add_registry(app: FastAPI, registry: MeasurementRegistry) -> list[type[msgspec.Struct]]:
+    @app.get(
+        REGISTRY,
+        response_class=Response,
+        responses=response_schemas(MeasuredValueList, _400=Problem),
+    )
     async def registered(kind: Text, subject: Text | None = None) -> Response:
         """Measured values: of a kind (channel, predicate, publisher, node, link), or fewer."""
         if subject is not None and (problem := problem_with_filter(subject)):
-            return json_answer(Problem(problem, "subject"), 400)
-        return json_answer(
-            Registered(values=tuple(registry.select(kind, subject, now_ms=_now_ms())))
+            return json_response(Problem(problem, "subject"), 400)
+        return json_response(
+            MeasuredValueList(values=tuple(registry.select(kind, subject, now_ms=_now_ms())))
         )
 
-    return [Registered]
+    return [MeasuredValueList]
 
 
-def _add_query(app: FastAPI, pipeline: PipelineView, importances: Importances) -> None:
+def _add_query(app: FastAPI, pipeline: PipelineView, importances: QueryImportance) -> None:
     @app.get(
         QUERY,
         response_class=Response,
-        responses=returns(FoundEvents, _400=Problem, _403=Problem, _503=Problem, _504=Problem),
+        responses=response_schemas(
+            QueryPage, _400=Problem, _403=Problem, _503=Problem, _504=Problem
+        ),
     )
     async def query(  # noqa: PLR0913 (a parameter per parameter)
         *,
@@ -143,12 +140,12 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: Importances) -
         """Kept events of a channel filter, by content and time; or the one of this id."""
 
         async def answer() -> Response:
-            asker = asker_of(request.scope)
+            asker = caller_of(request.scope)
             # In threads: a predicate may be long, and a page a thousand events with XML.
             if cursor:
                 ask, behind = await asyncio.to_thread(read_cursor, cursor)
             else:
-                question = Question(
+                question = QueryRequest(
                     channel=channel,
                     where=where,
                     xpath=xpath,
@@ -178,11 +175,11 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: Importances) -
         return await _answering(request, answer())
 
 
-def _add_report(app: FastAPI, pipeline: PipelineView, importances: Importances) -> None:
+def _add_report(app: FastAPI, pipeline: PipelineView, importances: QueryImportance) -> None:
     @app.get(
         REPORT,
         response_class=Response,
-        responses=returns(Report, _400=Problem, _403=Problem, _503=Problem, _504=Problem),
+        responses=response_schemas(Report, _400=Problem, _403=Problem, _503=Problem, _504=Problem),
     )
     async def report(
         *,
@@ -195,7 +192,7 @@ def _add_report(app: FastAPI, pipeline: PipelineView, importances: Importances) 
         """Delivered quality per channel, client and node; of the `last` hour, or since … until."""
 
         async def answer() -> Response:
-            asker = asker_of(request.scope)
+            asker = caller_of(request.scope)
             if problem := problem_with_filter(channel):
                 raise wrong("channel", problem)
             until_ms = _moment(until or NOW, "until")
@@ -218,11 +215,11 @@ async def _answering(request: Request, work: Coroutine[Any, Any, Response]) -> R
     try:
         answer = await _unless_gone(request, work)
     except _ForbiddenError as error:
-        return json_answer(Problem(str(error), "channel"), 403)
+        return json_response(Problem(str(error), "channel"), 403)
     except PipelineError as error:
         code = _CODES[error.kind]
         later = {"Retry-After": str(error.retry_s or _LATER_S)} if code == 503 else None
-        return json_answer(Problem(error.problem, error.place), code, later)
+        return json_response(Problem(error.problem, error.place), code, later)
     return answer or Response(status_code=_GONE)
 
 
@@ -243,12 +240,12 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-def _answer_page(ask: Ask, page: Page, rights: Rights) -> Response:
+def _answer_page(ask: EventQuery, page: Page, rights: Rights) -> Response:
     events = page.events
     if ask.number is not None:
         events = tuple(each for each in events if rights.may_subscribe(each.channel))
-    return json_answer(
-        FoundEvents(
+    return json_response(
+        QueryPage(
             events=shown_events(events),
             cursor=encode_token(ask, page.cursor) or None,
             files=page.files,
@@ -262,14 +259,14 @@ def _answer_page(ask: Ask, page: Page, rights: Rights) -> Response:
 
 def _moment(text: str, place: str) -> int:
     try:
-        return read_moment(text, now_ms=_now_ms())
+        return parse_time(text, now_ms=_now_ms())
     except ValueError as error:
         raise wrong(place, str(error)) from None
 
 
 def _ago(text: str, now_ms: int) -> int:
     try:
-        return read_moment(f"-{text.strip().removeprefix('-')}", now_ms=now_ms)
+        return parse_time(f"-{text.strip().removeprefix('-')}", now_ms=now_ms)
     except ValueError:
         problem = f"expected a time such as 1h, 30min or 7d, got {text[:60]!r}"
         raise wrong("last", problem) from None

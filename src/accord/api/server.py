@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from accord.live.addresses import Address, bound_address, listen_on
+from accord.live.addresses import SocketAddress, bound_address, listen_on
 
 MAX_CONNECTIONS: Final = 200
 PATIENCE_S: Final = 10.0
@@ -29,7 +29,7 @@ _GRACE_S: Final = 3
 class HttpServer:
     """A running server; `address` tells where, also if the system chose the port."""
 
-    def __init__(self, server: _Server, address: Address, task: asyncio.Task[None]) -> None:
+    def __init__(self, server: _Server, address: SocketAddress, task: asyncio.Task[None]) -> None:
         self.address = address
         self._server = server
         self._task = task
@@ -40,7 +40,9 @@ class HttpServer:
         await self._task
 
 
-async def serve(app: ASGIApp, address: Address, *, tls: ssl.SSLContext | None = None) -> HttpServer:
+async def serve(
+    app: ASGIApp, address: SocketAddress, *, tls: ssl.SSLContext | None = None
+) -> HttpServer:
     """Serve `app` from now on. Raises `ListenError` where that can't be."""
     listener = listen_on(address)
     try:

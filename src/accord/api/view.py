@@ -28,7 +28,7 @@ class NodeView(Protocol):
         """Sessions in an order that stays; only as many as wanted are taken from it."""
 
 
-class Status(Struct, frozen=True, kw_only=True):
+class NodeSummary(Struct, frozen=True, kw_only=True):
     """The node at a glance."""
 
     name: str
@@ -38,7 +38,7 @@ class Status(Struct, frozen=True, kw_only=True):
     statistics: Statistics
 
 
-class Clients(Struct, frozen=True, kw_only=True):
+class ClientPage(Struct, frozen=True, kw_only=True):
     """A page of sessions: `total` counts all of them."""
 
     total: int

@@ -34,11 +34,11 @@ def admission(
         return
     import msgspec
 
-    from accord.cli.admitting.node import AdmissionNode
+    from accord.cli.admitting.node import AdmissionClient
     from accord.cli.admitting.screen import draw_admission
     from accord.cli.screen import open_console
 
-    status = AdmissionNode(url, user, authority).status()
+    status = AdmissionClient(url, user, authority).status()
     if is_json:
         typer.echo(msgspec.json.encode(status).decode())
     else:
@@ -72,13 +72,13 @@ def ask(  # noqa: PLR0913 (a parameter per option)
     """
     import msgspec
 
-    from accord.cli.admitting.node import AdmissionNode
+    from accord.cli.admitting.node import AdmissionClient
     from accord.cli.admitting.screen import draw_need
     from accord.cli.screen import open_console
     from accord.cli.text import check_filter
 
     check_filter(channel, "FILTER")
-    need = AdmissionNode(url, user, authority).need(channel, where, client)
+    need = AdmissionClient(url, user, authority).need(channel, where, client)
     if is_json:
         typer.echo(msgspec.json.encode(need).decode())
     else:

@@ -14,7 +14,7 @@ from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
     from accord.apps.agent.settings import AgentSettings
-    from accord.cli.connection import Target
+    from accord.cli.connection import ConnectionTarget
 
 
 def agent(  # noqa: PLR0913 (a parameter per option)
@@ -57,7 +57,7 @@ def agent(  # noqa: PLR0913 (a parameter per option)
 
 
 async def _run(
-    target: Target, settings: AgentSettings, command: list[str], *, is_quiet: bool
+    target: ConnectionTarget, settings: AgentSettings, command: list[str], *, is_quiet: bool
 ) -> int:
     from accord.apps.agent.running import run_agent
     from accord.cli.connection import open_session

@@ -18,10 +18,10 @@ from accord.cli.connection import DEFAULT_URL, Authority, Url, User
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accord.cli.benching.load import Shape
-    from accord.cli.benching.report import Report
+    from accord.cli.benching.load import LoadShape
+    from accord.cli.benching.report import BenchReport
     from accord.cli.benching.spawn import Spawned
-    from accord.cli.connection import Target
+    from accord.cli.connection import ConnectionTarget
 
 INTERRUPTED: Final = 130
 # For latency, where no rate is asked for: few enough to have the node mostly idle.
@@ -63,11 +63,11 @@ def bench(  # noqa: PLR0913 (a parameter per option)
     Each subscriber gets everything. Without --rate no more is published than gets through, and
     latency is measured afterwards, at a moderate rate.
     """
-    from accord.cli.benching.load import Shape
+    from accord.cli.benching.load import LoadShape
     from accord.cli.benching.report import show_report, to_fields
     from accord.cli.screen import open_console
 
-    shape = Shape(publishers=publishers, subscribers=subscribers, size=size, qos=qos)
+    shape = LoadShape(publishers=publishers, subscribers=subscribers, size=size, qos=qos)
     console = open_console(stderr=is_json)
     try:
         with ExitStack() as stack:
@@ -82,7 +82,7 @@ def bench(  # noqa: PLR0913 (a parameter per option)
         show_report(console, report)
 
 
-def _target(url: str, user: str | None, authority: Path | None) -> Target:
+def _target(url: str, user: str | None, authority: Path | None) -> ConnectionTarget:
     from accord.cli.connection import read_target
     from accord.cli.errors import InputError
 
@@ -104,19 +104,19 @@ def _spawned(console: Console) -> Iterator[Spawned]:
 
 
 def _measure(  # noqa: PLR0913, PLR0917 - in one place only
-    target: Target,
-    shape: Shape,
+    target: ConnectionTarget,
+    shape: LoadShape,
     seconds: float,
     rate_hz: float | None,
     node: Spawned | None,
     console: Console,
-) -> Report:
-    from accord.cli.benching.load import Load
-    from accord.cli.benching.report import Report, title
-    from accord.cli.screen import say
+) -> BenchReport:
+    from accord.cli.benching.load import BenchLoad
+    from accord.cli.benching.report import BenchReport, title
+    from accord.cli.screen import print_line
 
-    with Load(target, shape) as load:
-        say(console, f"{title(shape)}, {target.address.place}")
+    with BenchLoad(target, shape) as load:
+        print_line(console, f"{title(shape)}, {target.address.place}")
         console.print()
         cpu_s = None if node is None else node.cpu_s()
         with _progress(console, "publishing", seconds) as progress:
@@ -129,7 +129,7 @@ def _measure(  # noqa: PLR0913, PLR0917 - in one place only
             spent_s = min(seconds, LATENCY_S)
             with _progress(console, "measuring latency", spent_s) as progress:
                 latency = load.run(spent_s, latency_hz, progress)
-    return Report(
+    return BenchReport(
         place=target.address.place,
         host=target.address.host,
         shape=shape,

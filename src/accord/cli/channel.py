@@ -83,24 +83,24 @@ def create(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Define a channel, or all that a filter selects, for all nodes."""
-    from accord.cli.overlay.node import NetNode
+    from accord.cli.overlay.node import NetClient
     from accord.cli.quantities import read_duration_s
     from accord.cli.text import check_filter
-    from accord.core.overlay.channel_answers import WantedChannel
+    from accord.core.overlay.channel_answers import ChannelRequest
 
     check_filter(name, "NAME")
     delay_s = 0.0
     if max_delay is not None:
         delay_s = read_duration_s(max_delay, "--max-delay", needs_unit=True)
     options = _options(option or (), has_datagrams=has_datagrams, keeps_all=keeps_all)
-    wanted = WantedChannel(
+    wanted = ChannelRequest(
         template=template,
         max_delay_ms=round(delay_s * 1_000, 3),
         paths=paths,
         resiliency=resiliency,
         options=options,
     )
-    made = NetNode(url, user, authority).define(name, wanted, replaces=replaces)
+    made = NetClient(url, user, authority).define(name, wanted, replaces=replaces)
     _show(made, is_json=is_json)
 
 
@@ -116,17 +116,17 @@ def ls(
     import msgspec
 
     from accord.cli.overlay.channel_screen import draw_channels
-    from accord.cli.overlay.node import NetNode
-    from accord.cli.screen import open_console, say
+    from accord.cli.overlay.node import NetClient
+    from accord.cli.screen import open_console, print_line
     from accord.core.overlay.channel_answers import ChannelList
 
-    found = NetNode(url, user, authority).channels()
+    found = NetClient(url, user, authority).channels()
     if is_json:
         typer.echo(msgspec.json.encode(ChannelList(channels=found)).decode())
     elif found:
         open_console().print(draw_channels(found))
     else:
-        say(open_console(), "no channels are defined: events take the shortest route")
+        print_line(open_console(), "no channels are defined: events take the shortest route")
 
 
 @app.command("show")
@@ -140,12 +140,12 @@ def show(
 ) -> None:
     """Show one channel: what it requires, where it is defined, and what it gets."""
     from accord.cli.errors import InputError
-    from accord.cli.overlay.node import NetNode
+    from accord.cli.overlay.node import NetClient
     from accord.cli.screen import safe
     from accord.core.model.channels import filter_selects
     from accord.core.overlay.registry import ChannelDefinition, specificity
 
-    found = NetNode(url, user, authority).channels()
+    found = NetClient(url, user, authority).channels()
     wider = [each for each in found if filter_selects(each.name, name)]
     channel = next((each for each in found if each.name == name), None)
     if channel is None and not wider:
@@ -165,10 +165,10 @@ def rm(
     authority: Authority = None,
 ) -> None:
     """Delete the definition of a channel, at whichever node it was made."""
-    from accord.cli.overlay.node import NetNode
+    from accord.cli.overlay.node import NetClient
     from accord.cli.screen import safe
 
-    deleted = NetNode(url, user, authority).delete(name)
+    deleted = NetClient(url, user, authority).delete(name)
     typer.echo(f"{safe(name)} is not defined any more")
     if deleted.comes_back:
         typer.echo("until the node is started again: its accord.toml defines it", err=True)

@@ -92,7 +92,7 @@ class UnreachableError(AccordError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ConnectionTarget:
     """A node to connect to, and what to say there."""
 
     url: str
@@ -105,7 +105,7 @@ class Target:
 
 def read_target(
     url: str, user: str | None, authority: Path | None, client: str | None = None
-) -> Target:
+) -> ConnectionTarget:
     from accord.client.address import parse_address
 
     try:
@@ -113,7 +113,7 @@ def read_target(
     except ValueError as error:
         raise InputError("--url", str(error)) from None
     username, password = read_credentials(user, address.username, address.password)
-    return Target(url, address, username, password, read_authority(authority), client)
+    return ConnectionTarget(url, address, username, password, read_authority(authority), client)
 
 
 def read_credentials(
@@ -161,7 +161,7 @@ def run_client(work: Coroutine[None, None, T]) -> T:
 
 
 @asynccontextmanager
-async def open_session(target: Target, tell: Tell) -> AsyncIterator[Session]:
+async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Session]:
     """A session; `tell` gets to know when the connection breaks and when it is back.
 
     The node forgets it with its connection: nobody comes back for what a command missed.

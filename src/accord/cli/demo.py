@@ -127,16 +127,16 @@ def _run(scenario: DemoScenario, seconds: str, *, is_plain: bool) -> None:
 async def _play(scenario: DemoScenario, seconds: float, *, is_live: bool) -> None:
     from accord.apps.demonstrations.runner import ScenarioRunner
     from accord.cli.demo_node import start_node
-    from accord.cli.screen import open_console, say
+    from accord.cli.screen import open_console, print_line
 
     console = open_console()
-    say(console, "Starting a node, painting what the cameras will see …")
+    print_line(console, "Starting a node, painting what the cameras will see …")
     node = await start_node()
     screen = DemoScreen(is_live=is_live)
     try:
         total_s = len(scenario.phases) * seconds
         sources = await asyncio.to_thread(scenario.make_sources, total_s)
-        say(console, f"Node at {node.mqtt_url}, its API at {node.http_url}.\n")
+        print_line(console, f"Node at {node.mqtt_url}, its API at {node.http_url}.\n")
         runner = ScenarioRunner(
             node.mqtt_url, node, scenario, sources, on_tick=screen.tick, on_phase_end=screen.end
         )

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from accord.api.outcomes import LEDGER, Outcome, Outcomes
+from accord.api.outcomes import LEDGER, DeliveryOutcome, DeliveryOutcomes
 from accord.api.policy_answers import JSON, POLICIES, TOML
 from accord.apps.demonstrations.meters import LOSSES, OutcomeCount
 from accord.apps.demonstrations.scenario import PolicyChange
 from accord.cli.demo_process import DemoError, NodeProcess
-from accord.cli.node_http import NodeHttp
+from accord.cli.node_http import NodeHttpClient
 
 _MOST: Final = 1_000
 _CONFIG: Final = """
@@ -53,12 +53,12 @@ class DemoNode(NodeProcess):
         answer = await asyncio.to_thread(self._http.ask, f"{LEDGER}?{query}")
         if answer.code != 200:
             raise DemoError(f"the node does not show its ledger: {answer.code}")
-        outcomes = msgspec.json.decode(answer.body, type=Outcomes).outcomes
+        outcomes = msgspec.json.decode(answer.body, type=DeliveryOutcomes).outcomes
         return [_outcome_count(each) for each in outcomes if each.outcome in {*LOSSES, *_ARRIVED}]
 
     @cached_property
-    def _http(self) -> NodeHttp:
-        return NodeHttp(self.http_url, None, None)
+    def _http(self) -> NodeHttpClient:
+        return NodeHttpClient(self.http_url, None, None)
 
 
 async def start_node() -> DemoNode:
@@ -69,7 +69,7 @@ async def start_node() -> DemoNode:
 _ARRIVED: Final = ("delivered", "late", "shaped")
 
 
-def _outcome_count(outcome: Outcome) -> OutcomeCount:
+def _outcome_count(outcome: DeliveryOutcome) -> OutcomeCount:
     return OutcomeCount(
         event=outcome.event,
         channel=outcome.channel,

@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from accord.cli.screen import safe, say
+from accord.cli.screen import print_line, safe
 from accord.cli.table import fields
 from accord.core.predicates.terms import Term, to_terms
 from accord.core.predicates.tree import (
     And,
     Attribute,
+    Expr,
     Literal,
-    Node,
     Not,
     Or,
     PathTest,
@@ -40,7 +40,7 @@ def show_explanation(console: Console, predicate: Predicate) -> None:
     console.print(fields(facts))
     console.print()
     if isinstance(predicate.tree, Literal):
-        say(console, f"matches {'every' if predicate.tree.value else 'no'} event")
+        print_line(console, f"matches {'every' if predicate.tree.value else 'no'} event")
     else:
         console.print(_draw(predicate.tree))
 
@@ -77,7 +77,7 @@ def _narrowing(term: Term) -> list[str]:
     return names + [test.path for test in term.paths]
 
 
-def _draw(node: Node) -> Tree:
+def _draw(node: Expr) -> Tree:
     # Without recursion, as all walks over a tree of unknown depth.
     root = Tree(_label(node), guide_style="dim")
     pending = [(node, root)]
@@ -88,6 +88,6 @@ def _draw(node: Node) -> Tree:
     return root
 
 
-def _label(node: Node) -> Text:
+def _label(node: Expr) -> Text:
     junction = _JUNCTIONS.get(type(node))
     return Text(junction, "bold") if junction else Text(safe(node.text))

@@ -6,21 +6,21 @@ from rich.console import Console
 from rich.status import Status
 
 from accord.apps.five_cities.cities import CITIES
-from accord.apps.five_cities.play import Play
-from accord.apps.five_cities.story import Act, Phase, acts
+from accord.apps.five_cities.play import FiveCitiesScenario
+from accord.apps.five_cities.story import CityPhase, CityPhasePlan, acts
 from accord.cli.five_cities_net import FiveCities
 from accord.cli.five_cities_screen import draw_act, draw_phase, draw_summary, draw_total
-from accord.cli.screen import say
+from accord.cli.screen import print_line
 
 
-class Teller:
+class PhaseReporter:
     """Says what happens; on a terminal something moves until it is known what came of it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._status: Status | None = None
 
-    def begin(self, act: Act) -> None:
+    def begin(self, act: CityPhasePlan) -> None:
         self._console.print(draw_act(act))
         self.wait("watching what becomes of the events …")
 
@@ -30,7 +30,7 @@ class Teller:
             self._status = self._console.status(words)
             self._status.start()
 
-    def end(self, phase: Phase) -> None:
+    def end(self, phase: CityPhase) -> None:
         self.stop()
         self._console.print(draw_phase(phase))
 
@@ -40,17 +40,17 @@ class Teller:
             self._status = None
 
 
-async def play_five_cities(console: Console, net: FiveCities, seconds: float) -> Play:
+async def play_five_cities(console: Console, net: FiveCities, seconds: float) -> FiveCitiesScenario:
     """The whole story, told on `console`."""
-    teller = Teller(console)
-    say(console, "Starting five nodes, and links between them that take their time …")
+    teller = PhaseReporter(console)
+    print_line(console, "Starting five nodes, and links between them that take their time …")
     try:
         teller.wait("until all know each other …")
         async with net:
             teller.stop()
             where = (f"  {city:12} {net.nodes[city].http_url}\n" for city in CITIES)
-            say(console, f"Nodes:\n{''.join(where)}")
-            play = Play(
+            print_line(console, f"Nodes:\n{''.join(where)}")
+            play = FiveCitiesScenario(
                 net.urls,
                 net,
                 paths=net.paths,
@@ -65,5 +65,5 @@ async def play_five_cities(console: Console, net: FiveCities, seconds: float) ->
     console.print(draw_summary(play.phases))
     console.print()
     for meter in play.meters.values():
-        say(console, draw_total(meter))
+        print_line(console, draw_total(meter))
     return play

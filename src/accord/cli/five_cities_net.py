@@ -28,9 +28,9 @@ from accord.apps.five_cities.cities import (
     stretched,
 )
 from accord.apps.five_cities.relays import Relay
-from accord.apps.five_cities.story import Flow, Kind
+from accord.apps.five_cities.story import CityFlow, Kind
 from accord.cli.demo_process import DemoError, NodeProcess
-from accord.cli.node_http import NodeHttp
+from accord.cli.node_http import NodeHttpClient
 from accord.core.overlay.status import ASKED, FlowStatus, NetStatus
 
 WHOLE_S: Final = 30.0  # until all nodes know all links
@@ -53,7 +53,7 @@ class FiveCities:
         self._random = random.Random(seed)  # noqa: S311 - it makes links vary
         self._relays: dict[Pair, Relay] = {}
         self._stack = AsyncExitStack()
-        self._http: NodeHttp | None = None
+        self._http: NodeHttpClient | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -89,7 +89,7 @@ class FiveCities:
             case "nothing":
                 pass
 
-    async def flows(self) -> Mapping[str, Flow]:
+    async def flows(self) -> Mapping[str, CityFlow]:
         """Those of the scenario's channels, by name."""
         found = {}
         status = await self._status()
@@ -110,7 +110,7 @@ class FiveCities:
         for error in outcomes:
             if error is not None:
                 raise error
-        self._http = NodeHttp(self.nodes[SOURCE].http_url, None, None)
+        self._http = NodeHttpClient(self.nodes[SOURCE].http_url, None, None)
         await self._until_whole()
 
     async def _start_node(self, city: str) -> None:
@@ -162,10 +162,10 @@ class FiveCities:
         return ", ".join(dict.fromkeys(wrong))
 
 
-def _flow(flow: FlowStatus) -> Flow:
+def _flow(flow: FlowStatus) -> CityFlow:
     """Routes that events go by."""
     routes = [each for each in flow.routes if each.state != ASKED]
-    return Flow(
+    return CityFlow(
         tuple(each.path for each in routes),
         tuple(each.delay_us / 1_000 for each in routes),
         flow.is_met,

@@ -9,18 +9,24 @@ from rich.console import Group
 from rich.text import Text
 
 from accord.apps.five_cities.cities import path_text
-from accord.apps.five_cities.meters import Meter
-from accord.apps.five_cities.story import Act, Flow, Line, Phase, narrate
+from accord.apps.five_cities.meters import ChannelLatencies
+from accord.apps.five_cities.story import (
+    ChannelPhase,
+    CityFlow,
+    CityPhase,
+    CityPhasePlan,
+    summarise_phase,
+)
 from accord.cli.table import NOTHING, Table, figures
 
 _STYLES: Final = {"+": "green", "−": "red", " ": ""}
 
 
-def draw_act(act: Act) -> Group:
+def draw_act(act: CityPhasePlan) -> Group:
     return Group(Text(f"Phase {act.name}", "bold"), Text(act.words))
 
 
-def draw_phase(phase: Phase) -> Group:
+def draw_phase(phase: CityPhase) -> Group:
     """The paths before and after, and in words what that meant."""
     table = Table("channel", *figures("limit"), "path", *figures("expected"))
     for line in phase.lines:
@@ -28,11 +34,11 @@ def draw_phase(phase: Phase) -> Group:
         for mark, path, delay in _changes(line):
             table.add_row(*first, Text(f"{mark} {path}", _STYLES[mark]), delay)
             first = ["", ""]
-    words = [Text(f"→ {each}", "cyan") for each in narrate(phase)]
+    words = [Text(f"→ {each}", "cyan") for each in summarise_phase(phase)]
     return Group(table, *words, Text())
 
 
-def draw_summary(phases: Sequence[Phase]) -> Group:
+def draw_summary(phases: Sequence[CityPhase]) -> Group:
     measured = figures("late", "violated", "gap", "settled", "median", "max")
     table = Table("phase", "channel", *measured)
     for phase in phases:
@@ -57,7 +63,7 @@ def draw_summary(phases: Sequence[Phase]) -> Group:
     return Group(Text(title, "italic"), table)
 
 
-def draw_total(meter: Meter) -> Text:
+def draw_total(meter: ChannelLatencies) -> Text:
     """What the whole comes to: one line for each channel."""
     text = Text(
         f"{meter.channel.name}: published {meter.published:,}, delivered {meter.delivered:,}, "
@@ -70,7 +76,7 @@ def draw_total(meter: Meter) -> Text:
     return text
 
 
-def _changes(line: Line) -> Iterator[tuple[str, str, str]]:
+def _changes(line: ChannelPhase) -> Iterator[tuple[str, str, str]]:
     """Paths that were left, that stay, and that are new, with how long they should take."""
     for path in line.before.paths:
         if path not in line.after.paths:
@@ -80,7 +86,7 @@ def _changes(line: Line) -> Iterator[tuple[str, str, str]]:
         yield "+" if is_new else " ", path_text(path), delay
 
 
-def _with_delays(flow: Flow) -> Iterator[tuple[tuple[str, ...], str]]:
+def _with_delays(flow: CityFlow) -> Iterator[tuple[tuple[str, ...], str]]:
     for path, delay_ms in zip(flow.paths, flow.delays_ms, strict=True):
         yield path, f"{delay_ms:.0f} ms"
 

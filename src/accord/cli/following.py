@@ -11,10 +11,10 @@ from typing import Final
 
 from rich.text import Text
 
-from accord.cli.connection import Target, open_session
+from accord.cli.connection import ConnectionTarget, open_session
 from accord.cli.errors import InputError
 from accord.cli.quantities import count_text, duration_text
-from accord.cli.screen import open_console, safe, say
+from accord.cli.screen import open_console, print_line, safe
 from accord.cli.showing import Show
 from accord.client.quality import Expectation, ExpectationState, read_expectation_form
 from accord.client.subscription import Subscription
@@ -33,7 +33,7 @@ def read_expectation(text: str) -> Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SubOptions:
     """What to follow, and for how long."""
 
     filters: tuple[str, ...]
@@ -47,11 +47,11 @@ class Wish:
     limit_s: float | None = None
 
 
-class Following:
+class SubRunner:
     """Shows what comes, and counts it."""
 
     def __init__(
-        self, wish: Wish, show: Show, *, clock: Callable[[], float] = time.monotonic
+        self, wish: SubOptions, show: Show, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._wish = wish
         self._show = show
@@ -60,7 +60,7 @@ class Following:
         self._started_s: float | None = None
         self.shown = 0
 
-    async def run(self, target: Target) -> None:
+    async def run(self, target: ConnectionTarget) -> None:
         wish = self._wish
         async with open_session(target, self._remark) as session, AsyncExitStack() as stack:
             subscriptions = [
@@ -118,7 +118,7 @@ class Following:
             if self.shown == self._wish.count:
                 return
 
-    def _greeting(self, target: Target) -> str:
+    def _greeting(self, target: ConnectionTarget) -> str:
         wish = self._wish
         condition = wish.where if wish.xpath is None else wish.xpath
         what = ", ".join(wish.filters) + (f" where {condition}" if condition else "")
@@ -132,4 +132,4 @@ class Following:
         self._remark(f"{state.expectation}: {state.state}" + (f" ({why})" if why else ""))
 
     def _remark(self, text: str) -> None:
-        say(self._console, Text(safe(text), "dim"))
+        print_line(self._console, Text(safe(text), "dim"))

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from accord.api.found import REPORT
-from accord.api.outcomes import EVENTS, LEDGER, TOP, EventOutcomes, Outcomes
+from accord.api.outcomes import EVENTS, LEDGER, TOP, DeliveryOutcomes, EventOutcomes
 from accord.api.policy_answers import Problem
-from accord.cli.node_http import NodeHttp
+from accord.cli.node_http import NodeHttpClient
 from accord.core.errors import AccordError
 from accord.core.monitoring.top import Top
 from accord.edges.pipeline.report import Report
@@ -28,22 +28,22 @@ _ADVICE: Final = {
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class NotAnsweredError(AccordError):
+class LedgerUnavailableError(AccordError):
     """What a node says to a question that it understood and can't answer."""
 
 
-class LedgerSource:
+class LedgerClient:
     """Each call is a request. Raises NotAnsweredError, or UnreachableError where no node is."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
-        self._node = NodeHttp(url, user, authority)
+        self._node = NodeHttpClient(url, user, authority)
 
     def event(self, event: str) -> EventOutcomes:
         return self._get(f"{EVENTS}/{quote(event, safe='')}", EventOutcomes)
 
-    def recent(self, limit: int, **wanted: str | None) -> Outcomes:
+    def recent(self, limit: int, **wanted: str | None) -> DeliveryOutcomes:
         given = {name: value for name, value in wanted.items() if value is not None}
-        return self._get(f"{LEDGER}?{urlencode({**given, 'limit': limit})}", Outcomes)
+        return self._get(f"{LEDGER}?{urlencode({**given, 'limit': limit})}", DeliveryOutcomes)
 
     def top(self, limit: int) -> Top:
         return self._get(f"{TOP}?limit={limit}", Top)
@@ -62,6 +62,6 @@ class LedgerSource:
             if answer.code != 200:
                 raise self._node.complaint(answer, _ADVICE) from None
             raise self._node.strange(error) from None
-        raise NotAnsweredError(
+        raise LedgerUnavailableError(
             f"{problem.place}: {problem.error}" if problem.place else problem.error
         )

@@ -44,9 +44,9 @@ class Commands(TyperGroup):
             return super().main(*args, **extra)
         except AccordError as error:
             # Only now, because starting must not wait for it.
-            from accord.cli.screen import complain, open_console  # noqa: PLC0415
+            from accord.cli.screen import open_console, print_problem  # noqa: PLC0415
 
-            complain(open_console(stderr=True), error)
+            print_problem(open_console(stderr=True), error)
         except OSError as error:
             # A full disk, or a terminal that went away; a closed pipe is handled above.
             place = "" if error.filename is None else f"{error.filename}: "

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from accord.cli.event_screen import show_events
 from accord.cli.events import ReadEvent
-from accord.cli.screen import say
+from accord.cli.screen import print_line
 from accord.core.model.channels import filter_selects
 from accord.predicates import Predicate
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MatchSelection:
     """Which events are wanted: those on `channel` that match `predicate`, or that do not."""
 
     predicate: Predicate
@@ -30,18 +30,18 @@ class Selection:
         return self.considers(read) and self.predicate.matches(read.event) is not self.is_inverted
 
 
-def print_table(console: Console, selection: Selection, events: Iterator[ReadEvent]) -> int:
+def print_table(console: Console, selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
     """Each way of printing returns how many events it was."""
     considered = [read for read in events if selection.considers(read)]
     wanted = [read for read in considered if selection.wants(read)]
     if wanted:
         show_events(console, wanted)
         console.print()
-    say(console, summary(len(wanted), len(considered), is_inverted=selection.is_inverted))
+    print_line(console, summary(len(wanted), len(considered), is_inverted=selection.is_inverted))
     return len(wanted)
 
 
-def print_json(selection: Selection, events: Iterator[ReadEvent]) -> int:
+def print_json(selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
     """Each event as the line it was read from, as soon as it is read."""
     number = 0
     for read in filter(selection.wants, events):
@@ -50,7 +50,7 @@ def print_json(selection: Selection, events: Iterator[ReadEvent]) -> int:
     return number
 
 
-def print_count(selection: Selection, events: Iterator[ReadEvent]) -> int:
+def print_count(selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
     number = sum(1 for _ in filter(selection.wants, events))
     typer.echo(number)
     return number

@@ -13,12 +13,12 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
-    from accord.cli.overlay.lately import Lately
-    from accord.cli.overlay.node import NetNode
+    from accord.cli.overlay.lately import RecentRates
+    from accord.cli.overlay.node import NetClient
     from accord.core.overlay.status import NetStatus
 
 _FRAME: Final = 14  # lines of a whole picture that are no rows
-_LEAST_ROWS: Final = 3
+_MIN_ROWS: Final = 3
 
 IsJson = Annotated[
     bool, typer.Option("--json", help="A JSON object per line, as the HTTP API has it.")
@@ -49,20 +49,20 @@ def net(  # noqa: PLR0913 (a parameter per option)
     if context.invoked_subcommand is not None:
         _check_place(context)
         return
-    from accord.cli.overlay.lately import Lately
-    from accord.cli.overlay.node import NetNode
+    from accord.cli.overlay.lately import RecentRates
+    from accord.cli.overlay.node import NetClient
     from accord.cli.quantities import read_duration_s
     from accord.cli.screen import open_console
 
     every_s = read_duration_s(every, "--every")
-    node = NetNode(url, user, authority)
+    node = NetClient(url, user, authority)
     try:
         if not is_watching:
             _print(node.status(), None, is_json=is_json)
         elif open_console().is_terminal and not is_json:
             _watch(node, every_s)
         else:
-            lately = Lately()
+            lately = RecentRates()
             while True:
                 status = node.status()
                 lately.look(status, time.monotonic())
@@ -87,14 +87,14 @@ def trace(
     """Walk the routes of a channel hop by hop, with what each link takes and what is left."""
     import msgspec
 
-    from accord.cli.overlay.node import NetNode
+    from accord.cli.overlay.node import NetClient
     from accord.cli.overlay.trace_screen import draw_traces
     from accord.cli.overlay.tracing import traces, why_no_routes
-    from accord.cli.screen import open_console, say
+    from accord.cli.screen import open_console, print_line
     from accord.cli.text import check_filter
 
     check_filter(channel, "CHANNEL")
-    status = NetNode(url, user, authority).status()
+    status = NetClient(url, user, authority).status()
     found = traces(status, channel)
     if is_json:
         for each in found:
@@ -102,7 +102,7 @@ def trace(
     elif found:
         open_console().print(draw_traces(channel, found))
     else:
-        say(open_console(), why_no_routes(status, channel))
+        print_line(open_console(), why_no_routes(status, channel))
 
 
 def _check_place(context: typer.Context) -> None:
@@ -116,7 +116,7 @@ def _check_place(context: typer.Context) -> None:
             raise InputError("accord net", problem)
 
 
-def _print(status: NetStatus, lately: Lately | None, *, is_json: bool) -> None:
+def _print(status: NetStatus, lately: RecentRates | None, *, is_json: bool) -> None:
     import msgspec
 
     from accord.cli.overlay.screen import draw_net
@@ -128,24 +128,24 @@ def _print(status: NetStatus, lately: Lately | None, *, is_json: bool) -> None:
         open_console().print(draw_net(status, lately))
 
 
-def _watch(node: NetNode, every_s: float) -> None:
+def _watch(node: NetClient, every_s: float) -> None:
     """On the whole terminal; where the node goes away, its last picture stays."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from accord.cli.connection import UnreachableError
-    from accord.cli.overlay.lately import Lately
+    from accord.cli.overlay.lately import RecentRates
     from accord.cli.overlay.screen import draw_net
     from accord.cli.screen import open_console, safe
 
     console = open_console()
-    status, lately, lost = node.status(), Lately(), Text()
+    status, lately, lost = node.status(), RecentRates(), Text()
     with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             if not lost:
                 lately.look(status, time.monotonic())
-            rows = max(_LEAST_ROWS, (console.height - _FRAME) // 5)
+            rows = max(_MIN_ROWS, (console.height - _FRAME) // 5)
             picture = draw_net(status, lately, rows=rows)
             live.update(Group(lost, picture) if lost else picture, refresh=True)
             time.sleep(every_s)

@@ -32,17 +32,17 @@ _PORTS: Final = {"http": 80, "https": 443}
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class NotTakenError(AccordError):
+class NodeRejectedError(AccordError):
     """What a node says to something that it understood and does not do."""
 
 
-class Answer(NamedTuple):
+class HttpReply(NamedTuple):
     code: int
     body: bytes
     headers: Mapping[str, str]  # names in small letters
 
 
-class NodeHttp:
+class NodeHttpClient:
     """Where a node speaks HTTP, and who asks there."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
@@ -80,7 +80,7 @@ class NodeHttp:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         patience_s: float | None = None,
-    ) -> Answer:
+    ) -> HttpReply:
         """Whatever is answered. Raises UnreachableError where nothing is."""
         patience_s = PATIENCE_S if patience_s is None else patience_s
         connection: HTTPConnection
@@ -96,7 +96,7 @@ class NodeHttp:
             )
             answer = connection.getresponse()
             fields = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, answer.read(MAX_ANSWER), fields)
+            return HttpReply(answer.status, answer.read(MAX_ANSWER), fields)
         except (OSError, HTTPException) as error:
             is_other = isinstance(error, HTTPException | ConnectionResetError)
             if is_other and self._tls is None:
@@ -105,7 +105,7 @@ class NodeHttp:
         finally:
             connection.close()
 
-    def read(self, answer: Answer, type_: type[T], advice: Mapping[int, str]) -> T:
+    def read(self, answer: HttpReply, type_: type[T], advice: Mapping[int, str]) -> T:
         """What a node answered. NotTakenError where it did not do it; `advice` by status code."""
         try:
             if answer.code == 200:
@@ -115,9 +115,9 @@ class NodeHttp:
             if answer.code != 200:
                 raise self.complaint(answer, advice) from None
             raise self.strange(error) from None
-        raise NotTakenError(": ".join(filter(None, (problem.place, problem.error))))
+        raise NodeRejectedError(": ".join(filter(None, (problem.place, problem.error))))
 
-    def complaint(self, answer: Answer, advice: Mapping[int, str]) -> UnreachableError:
+    def complaint(self, answer: HttpReply, advice: Mapping[int, str]) -> UnreachableError:
         """What to say of an answer that is none of a node's; `advice` by status code."""
         words = answer.body[:200].decode(errors="replace").strip()
         problem = f"{self.place} answers {answer.code}" + (f" ({words})" if words else "")

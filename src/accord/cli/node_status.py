@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.api.view import Status
-from accord.cli.node_http import NodeHttp
+from accord.api.view import NodeSummary
+from accord.cli.node_http import NodeHttpClient
 from accord.core.monitoring.statistics import Statistics
 
 PATH: Final = "/api/v1/status"
@@ -16,24 +16,24 @@ PATH: Final = "/api/v1/status"
 _ADVICE: Final = {401: "give --user and ACCORD_PASSWORD", 403: "ask for the right to statistics"}
 
 
-class StatusSource:
+class StatusClient:
     """A node's status, to be asked for again and again."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
-        self._node = NodeHttp(url, user, authority)
+        self._node = NodeHttpClient(url, user, authority)
 
-    def fetch(self) -> Status:
+    def fetch(self) -> NodeSummary:
         """Raises UnreachableError where there is no answer, or not that of a node."""
         answer = self._node.ask(PATH)
         if answer.code != 200:
             raise self._node.complaint(answer, _ADVICE)
         try:
-            return msgspec.json.decode(answer.body, type=Status)
+            return msgspec.json.decode(answer.body, type=NodeSummary)
         except msgspec.DecodeError as error:
             raise self._node.strange(error) from None
 
 
-class Rates(msgspec.Struct, frozen=True, kw_only=True):
+class ClientRates(msgspec.Struct, frozen=True, kw_only=True):
     """Per second, over the last `seconds`."""
 
     seconds: float
@@ -44,7 +44,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     shed_events: float
 
     @classmethod
-    def between(cls, before: Statistics | None, after: Statistics) -> Rates:
+    def between(cls, before: Statistics | None, after: Statistics) -> ClientRates:
         """Since the start, if there is no `before` or the node was started since."""
         if before is not None and after.uptime_ms <= before.uptime_ms:
             before = None
@@ -66,7 +66,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def to_fields(status: Status, rates: Rates) -> dict[str, Any]:
+def to_fields(status: NodeSummary, rates: ClientRates) -> dict[str, Any]:
     """What the API says, and rates."""
     fields: dict[str, Any] = msgspec.to_builtins(status)
     return {**fields, "rates": msgspec.to_builtins(rates)}

@@ -61,19 +61,21 @@ def match(  # noqa: PLR0913 (a parameter per option)
     Exit code 0 if any does, 1 if none, 2 for a usage error.
     """
     from accord.cli.events import read_events
-    from accord.cli.match import Selection, print_count, print_json, print_table
-    from accord.cli.screen import open_console, say
+    from accord.cli.match import MatchSelection, print_count, print_json, print_table
+    from accord.cli.screen import open_console, print_line
     from accord.cli.text import check_filter, read_namespaces, read_predicate
 
     if is_json and is_count:
         raise typer.BadParameter("give one of --json and --count")
-    selection = Selection(
+    selection = MatchSelection(
         read_predicate(text, is_xpath=is_xpath, namespaces=read_namespaces(namespace or ())),
         None if channel is None else check_filter(channel),
         is_inverted,
     )
     if events_file is None:
-        say(open_console(stderr=True), "using the sample events; give a file, or - for stdin")
+        print_line(
+            open_console(stderr=True), "using the sample events; give a file, or - for stdin"
+        )
     events = read_events(events_file)
     if is_count:
         number = print_count(selection, events)

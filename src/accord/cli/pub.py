@@ -14,7 +14,7 @@ import typer
 from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
-    from accord.cli.publishing import Source
+    from accord.cli.publishing import PayloadSource
     from accord.core.model.values import Value
 
 STDIN: Final = "-"
@@ -87,7 +87,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
     Exit code 0 if all were accepted, 1 if any was refused, 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
-    from accord.cli.publishing import Publishing
+    from accord.cli.publishing import PubRunner
     from accord.client.messages import Extras, to_message
 
     source = _source(payload, file, is_lines=is_lines, count=count, every=every)
@@ -100,7 +100,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
         metadata=None if metadata is None else _read_file(metadata),
     )
     to_message(channel, b"", attributes, extras)  # mistakes show before anything is connected
-    publishing = Publishing(channel, attributes, extras)
+    publishing = PubRunner(channel, attributes, extras)
     target = read_target(url, user, authority, client)
     try:
         run_client(publishing.run(target, source))
@@ -131,7 +131,7 @@ def read_attributes(pairs: Sequence[str]) -> dict[str, Value]:
 
 def _source(
     payload: str | None, file: Path | None, *, is_lines: bool, count: int | None, every: str | None
-) -> Source:
+) -> PayloadSource:
     """Where payloads come from, and how often."""
     from accord.cli.publishing import Lines, Repeated
     from accord.cli.quantities import read_duration_s

@@ -11,10 +11,10 @@ from typing import Final
 
 from rich.text import Text
 
-from accord.cli.connection import Target, open_session
+from accord.cli.connection import ConnectionTarget, open_session
 from accord.cli.errors import InputError
 from accord.cli.quantities import count_text, duration_text, rate_text, size_text
-from accord.cli.screen import complain, open_console, safe, say
+from accord.cli.screen import open_console, print_line, print_problem, safe
 from accord.cli.stdin import read_all, read_payload_lines
 from accord.client.errors import ExpiredError, RefusedError
 from accord.client.messages import Extras, Outcome
@@ -71,10 +71,10 @@ class Lines:
         return self.every_s is not None or sys.stdin.isatty()
 
 
-Source = Repeated | Lines
+PayloadSource = Repeated | Lines
 
 
-class Publishing:
+class PubRunner:
     """Publishes from a source to one channel, and counts."""
 
     def __init__(
@@ -98,15 +98,15 @@ class Publishing:
         self.unheard = 0
         self.refused = 0
 
-    async def run(self, target: Target, source: Source) -> None:
+    async def run(self, target: ConnectionTarget, source: PayloadSource) -> None:
         self._is_one, self._is_slow = source.is_one, source.is_slow
         async with open_session(
-            target, lambda text: say(self._errors, Text(text, "dim"))
+            target, lambda text: print_line(self._errors, Text(text, "dim"))
         ) as session:
             self._started_s = self._clock()
             await self._publish_all(session, source)
 
-    async def _publish_all(self, session: Session, source: Source) -> None:
+    async def _publish_all(self, session: Session, source: PayloadSource) -> None:
         mistake: InputError | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -119,7 +119,9 @@ class Publishing:
         if mistake is not None:
             raise mistake
 
-    async def _start_all(self, session: Session, source: Source, tasks: asyncio.TaskGroup) -> None:
+    async def _start_all(
+        self, session: Session, source: PayloadSource, tasks: asyncio.TaskGroup
+    ) -> None:
         room = asyncio.Semaphore(WINDOW)
         is_first = True
         async for payload in source.payloads():
@@ -138,7 +140,7 @@ class Publishing:
         except (RefusedError, ExpiredError) as error:
             self.refused += 1
             if self.refused <= MAX_COMPLAINTS:
-                complain(self._errors, error)
+                print_problem(self._errors, error)
             return
         self.taken += 1
         self.unheard += not outcome.has_subscribers
@@ -154,7 +156,7 @@ class Publishing:
         )
         if outcome.event:
             shown.append(f"  event {safe(outcome.event)}", "dim")
-        say(self._console, shown)
+        print_line(self._console, shown)
 
     @property
     def _words(self) -> str:
@@ -172,4 +174,4 @@ class Publishing:
             line += f"; no one listened to {'any' if self.unheard == self.taken else self.unheard}"
         if self.refused:
             line += f"; {self.refused:,} refused"
-        say(self._console, line)
+        print_line(self._console, line)

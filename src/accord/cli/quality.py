@@ -40,13 +40,13 @@ def quality(  # noqa: PLR0913 (a parameter per option)
         return
     import msgspec
 
-    from accord.cli.qualities.node import QualityNode
+    from accord.cli.qualities.node import QualityClient
     from accord.cli.qualities.screen import draw_quality
     from accord.cli.screen import open_console
     from accord.cli.text import check_filter
 
     check_filter(channel, "--channel")
-    status = QualityNode(url, user, authority).status(channel)
+    status = QualityClient(url, user, authority).status(channel)
     if is_json:
         typer.echo(msgspec.json.encode(status).decode())
     else:
@@ -65,11 +65,11 @@ def properties(
     import msgspec
 
     from accord.api.quality_answers import PropertyList
-    from accord.cli.qualities.node import QualityNode
+    from accord.cli.qualities.node import QualityClient
     from accord.cli.qualities.screen import draw_properties
     from accord.cli.screen import open_console
 
-    found = QualityNode(url, user, authority).properties()
+    found = QualityClient(url, user, authority).properties()
     if is_json:
         typer.echo(msgspec.json.encode(PropertyList(properties=found)).decode())
     else:
@@ -86,10 +86,10 @@ def define(
 ) -> None:
     """Define properties for all nodes, from now on."""
     from accord.cli.qualities.files import read_registry, read_text
-    from accord.cli.qualities.node import QualityNode
+    from accord.cli.qualities.node import QualityClient
 
     read_registry([file])  # says in which line a mistake stands
-    defined = QualityNode(url, user, authority).define(read_text(file))
+    defined = QualityClient(url, user, authority).define(read_text(file))
     typer.echo(f"defined: {', '.join(defined)}")
 
 

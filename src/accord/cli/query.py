@@ -14,7 +14,7 @@ import typer
 from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
-    from accord.cli.querying import Sink, Wanted
+    from accord.cli.querying import QueryOptions, ResultSink
 
 LIMIT: Final = 100
 SINCE: Final = "-24h"
@@ -92,10 +92,10 @@ def query(  # noqa: PLR0913 (a parameter per option)
     Exit code 0, or 1 if there are none; 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
-    from accord.cli.querying import Querying, Wanted
+    from accord.cli.querying import QueryOptions, QueryRunner
 
     form = _choose_format(Format.JSON if is_json and form is None else form, output)
-    wanted = Wanted(
+    wanted = QueryOptions(
         channel=channel,
         where=where,
         xpath=xpath,
@@ -107,7 +107,7 @@ def query(  # noqa: PLR0913 (a parameter per option)
     )
     _check(wanted)
     sink = _open_sink(form, output)
-    querying = Querying(wanted, sink)
+    querying = QueryRunner(wanted, sink)
     try:
         run_client(querying.run(read_target(url, user, authority, client)))
         sink.finish()
@@ -136,7 +136,7 @@ def _choose_format(form: Format | None, output: Path | None) -> Format:
     return form or Format.TABLE
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: QueryOptions) -> None:
     """Mistakes show here, with their place, before the node is asked."""
     from accord.cli.errors import InputError
     from accord.cli.text import check_filter, check_predicate, read_since
@@ -157,11 +157,11 @@ def _check(wanted: Wanted) -> None:
             raise InputError("--event", error.problem) from None
 
 
-def _open_sink(form: Format, output: Path | None) -> Sink:
-    from accord.cli.querying import JsonFile, Screen
+def _open_sink(form: Format, output: Path | None) -> ResultSink:
+    from accord.cli.querying import JsonFile, ScreenSink
 
     if output is None:
-        return Screen(is_json=form is Format.JSON)
+        return ScreenSink(is_json=form is Format.JSON)
     if form is Format.JSON:
         return JsonFile(output)
     from accord.cli.exporting import ParquetFile

@@ -15,18 +15,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from accord.cli.connection import Target, open_session
+from accord.cli.connection import ConnectionTarget, open_session
 from accord.cli.errors import InputError
 from accord.cli.quantities import count_text, duration_text
-from accord.cli.screen import open_console, safe, say
-from accord.cli.showing import Pretty, show_json, to_fields
+from accord.cli.screen import open_console, print_line, safe
+from accord.cli.showing import EventPrinter, show_json, to_fields
 from accord.client.messages import ReceivedEvent
 from accord.client.questions import QueryStats
 from accord.core.errors import file_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class QueryOptions:
     """What to find."""
 
     channel: str
@@ -50,7 +50,7 @@ class Wanted:
         return " ".join(parts)
 
 
-class Sink(Protocol):
+class ResultSink(Protocol):
     """Where events go. `finish` after the last of them; `close` in any case."""
 
     def put(self, event: ReceivedEvent) -> None: ...
@@ -64,11 +64,11 @@ class Sink(Protocol):
         ...
 
 
-class Screen:
+class ScreenSink:
     def __init__(self, *, is_json: bool) -> None:
         self._console = open_console()
         self._is_json = is_json
-        self._pretty = Pretty(self._console, is_kept=True)
+        self._pretty = EventPrinter(self._console, is_kept=True)
 
     def put(self, event: ReceivedEvent) -> None:
         if self._is_json:
@@ -126,11 +126,11 @@ class JsonFile:
         return open_console(stderr=True)
 
 
-class Querying:
+class QueryRunner:
     """Asks, and hands over what comes."""
 
     def __init__(
-        self, wanted: Wanted, sink: Sink, *, clock: Callable[[], float] = time.monotonic
+        self, wanted: QueryOptions, sink: ResultSink, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._wanted = wanted
         self._sink = sink
@@ -140,7 +140,7 @@ class Querying:
         self._stats = QueryStats()
         self.found = 0
 
-    async def run(self, target: Target) -> None:
+    async def run(self, target: ConnectionTarget) -> None:
         wanted = self._wanted
         async with (
             open_session(target, self._remark) as session,
@@ -166,11 +166,11 @@ class Querying:
     def summarise(self) -> None:
         """What was found and how, to a person; that nothing was, to anybody."""
         if not self.found:
-            say(self._console, f"nothing found: {safe(str(self._wanted))}")
+            print_line(self._console, f"nothing found: {safe(str(self._wanted))}")
             advice = (
                 "is the channel kept ([[keep]] in accord.toml)? or look further back with --since"
             )
-            say(self._console, Text(advice, "dim"))
+            print_line(self._console, Text(advice, "dim"))
             return
         if not self._console.is_terminal:
             return
@@ -183,7 +183,7 @@ class Querying:
         self._remark(f"interrupted after {count_text(self.found, 'event')}")
 
     def _remark(self, text: str) -> None:
-        say(self._console, Text(safe(text), "dim"))
+        print_line(self._console, Text(safe(text), "dim"))
 
 
 def _effort(stats: QueryStats) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from accord.cli.screen import say
+from accord.cli.screen import print_line
 from accord.cli.table import fields
 from accord.predicates import Predicate, covers, intersects
 
@@ -31,7 +31,7 @@ _INTERSECTS: Final[Mapping[Answer, str]] = {
 def show_covers(console: Console, a: Predicate, b: Predicate) -> Answer:
     """Says whether `a` covers `b`; returns the answer."""
     answer = covers(a, b)
-    say(console, _COVERS[answer])
+    print_line(console, _COVERS[answer])
     _show_relations(console, a, b, does_cover=answer, do_intersect=intersects(a, b))
     return answer
 
@@ -39,7 +39,7 @@ def show_covers(console: Console, a: Predicate, b: Predicate) -> Answer:
 def show_intersects(console: Console, a: Predicate, b: Predicate) -> Answer:
     """Says whether `a` and `b` intersect; returns the answer."""
     answer = intersects(a, b)
-    say(console, _INTERSECTS[answer])
+    print_line(console, _INTERSECTS[answer])
     _show_relations(console, a, b, does_cover=covers(a, b), do_intersect=answer)
     return answer
 

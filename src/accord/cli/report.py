@@ -40,8 +40,8 @@ def report(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Report delivered quality: rates, latency, what was lost and why, slow subscriptions."""
     from accord.cli.errors import InputError
-    from accord.cli.ledger_source import LedgerSource
-    from accord.cli.screen import open_console, say
+    from accord.cli.ledger_source import LedgerClient
+    from accord.cli.screen import open_console, print_line
     from accord.cli.text import check_filter, read_since
 
     if last is not None and since is not None:
@@ -58,14 +58,14 @@ def report(  # noqa: PLR0913 (a parameter per option)
         from accord.cli.report_plots import check_plotting
 
         check_plotting()
-    found = LedgerSource(url, user, authority).report(
+    found = LedgerClient(url, user, authority).report(
         channel=channel, last=last, since=since, until=until
     )
     if page is not None:
         from accord.cli.report_html import write_page
 
         write_page(found, page)
-        say(open_console(stderr=True), f"written to {page}")
+        print_line(open_console(stderr=True), f"written to {page}")
     if is_json:
         from accord.edges.pipeline.report import encode_report
 

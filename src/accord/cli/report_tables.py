@@ -16,11 +16,11 @@ from accord.cli.quantities import (
 )
 from accord.cli.table import NOTHING, Table, figures
 from accord.edges.pipeline.report import (
+    DeliveredQuality,
     Loss,
     NamedQuality,
     PairQuality,
     PredicateUse,
-    Quality,
     Report,
     SourceUse,
 )
@@ -108,7 +108,7 @@ def condition_text(used: PredicateUse) -> str:
     return used.where or (f"xpath: {used.xpath}" if used.xpath else "(all)")
 
 
-def _arrived(total: Quality) -> str:
+def _arrived(total: DeliveredQuality) -> str:
     also = [f"{total.late:,} late"] if total.late else []
     also += [f"{total.shaped:,} made smaller"] if total.shaped else []
     among = f", among them {' and '.join(also)}" if also else ""
@@ -124,7 +124,7 @@ def _percentiles(*values_ms: float | None) -> str:
     return ", ".join(f"{name} within {time_text(value)}" for name, value in pairs)
 
 
-def _figures(quality: Quality) -> tuple[str, ...]:
+def _figures(quality: DeliveredQuality) -> tuple[str, ...]:
     return (
         f"{quality.events:,}",
         _rate(quality.rate_hz),

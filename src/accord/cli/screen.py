@@ -35,19 +35,19 @@ def is_fitted(console: Console) -> bool:
     return console.width < PIPE_WIDTH
 
 
-def say(console: Console, text: str | Text) -> None:
+def print_line(console: Console, text: str | Text) -> None:
     """One line of prose; only a terminal gets it wrapped, so that pipes keep lines whole."""
     console.print(text, soft_wrap=not console.is_terminal)
 
 
-def complain(console: Console, error: AccordError) -> None:
+def print_problem(console: Console, error: AccordError) -> None:
     """A mistake, with the character it stands at where that is known."""
     texts, excerpt = error.parts(), [""]
     if isinstance(error, PredicateError):
         text, *excerpt = error.pointed().rsplit("\n", 2)
         texts = [text]
     for text in texts:
-        say(console, Text.assemble(("error: ", "bold red"), safe(text)))
+        print_line(console, Text.assemble(("error: ", "bold red"), safe(text)))
     if len(excerpt) == 2:
         line, caret = _clipped(excerpt[0], excerpt[1], console.width)
         console.print(Text(line), no_wrap=True, overflow="ignore", crop=False)

@@ -81,7 +81,7 @@ def _json_value(value: Value) -> object:
     return {"timestamp": written(value)} if isinstance(value, datetime) else value
 
 
-class Pretty:
+class EventPrinter:
     """Events of the moment, or those that were kept: with days and ids, and a line for each."""
 
     def __init__(self, console: Console, *, has_days: bool = False, is_kept: bool = False) -> None:

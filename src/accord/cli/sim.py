@@ -44,7 +44,7 @@ def run(  # noqa: PLR0913, PLR0917 (a parameter per option)
     Ends with exit code 1 where a check failed, and prints the command that replays the run.
     """
     # Only now, because other commands should not wait for these.
-    from accord.cli.screen import open_console, say  # noqa: PLC0415
+    from accord.cli.screen import open_console, print_line  # noqa: PLC0415
     from accord.cli.sim_screen import draw_channels, draw_run  # noqa: PLC0415
     from accord.config.scenario import load_scenario  # noqa: PLC0415
     from accord.sim.results import write  # noqa: PLC0415
@@ -58,11 +58,11 @@ def run(  # noqa: PLR0913, PLR0917 (a parameter per option)
         outcomes.append(outcome)
         if not outcome.is_good:
             for line in outcome.report():
-                say(console, line)
+                print_line(console, line)
     console.print(draw_run(outcomes), "", draw_channels(outcomes), sep="\n")
     if out is not None:
         for file in write(outcomes, out, format_):
-            say(console, f"written: {file}")
+            print_line(console, f"written: {file}")
     if not all(each.is_good for each in outcomes):
         raise typer.Exit(1)
 

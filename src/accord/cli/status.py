@@ -15,8 +15,8 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
-    from accord.api.view import Status
-    from accord.cli.node_status import Rates, StatusSource
+    from accord.api.view import NodeSummary
+    from accord.cli.node_status import ClientRates, StatusClient
 
 _WAIT_S: Final = 0.2  # between two looks
 
@@ -44,12 +44,12 @@ def status(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Show what a node does: clients, rates, queues, what was shed, the journal."""
-    from accord.cli.node_status import StatusSource
+    from accord.cli.node_status import StatusClient
     from accord.cli.quantities import read_duration_s
     from accord.cli.screen import open_console
 
     every_s = read_duration_s(every, "--every")
-    source = StatusSource(url, user, authority)
+    source = StatusClient(url, user, authority)
     try:
         if wait is not None:
             _wait(source, read_duration_s(wait, "--wait"), needs_pipeline=needs_pipeline)
@@ -64,7 +64,7 @@ def status(  # noqa: PLR0913 (a parameter per option)
         raise typer.Exit from None
 
 
-def _wait(source: StatusSource, wait_s: float, *, needs_pipeline: bool) -> None:
+def _wait(source: StatusClient, wait_s: float, *, needs_pipeline: bool) -> None:
     """UnreachableError where it takes longer."""
     from accord.cli.connection import UnreachableError
 
@@ -81,7 +81,7 @@ def _wait(source: StatusSource, wait_s: float, *, needs_pipeline: bool) -> None:
         time.sleep(_WAIT_S)
 
 
-def _lacking(status: Status, *, needs_pipeline: bool) -> str:
+def _lacking(status: NodeSummary, *, needs_pipeline: bool) -> str:
     """Why it is not ready; empty where it is."""
     if not status.is_ready:
         return f"node {status.name} starts or stops"
@@ -92,19 +92,19 @@ def _lacking(status: Status, *, needs_pipeline: bool) -> str:
     return f"the pipeline is {state}" + (f", {problem}" if problem else "")
 
 
-def _looks(source: StatusSource, every_s: float) -> Iterator[tuple[Status, Rates]]:
+def _looks(source: StatusClient, every_s: float) -> Iterator[tuple[NodeSummary, ClientRates]]:
     """The status again and again, with rates since the look before."""
-    from accord.cli.node_status import Rates
+    from accord.cli.node_status import ClientRates
 
     before = source.fetch()
     while True:
         time.sleep(every_s)
         now = source.fetch()
-        yield now, Rates.between(before.statistics, now.statistics)
+        yield now, ClientRates.between(before.statistics, now.statistics)
         before = now
 
 
-def _print(status: Status, rates: Rates, *, is_json: bool) -> None:
+def _print(status: NodeSummary, rates: ClientRates, *, is_json: bool) -> None:
     from accord.cli.node_status import to_fields
     from accord.cli.screen import open_console
     from accord.cli.status_screen import draw_status
@@ -115,19 +115,19 @@ def _print(status: Status, rates: Rates, *, is_json: bool) -> None:
         open_console().print(draw_status(status, rates))
 
 
-def _watch(source: StatusSource, every_s: float) -> None:
+def _watch(source: StatusClient, every_s: float) -> None:
     """On the same place of a terminal; where the node goes away, its last words stay."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from accord.cli.connection import UnreachableError
-    from accord.cli.node_status import Rates
+    from accord.cli.node_status import ClientRates
     from accord.cli.screen import open_console, safe
     from accord.cli.status_screen import draw_status
 
     before = source.fetch()
-    picture = draw_status(before, Rates.between(None, before.statistics))
+    picture = draw_status(before, ClientRates.between(None, before.statistics))
     with Live(picture, console=open_console(), auto_refresh=False) as live:
         live.refresh()
         while True:
@@ -138,6 +138,6 @@ def _watch(source: StatusSource, every_s: float) -> None:
                 lost = Text(f"no answer: {safe(str(error))}", "bold yellow")
                 live.update(Group(picture, Text(), lost), refresh=True)
                 continue
-            picture = draw_status(now, Rates.between(before.statistics, now.statistics))
+            picture = draw_status(now, ClientRates.between(before.statistics, now.statistics))
             live.update(picture, refresh=True)
             before = now

@@ -9,8 +9,8 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accord.api.view import Status
-from accord.cli.node_status import Rates
+from accord.api.view import NodeSummary
+from accord.cli.node_status import ClientRates
 from accord.cli.quantities import count_text, duration_text, rate_text, size_text
 from accord.cli.screen import safe
 from accord.cli.table import NOTHING, Column, Table, fields, figures
@@ -25,7 +25,7 @@ from accord.core.monitoring.statistics import (
 MAX_CLIENTS: Final = 10
 
 
-def draw_status(status: Status, rates: Rates) -> Group:
+def draw_status(status: NodeSummary, rates: ClientRates) -> Group:
     statistics = status.statistics
     parts: list[RenderableType] = [_headline(status), Text(), _traffic(statistics, rates)]
     parts += [Text(), fields(_facts(statistics))]
@@ -37,14 +37,14 @@ def draw_status(status: Status, rates: Rates) -> Group:
     return Group(*parts)
 
 
-def _headline(status: Status) -> Text:
+def _headline(status: NodeSummary) -> Text:
     uptime = duration_text(status.statistics.uptime_ms / 1000)
     state = ("ready", "green") if status.is_ready else ("not ready", "bold yellow")
     rest = (f"  accord {safe(status.version)} ({safe(status.build)}), up for {uptime}", "dim")
     return Text.assemble((safe(status.name), "bold"), "  ", state, rest)
 
 
-def _traffic(statistics: Statistics, rates: Rates) -> Table:
+def _traffic(statistics: Statistics, rates: ClientRates) -> Table:
     received, sent = statistics.received, statistics.sent
     table = Table(Column("", least=13), *figures("in", "out"), "", has_rule=False)
     for name, came, went, remark in (

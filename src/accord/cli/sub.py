@@ -85,7 +85,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     Exit code 0, or 1 if --count was not reached in time; 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
-    from accord.cli.following import Following, Wish, read_expectation
+    from accord.cli.following import SubOptions, SubRunner, read_expectation
     from accord.cli.quantities import read_duration_s
     from accord.cli.text import check_predicate, read_since
 
@@ -93,7 +93,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         raise typer.BadParameter("give one of --where and --xpath")
     if is_json and is_raw:
         raise typer.BadParameter("give one of --json and --raw")
-    wish = Wish(
+    wish = SubOptions(
         filters=tuple(dict.fromkeys(map(_checked, filters))),
         where=where,
         xpath=xpath,
@@ -107,7 +107,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     check_predicate(where, xpath)
     if since is not None:
         read_since(since, "--since")
-    following = Following(
+    following = SubRunner(
         wish,
         _show(is_json=is_json, is_raw=is_raw, is_one=count == 1, has_days=since is not None),
     )
@@ -130,10 +130,10 @@ def _checked(pattern: str) -> str:
 
 def _show(*, is_json: bool, is_raw: bool, is_one: bool, has_days: bool) -> Show:
     from accord.cli.screen import open_console
-    from accord.cli.showing import Pretty, show_json, show_raw
+    from accord.cli.showing import EventPrinter, show_json, show_raw
 
     if is_json:
         return show_json
     if is_raw:
         return lambda event: show_raw(event, has_end=not is_one)
-    return Pretty(open_console(), has_days=has_days).show
+    return EventPrinter(open_console(), has_days=has_days).show

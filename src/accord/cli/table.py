@@ -22,7 +22,7 @@ NOTHING: Final = "–"
 
 _GAP: Final = 2
 _INDENT: Final = 4
-_LONGEST_WORD: Final = 32  # longer ones may be broken
+_MAX_WORD: Final = 32  # longer ones may be broken
 _NARROWEST: Final = 20
 _FIXED: Final = 2  # of this weight and more, columns stay in the first line
 _PHRASES: Final = re.compile(r"\s*(?:\S| (?! ))+\s*|\s+")
@@ -144,7 +144,7 @@ class Table:
             texts += [row[n].plain for row in self.rows]
         words = (match[0].strip() for text in texts for match in _words(text))
         word = max(map(cell_len, words), default=0)
-        need = max(word, longest) if column.is_whole else min(word, _LONGEST_WORD)
+        need = max(word, longest) if column.is_whole else min(word, _MAX_WORD)
         return max(need, column.least), most
 
     def _height(self, layout: Layout, limit: int | None) -> int:

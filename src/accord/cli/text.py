@@ -9,7 +9,7 @@ from typing import Final
 
 from accord.cli.errors import InputError
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 from accord.predicates import Predicate, PredicateError, parse, parse_xpath
 
 _PREFIX: Final = re.compile(r"[^\W\d][\w.-]*")
@@ -35,7 +35,7 @@ def check_predicate(where: str | None, xpath: str | None) -> None:
 def read_since(text: str, where: str) -> int:
     """The moment that `text` says, in milliseconds; `where` names the option in the error."""
     try:
-        return read_moment(text, now_ms=time.time_ns() // 1_000_000)
+        return parse_time(text, now_ms=time.time_ns() // 1_000_000)
     except ValueError as error:
         raise InputError(where, str(error)) from None
 

@@ -13,7 +13,7 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
-    from accord.cli.ledger_source import LedgerSource
+    from accord.cli.ledger_source import LedgerClient
     from accord.core.monitoring.top import Top
 
 _LINES: Final = 100
@@ -34,12 +34,12 @@ def top(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Watch a node: channels, clients and their links, queues, what policies decide."""
-    from accord.cli.ledger_source import LedgerSource
+    from accord.cli.ledger_source import LedgerClient
     from accord.cli.quantities import read_duration_s
     from accord.cli.screen import open_console
 
     interval_s = read_duration_s(interval, "--interval")
-    source = LedgerSource(url, user, authority)
+    source = LedgerClient(url, user, authority)
     try:
         if not is_once and not is_json and open_console().is_terminal:
             _watch(source, interval_s)
@@ -66,7 +66,7 @@ def _print(now: Top, *, is_json: bool) -> None:
     console.print(draw_top(now, width=console.width, height=height))
 
 
-def _watch(source: LedgerSource, interval_s: float) -> None:
+def _watch(source: LedgerClient, interval_s: float) -> None:
     """On the whole terminal; where the node goes away, its last picture stays."""
     from rich.console import Group
     from rich.live import Live

@@ -13,10 +13,10 @@ from accord.cli.quantities import count_text, duration_text, latency_text, size_
 from accord.cli.quantities import rate_text as number_text
 from accord.cli.screen import safe
 from accord.cli.table import NOTHING, Column, Table, figures
-from accord.core.monitoring.top import BinLine, Management, Top
+from accord.core.monitoring.top import BinActivity, Management, Top
 
 _DOT: Final = " · "
-_LEAST_ROWS: Final = 2  # of channels and of clients, whatever the terminal
+_MIN_ROWS: Final = 2  # of channels and of clients, whatever the terminal
 
 
 def draw_top(now: Top, *, width: int, height: int) -> Group:
@@ -36,9 +36,9 @@ def draw_top(now: Top, *, width: int, height: int) -> Group:
 def _fitted(
     draw: Callable[[Top, int], Table], now: Top, rows: int, width: int, lines: int
 ) -> Table:
-    shown = min(rows, max(lines, _LEAST_ROWS))
-    while (over := (table := draw(now, shown)).height(width) - lines) > 0 and shown > _LEAST_ROWS:
-        shown = max(_LEAST_ROWS, shown - max(1, over // 2))
+    shown = min(rows, max(lines, _MIN_ROWS))
+    while (over := (table := draw(now, shown)).height(width) - lines) > 0 and shown > _MIN_ROWS:
+        shown = max(_MIN_ROWS, shown - max(1, over // 2))
     return table
 
 
@@ -82,7 +82,7 @@ def _decided(management: Management) -> Iterator[str]:
     yield ", ".join(limits) or "no limits"
 
 
-def _bins(bins: Sequence[BinLine]) -> Table:
+def _bins(bins: Sequence[BinActivity]) -> Table:
     table = _table("importance", "waiting", "bytes", "tasks", "half waited", "95 % waited")
     for line in reversed(bins):
         table.add_row(

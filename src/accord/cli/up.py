@@ -15,7 +15,7 @@ from accord.cli.connection import DEFAULT_URL
 
 if TYPE_CHECKING:
     from accord.config import Config
-    from accord.live.node import Listener, Node, Settings
+    from accord.live.node import ListenerSettings, Node, Settings
     from accord.live.pipeline_options import PipelineOptions
     from accord.live.quality import QualityOptions
     from accord.live.users import Users
@@ -232,16 +232,16 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
     return urls
 
 
-def _listeners(config: Config) -> tuple[Listener, ...]:
-    from accord.live.node import Listener  # noqa: PLC0415
+def _listeners(config: Config) -> tuple[ListenerSettings, ...]:
+    from accord.live.node import ListenerSettings  # noqa: PLC0415
 
     listen = config.listen
     tls = _tls(config) if listen.mqtts or listen.websockets else None
     return (
-        *(Listener(address) for address in listen.mqtt),
-        *(Listener(address, tls=tls) for address in listen.mqtts),
-        *(Listener(address, is_websocket=True) for address in listen.websocket),
-        *(Listener(address, is_websocket=True, tls=tls) for address in listen.websockets),
+        *(ListenerSettings(address) for address in listen.mqtt),
+        *(ListenerSettings(address, tls=tls) for address in listen.mqtts),
+        *(ListenerSettings(address, is_websocket=True) for address in listen.websocket),
+        *(ListenerSettings(address, is_websocket=True, tls=tls) for address in listen.websockets),
     )
 
 
@@ -293,6 +293,6 @@ def _pipeline_words(node: Node) -> str:
     return f"starting ({where}), archive in {pipeline.archive}"
 
 
-def _scheme(listener: Listener) -> str:
+def _scheme(listener: ListenerSettings) -> str:
     name = "ws" if listener.is_websocket else "mqtt"
     return f"{name}s" if listener.tls else name

@@ -51,13 +51,13 @@ def why(  # noqa: PLR0913 (a parameter per option)
     Without an ID, list the latest outcomes with the IDs of their events.
     """
     from accord.cli.errors import InputError
-    from accord.cli.ledger_source import LedgerSource
+    from accord.cli.ledger_source import LedgerClient
     from accord.cli.screen import open_console
     from accord.cli.why_screen import draw_event, draw_outcomes
     from accord.core.errors import EventError
     from accord.core.monitoring.ledger import event_id, event_number
 
-    source = LedgerSource(url, user, authority)
+    source = LedgerClient(url, user, authority)
     if event is None:
         found = source.recent(last, channel=channel, client=client, outcome=outcome)
         if is_json:

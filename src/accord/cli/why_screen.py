@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accord.api.outcomes import (
+    DeliveryOutcome,
+    DeliveryOutcomes,
     EventOutcomes,
-    Outcome,
-    Outcomes,
     rate_text,
     size_text,
     time_text,
@@ -74,7 +74,7 @@ def draw_event(found: EventOutcomes) -> Group:
     return Group(*parts)
 
 
-def draw_outcomes(found: Outcomes) -> RenderableType:
+def draw_outcomes(found: DeliveryOutcomes) -> RenderableType:
     if not found.outcomes:
         if found.reaches_back_ms is None:
             return Text("the ledger is empty")
@@ -93,7 +93,7 @@ def draw_outcomes(found: Outcomes) -> RenderableType:
     return table
 
 
-def _verdict(outcome: Outcome) -> Text:
+def _verdict(outcome: DeliveryOutcome) -> Text:
     after = f"{time_text(_total_ms(outcome))} after it came"
     name = safe(outcome.destination) or "nobody"
     return Text.assemble(
@@ -104,7 +104,7 @@ def _verdict(outcome: Outcome) -> Text:
     )
 
 
-def _lines(outcome: Outcome) -> Iterator[str]:
+def _lines(outcome: DeliveryOutcome) -> Iterator[str]:
     if outcome.reason:
         yield outcome.reason
     sending = ""
@@ -159,7 +159,7 @@ def _waits_for(waiting: Waiting) -> str:
     return _WAITS_FOR.get(waiting.waits_for, waiting.waits_for)
 
 
-def _total_ms(outcome: Outcome) -> int:
+def _total_ms(outcome: DeliveryOutcome) -> int:
     return max(outcome.done_ms - outcome.received_ms, 0)
 
 

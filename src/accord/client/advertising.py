@@ -25,7 +25,7 @@ OFF: Final = "off"
 _FAREWELL_S: Final = 1.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AdvertiseReply(msgspec.Struct, frozen=True):
     ok: bool = False
     name: str = ""
     mode: str = OFF
@@ -115,10 +115,10 @@ class Advertisements:
             self._repeating.cancel()
             await asyncio.gather(self._repeating, return_exceptions=True)
 
-    async def _asked(self, asked: dict[str, Any]) -> Answer:
+    async def _asked(self, asked: dict[str, Any]) -> AdvertiseReply:
         event = await self._ask(ADVERTISEMENTS, msgspec.json.encode(asked))
         try:
-            answer = msgspec.json.decode(event.payload, type=Answer)
+            answer = msgspec.json.decode(event.payload, type=AdvertiseReply)
         except msgspec.DecodeError as error:
             raise AdvertisementError(f"the server does not answer like a node: {error}") from None
         if not answer.ok:

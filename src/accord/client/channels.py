@@ -15,7 +15,7 @@ from accord.core.overlay.channel_answers import Channel
 Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ChannelsReply(msgspec.Struct, frozen=True):
     ok: bool = False
     channel: Channel | None = None
     channels: tuple[Channel, ...] = ()
@@ -23,16 +23,16 @@ class Answer(msgspec.Struct, frozen=True):
     place: str = ""
 
 
-_DECODER: Final = msgspec.json.Decoder(Answer)
+_DECODER: Final = msgspec.json.Decoder(ChannelsReply)
 
 
-async def ask(session_request: Ask, **request: Any) -> Answer:
+async def request_channels(session_request: Ask, **request: Any) -> ChannelsReply:
     """ChannelRefusedError where the server says no."""
     event = await session_request(CHANNELS, msgspec.json.encode(request))
     try:
         answer = _DECODER.decode(event.payload)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        answer = Answer()
+        answer = ChannelsReply()
     if not answer.ok:
         raise ChannelRefusedError(answer.error, answer.place)
     return answer

@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 from accord.client.backoff import Backoff
 from accord.client.errors import ClientError, ConnectionFailedError, SessionClosedError
-from accord.client.machine import CHECK, Machine, Phase
+from accord.client.machine import CHECK, ClientMachine, Phase
 from accord.client.signals import (
     Arrived,
     Close,
-    CloseAsked,
+    CloseRequested,
     Connected,
     Ended,
     Input,
@@ -35,7 +35,7 @@ FLUSH_S: Final = 1.0
 STEADY_MS: Final = 2_000
 
 
-class Listener(Protocol):
+class InboxListener(Protocol):
     """Who wants to know about a subscription's inbox."""
 
     def wake(self) -> None: ...
@@ -47,11 +47,11 @@ class Driver:
     """One session's input and output."""
 
     def __init__(
-        self, machine: Machine, connect: Callable[[], Awaitable[Stream]], backoff: Backoff
+        self, machine: ClientMachine, connect: Callable[[], Awaitable[Stream]], backoff: Backoff
     ) -> None:
         self.machine = machine
         self.server = NO_PROPERTIES  # what the last CONNACK said
-        self.listeners: dict[int, Listener] = {}
+        self.listeners: dict[int, InboxListener] = {}
         self.error: ClientError | None = None
         self._connect = connect
         self._backoff = backoff
@@ -95,7 +95,7 @@ class Driver:
         """Say goodbye and end everything."""
         is_connected = self.machine.phase is Phase.CONNECTED
         if self.error is None:
-            self.handle(CloseAsked(is_forgotten))
+            self.handle(CloseRequested(is_forgotten))
         try:
             if is_connected:
                 await asyncio.wait({self._tasks[0]}, timeout=2 * FLUSH_S)

@@ -6,15 +6,15 @@ import asyncio
 
 from accord.client.driver import Driver
 from accord.client.errors import ClientError
-from accord.client.inbox import Delivery, Inbox
-from accord.client.signals import Consumed, Settled, SubscribeAsked, UnsubscribeAsked
-from accord.edges.mqtt.packets import Filter
+from accord.client.inbox import Inbox, ReceivedMessage
+from accord.client.signals import Consumed, Settled, SubscribeRequested, UnsubscribeRequested
+from accord.edges.mqtt.packets import TopicFilter
 
 
-class Feed:
+class ServerSubscription:
     """`news` is set whenever there is something to look at."""
 
-    def __init__(self, driver: Driver, asked: Filter, queue: int, news: asyncio.Event) -> None:
+    def __init__(self, driver: Driver, asked: TopicFilter, queue: int, news: asyncio.Event) -> None:
         self.error: ClientError | None = None
         self._driver = driver
         self._filter = asked
@@ -38,7 +38,7 @@ class Feed:
         self._driver.listeners[identifier] = self
 
         def order(token: int) -> None:
-            asked = SubscribeAsked(token, identifier, self._filter, user, self._queue)
+            asked = SubscribeRequested(token, identifier, self._filter, user, self._queue)
             self._driver.handle(asked)
             self._inbox = self._driver.machine.inbox(identifier)
 
@@ -50,19 +50,19 @@ class Feed:
         if identifier is None:
             return False
         del self._driver.listeners[identifier]
-        self._driver.handle(UnsubscribeAsked(identifier, is_kept))
+        self._driver.handle(UnsubscribeRequested(identifier, is_kept))
         return True
 
-    def take(self) -> Delivery | None:
+    def take(self) -> ReceivedMessage | None:
         """What came next; `finish` it afterwards."""
         if self._identifier is None:
             return None
         return self._driver.machine.take(self._identifier)
 
-    def finish(self, delivery: Delivery) -> None:
+    def finish(self, delivery: ReceivedMessage) -> None:
         self._driver.handle(Consumed(delivery))
 
-    def age_ms(self, delivery: Delivery) -> int:
+    def age_ms(self, delivery: ReceivedMessage) -> int:
         return self._driver.now_ms() - delivery.received_ms
 
     # -------------------------------------------------------------------------- for the driver

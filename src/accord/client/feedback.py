@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from accord.client.feed import Feed
-from accord.client.inbox import Delivery
+from accord.client.feed import ServerSubscription
+from accord.client.inbox import ReceivedMessage
 from accord.client.messages import ReceivedEvent
 from accord.client.subscription import Subscription
 from accord.edges.mqtt.names import NODE
@@ -38,7 +38,7 @@ class Answers(Subscription):
         assert isinstance(answer, Answer)
         return answer
 
-    def _event(self, feed: Feed, delivery: Delivery) -> Answer:
+    def _event(self, feed: ServerSubscription, delivery: ReceivedMessage) -> Answer:
         received = super()._event(feed, delivery)
         named = {each.name: getattr(received, each.name) for each in dataclasses.fields(received)}
         named["id"] = ""

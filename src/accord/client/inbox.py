@@ -10,7 +10,7 @@ from accord.edges.mqtt.packets import Publish
 MAX_BYTES: Final = 64 * 1024 * 1024
 
 
-class Delivery:
+class ReceivedMessage:
     """One received message; `owed` consumers have not finished with it."""
 
     __slots__ = ("is_consumed", "message", "owed", "received_ms")
@@ -27,7 +27,7 @@ class Inbox:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._waiting: deque[Delivery] = deque()
+        self._waiting: deque[ReceivedMessage] = deque()
         self._bytes = 0
         self.shed = 0
 
@@ -44,12 +44,12 @@ class Inbox:
         """Time to shed, if reading can't be stopped."""
         return len(self._waiting) >= 2 * self._limit or self._bytes >= 2 * MAX_BYTES
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, delivery: ReceivedMessage) -> None:
         delivery.owed += 1
         self._waiting.append(delivery)
         self._bytes += len(delivery.message.payload)
 
-    def take(self) -> Delivery | None:
+    def take(self) -> ReceivedMessage | None:
         if not self._waiting:
             return None
         delivery = self._waiting.popleft()

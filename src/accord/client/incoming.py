@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.client.inbox import Delivery, Inbox
-from accord.client.past import SINCE, Past
-from accord.client.signals import SubscribeAsked
+from accord.client.inbox import Inbox, ReceivedMessage
+from accord.client.past import SINCE, ResumePoint
+from accord.client.signals import SubscribeRequested
 from accord.core.model.channels import filter_selects
 from accord.edges.mqtt.codec import SHARED
 from accord.edges.mqtt.codes import ProtocolError, Reason
@@ -31,7 +31,7 @@ from accord.edges.mqtt.packets import (
 MAX_UNCLAIMED: Final = 100
 
 
-class Interest:
+class SubscriptionState:
     """A subscription as the server sees it.
 
     `packet_id` is that of a SUBSCRIBE on its way, else 0; `token` whom its first answer goes to;
@@ -41,12 +41,12 @@ class Interest:
     __slots__ = ("_pattern", "_user", "filter", "identifier", "inbox", "is_granted", "packet_id",
                  "past", "token")  # fmt: skip
 
-    def __init__(self, asked: SubscribeAsked, now_ms: int) -> None:
+    def __init__(self, asked: SubscribeRequested, now_ms: int) -> None:
         self.token: int | None = asked.token
         self.filter = asked.filter
         self._user = asked.user
         since = next((value for name, value in asked.user if name == SINCE), None)
-        self.past = None if since is None else Past(since, now_ms)
+        self.past = None if since is None else ResumePoint(since, now_ms)
         self.inbox = Inbox(asked.queue)
         self.identifier = asked.identifier
         self.packet_id = 0
@@ -68,24 +68,24 @@ class Interest:
         return filter_selects(self._pattern, topic)
 
 
-class Incoming:
+class InboundMessages:
     """Subscriptions, their inboxes, and what is not acknowledged."""
 
     def __init__(self, receive_maximum: int) -> None:
         self._receive_maximum = receive_maximum
-        self.interests: dict[int, Interest] = {}
+        self.interests: dict[int, SubscriptionState] = {}
         self.is_connected = False
         self.unwanted = 0  # events that no subscription selected
         self._by_pattern: dict[str, int] = {}
-        self._held: dict[int, Delivery] = {}
-        self._unclaimed: list[Delivery] | None = None
+        self._held: dict[int, ReceivedMessage] = {}
+        self._unclaimed: list[ReceivedMessage] | None = None
         self._full: set[int] = set()
         self._unanswered: set[int] = set()  # on this connection
 
     def find(self, pattern: str) -> int | None:
         return self._by_pattern.get(pattern)
 
-    def add(self, interest: Interest) -> None:
+    def add(self, interest: SubscriptionState) -> None:
         """Take it in, with what waits for it from before."""
         self.interests[interest.identifier] = interest
         self._by_pattern[interest.filter.pattern] = interest.identifier
@@ -135,7 +135,7 @@ class Incoming:
         """Whether some inbox has no room."""
         return bool(self._full)
 
-    def take(self, identifier: int) -> Delivery | None:
+    def take(self, identifier: int) -> ReceivedMessage | None:
         """The next of a subscription; `consume` it afterwards."""
         inbox = self.interests[identifier].inbox
         delivery = inbox.take()
@@ -150,7 +150,7 @@ class Incoming:
             held = self._held.get(message.packet_id)
             if held is not None and _is_again(message, held):
                 return self._answer(held) if held.is_consumed else [], []
-        delivery = Delivery(message, now_ms)
+        delivery = ReceivedMessage(message, now_ms)
         if message.qos:
             self._held[message.packet_id] = delivery
         chosen = self._choose(message)
@@ -171,7 +171,7 @@ class Incoming:
             return [], [each.identifier for each in chosen]
         return self._put_aside(delivery), []
 
-    def consume(self, delivery: Delivery) -> list[Packet]:
+    def consume(self, delivery: ReceivedMessage) -> list[Packet]:
         """One consumer is done with it; the last one makes the acknowledgement."""
         delivery.owed -= 1
         if delivery.owed > 0:
@@ -188,12 +188,12 @@ class Incoming:
             return [Pubcomp(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)]
         return [Pubcomp(packet.packet_id)]
 
-    def _put(self, interest: Interest, delivery: Delivery) -> None:
+    def _put(self, interest: SubscriptionState, delivery: ReceivedMessage) -> None:
         interest.inbox.put(delivery)
         if interest.inbox.is_full:
             self._full.add(interest.identifier)
 
-    def _answer(self, delivery: Delivery) -> list[Packet]:
+    def _answer(self, delivery: ReceivedMessage) -> list[Packet]:
         packet_id = delivery.message.packet_id
         if delivery.message.qos == 2:
             return [Pubrec(packet_id)]
@@ -207,7 +207,7 @@ class Incoming:
             problem = f"more than {self._receive_maximum} messages without acknowledgement"
             raise ProtocolError(Reason.RECEIVE_MAXIMUM_EXCEEDED, problem)
 
-    def _choose(self, message: Publish) -> list[Interest]:
+    def _choose(self, message: Publish) -> list[SubscriptionState]:
         topic = message.topic
         named = [
             found
@@ -216,7 +216,7 @@ class Incoming:
         ]
         return named or [each for each in self.interests.values() if each.selects(topic)]
 
-    def _put_aside(self, delivery: Delivery) -> list[Packet]:
+    def _put_aside(self, delivery: ReceivedMessage) -> list[Packet]:
         if (
             delivery.message.qos
             and self._unclaimed is not None
@@ -229,7 +229,7 @@ class Incoming:
         return self.consume(delivery)
 
 
-def _is_again(message: Publish, held: Delivery) -> bool:
+def _is_again(message: Publish, held: ReceivedMessage) -> bool:
     """Whether it is the message that is held, and not a later one under the same identifier.
 
     The server may have dropped an expired one, but of QoS 2 none that it has our word for.

@@ -20,28 +20,28 @@ from accord.client.errors import (
     RefusedError,
     SessionClosedError,
 )
-from accord.client.inbox import Delivery, Inbox
-from accord.client.incoming import Incoming
-from accord.client.outgoing import Outgoing, PacketIds
+from accord.client.inbox import Inbox, ReceivedMessage
+from accord.client.incoming import InboundMessages
+from accord.client.outgoing import OutboundMessages, PacketIds
 from accord.client.signals import (
     Arrived,
     Close,
-    CloseAsked,
+    CloseRequested,
     Connected,
     Consumed,
     Input,
     Lost,
     Opened,
-    Options,
     Output,
-    PublishAsked,
+    PublishRequested,
     Received,
     Send,
-    SubscribeAsked,
-    UnsubscribeAsked,
+    SessionOptions,
+    SubscribeRequested,
+    UnsubscribeRequested,
     Withdrawn,
 )
-from accord.client.subscribing import Subscribing
+from accord.client.subscribing import SubscribeProtocol
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, ProtocolError, Reason
 from accord.edges.mqtt.framing import Framer
@@ -92,18 +92,18 @@ class Phase(Enum):
     CLOSED = "for good"
 
 
-class Machine:
+class ClientMachine:
     """One session; see the module's text."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SessionOptions) -> None:
         self._options = options
         self.client_id = options.client_id
         self.phase = Phase.IDLE
         self._is_first = True
         self._ids = PacketIds()
-        self._outgoing = Outgoing(self._ids, options.inflight_limit)
-        self._incoming = Incoming(options.receive_maximum)
-        self._subscribing = Subscribing(self._ids, self._incoming)
+        self._outgoing = OutboundMessages(self._ids, options.inflight_limit)
+        self._incoming = InboundMessages(options.receive_maximum)
+        self._subscribing = SubscribeProtocol(self._ids, self._incoming)
         self._framer = Framer(options.maximum_packet_size)
         self._frames: deque[tuple[int, bytes]] = deque()
         self._keep_alive_ms = 0
@@ -147,7 +147,7 @@ class Machine:
     def unwanted(self) -> int:
         return self._incoming.unwanted
 
-    def take(self, identifier: int) -> Delivery | None:
+    def take(self, identifier: int) -> ReceivedMessage | None:
         """The subscription's next event, to be `Consumed` afterwards."""
         return self._incoming.take(identifier)
 
@@ -160,16 +160,16 @@ class Machine:
         match happened:
             case Received(data):
                 return self._receive(data, now_ms)
-            case PublishAsked():
+            case PublishRequested():
                 return [*self._outgoing.ask(happened, now_ms), *self._resume(now_ms)]
             case Consumed(delivery):
                 return [*_sends(self._incoming.consume(delivery)), *self._resume(now_ms)]
             case Withdrawn(token):
                 self._outgoing.withdraw(token)
                 return []
-            case SubscribeAsked():
+            case SubscribeRequested():
                 return [*self._subscribing.ask(happened, now_ms), *self._resume(now_ms)]
-            case UnsubscribeAsked(identifier, is_kept):
+            case UnsubscribeRequested(identifier, is_kept):
                 left = self._subscribing.leave(identifier, is_kept=is_kept)
                 return [*left, *self._resume(now_ms)]
             case Opened():
@@ -177,7 +177,7 @@ class Machine:
             case Lost():
                 self._stop(Phase.IDLE)
                 return []
-            case CloseAsked(is_forgotten):
+            case CloseRequested(is_forgotten):
                 return self._close(is_forgotten)
 
     def _open(self, now_ms: int) -> list[Output]:

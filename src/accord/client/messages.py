@@ -12,7 +12,7 @@ from accord.core.errors import EventError
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
-from accord.core.node.rights import ANSWERS
+from accord.core.node.rights import FEEDBACK_PREFIX
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
 from accord.edges.mqtt.names import CHANNEL, OWN, PUBLISHER, RECEIVED
@@ -53,7 +53,7 @@ class ReceivedEvent(Event):
     @property
     def wants_feedback(self) -> bool:
         """Whether its source wants to be answered."""
-        return (self.properties.response_topic or "").startswith(ANSWERS)
+        return (self.properties.response_topic or "").startswith(FEEDBACK_PREFIX)
 
     async def feedback(
         self,

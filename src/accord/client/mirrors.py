@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
-from accord.core.model.recent import Recent
+from accord.core.model.recent import LruMap
 from accord.edges.mqtt.names import EVENT, NODE
 from accord.edges.mqtt.packets import Publish
 
@@ -24,11 +24,11 @@ MAX_NAMES: Final = 50_000
 _LONGEST: Final = 1_000  # characters of a name; no node has longer ones
 
 
-class Copies:
+class MirrorDedup:
     """Which events have come."""
 
     def __init__(self, most: int = MAX_NAMES) -> None:
-        self._known: Recent[tuple[str, str], bool] = Recent(most)
+        self._known: LruMap[tuple[str, str], bool] = LruMap(most)
         self.dropped = 0
 
     def is_first(self, message: Publish) -> bool:

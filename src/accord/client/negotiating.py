@@ -42,7 +42,7 @@ OnUsage = Callable[[Usage], object]
 _HEARD: Final = 1_000  # advice that waits for its handler; the oldest goes
 
 
-class Negotiating:
+class QualitySession:
     """One session's; `subscribe` makes a subscription to a channel of the server's own."""
 
     def __init__(self, driver: Driver, subscribe: Callable[[str], Subscription], ask: Ask) -> None:
@@ -118,7 +118,7 @@ class Expected:
     """One expectation of a subscription: how it stands, and what is to become of it."""
 
     def __init__(
-        self, negotiating: Negotiating, id_: str, expectation: Expectation, tell: OnState
+        self, negotiating: QualitySession, id_: str, expectation: Expectation, tell: OnState
     ) -> None:
         self.id = id_
         self.expectation = expectation
@@ -187,7 +187,7 @@ class Publisher:
 
     def __init__(  # noqa: PLR0913 - made in one place only
         self,
-        negotiating: Negotiating,
+        negotiating: QualitySession,
         channel: str,
         *,
         capabilities: list[Capability],

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from accord.client.errors import ExpiredError
-from accord.client.signals import Output, PublishAsked, Send, Settled
+from accord.client.signals import Output, PublishRequested, Send, Settled
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.mapping import DEADLINE
@@ -48,13 +48,13 @@ class PacketIds:
         return len(self._used)
 
 
-class Flight:
+class InFlightPublish:
     """One publication; `packet_id` is 0 until it is sent for the first time."""
 
     __slots__ = ("asked_ms", "expires_ms", "is_done", "is_released", "message", "packet_id",
                  "properties", "reason", "token")  # fmt: skip
 
-    def __init__(self, asked: PublishAsked, now_ms: int) -> None:
+    def __init__(self, asked: PublishRequested, now_ms: int) -> None:
         self.token = asked.token
         self.message = asked.message
         self.asked_ms = now_ms
@@ -67,7 +67,7 @@ class Flight:
         self.is_done = False
 
 
-class Outgoing:
+class OutboundMessages:
     """Publications, from being asked for to being settled."""
 
     def __init__(self, ids: PacketIds, limit: int) -> None:
@@ -75,16 +75,16 @@ class Outgoing:
         self._limit = limit
         self._quota = 0
         self._server = NO_PROPERTIES
-        self._waiting: deque[Flight] = deque()
-        self._active: dict[int, Flight] = {}
+        self._waiting: deque[InFlightPublish] = deque()
+        self._active: dict[int, InFlightPublish] = {}
         self._soonest_ms: int | None = None  # no deadline of what waits is before this
 
     @property
     def is_waiting(self) -> bool:
         return bool(self._waiting or self._active)
 
-    def ask(self, asked: PublishAsked, now_ms: int) -> list[Output]:
-        flight = Flight(asked, now_ms)
+    def ask(self, asked: PublishRequested, now_ms: int) -> list[Output]:
+        flight = InFlightPublish(asked, now_ms)
         if asked.message.qos == 0 and self._quota:
             return self._send(flight, now_ms)
         self._waiting.append(flight)
@@ -175,7 +175,7 @@ class Outgoing:
                 outputs.append(Settled(flight.token))
         return outputs
 
-    def _send(self, flight: Flight, now_ms: int) -> list[Output]:
+    def _send(self, flight: InFlightPublish, now_ms: int) -> list[Output]:
         is_again = flight.packet_id != 0
         if flight.is_released:
             self._active[flight.packet_id] = flight
@@ -212,7 +212,7 @@ class Outgoing:
             return Reason.RETAIN_NOT_SUPPORTED, "the server keeps no retained messages"
         return None
 
-    def _settle(self, flight: Flight, reason: int, properties: Properties) -> Settled:
+    def _settle(self, flight: InFlightPublish, reason: int, properties: Properties) -> Settled:
         flight.is_done = True
         self._active.pop(flight.packet_id, None)
         self._ids.free(flight.packet_id)
@@ -225,14 +225,14 @@ def _sooner(one_ms: int | None, other_ms: int | None) -> int | None:
     return min(one_ms, other_ms)
 
 
-def _expired(flight: Flight) -> Settled:
+def _expired(flight: InFlightPublish) -> Settled:
     assert flight.expires_ms is not None
     within_ms = flight.expires_ms - flight.asked_ms
     problem = f"not sent within {within_ms} ms: no connection, or too many events on the way"
     return Settled(flight.token, error=ExpiredError(problem))
 
 
-def _with_time_left(flight: Flight, now_ms: int) -> Publish:
+def _with_time_left(flight: InFlightPublish, now_ms: int) -> Publish:
     """The message with its deadline and expiry counted from now, not from when it was asked for."""
     waited_ms = now_ms - flight.asked_ms
     properties = flight.message.properties

@@ -20,7 +20,7 @@ from collections import Counter, deque
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 from accord.edges.mqtt.names import EVENT, NODE, OWN, RECEIVED
 from accord.edges.mqtt.packets import Publish
 
@@ -45,7 +45,7 @@ def ago_text(ago_ms: int) -> str:
     return f"-{min(max(ago_ms, 0), _LONG_AGO_MS)}ms"
 
 
-class Past:
+class ResumePoint:
     """`since` is what to ask for now."""
 
     def __init__(self, since: str, now_ms: int) -> None:
@@ -113,7 +113,7 @@ class Past:
 def _ago_ms(since: str) -> int | None:
     """How long ago that is, where it is said so."""
     try:
-        first, later = (read_moment(since, now_ms=now) for now in (2**60, 2**60 + 1))
+        first, later = (parse_time(since, now_ms=now) for now in (2**60, 2**60 + 1))
     except ValueError:
         return None  # the server's business
     return 2**60 - first if later > first else None

@@ -14,10 +14,16 @@ from accord.client.quality import Bounds, Capability, Cost, Coupling, Expectatio
 from accord.core.negotiation import costs, profiles
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.expectations import Expectation as CoreExpectation
-from accord.core.negotiation.expectations import Requirement
-from accord.core.negotiation.properties import Better, Registry
+from accord.core.negotiation.expectations import PropertyRequirement
+from accord.core.negotiation.properties import Better, PropertyRegistry
 from accord.core.negotiation.property_files import parse_properties
-from accord.core.negotiation.storing import Stored, read_json, read_xml, write_json, write_xml
+from accord.core.negotiation.storing import (
+    QualityDocument,
+    read_json,
+    read_xml,
+    write_json,
+    write_xml,
+)
 
 
 @dataclass(slots=True)
@@ -31,14 +37,14 @@ class Profile:
 
 
 @dataclass(slots=True)
-class Kept:
+class QualityFile:
     """Expectations by channel (as alternatives), and profiles."""
 
     expectations: dict[str, list[Expectation]] = field(default_factory=dict)
     profiles: list[Profile] = field(default_factory=list)
 
 
-def load(file: Path, *, properties: Sequence[Path] = ()) -> Kept:
+def load(file: Path, *, properties: Sequence[Path] = ()) -> QualityFile:
     """From a file that ends with .xml or .json; `properties` are files that define more of them.
 
     QualityError says in which line, or at which path, something is wrong.
@@ -47,7 +53,7 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> Kept:
     registry = _registry(properties)
     text = file.read_text()
     read = read_xml(text.encode(), registry) if file.suffix == ".xml" else read_json(text, registry)
-    kept = Kept()
+    kept = QualityFile()
     for expectation in read.expectations:
         bounds = {each.property: (each.lower, each.upper) for each in expectation.requirements}
         made = Expectation.of(
@@ -69,11 +75,11 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> Kept:
     return kept
 
 
-def store(file: Path, kept: Kept, *, properties: Sequence[Path] = ()) -> None:
+def store(file: Path, kept: QualityFile, *, properties: Sequence[Path] = ()) -> None:
     """What `load` reads again; `properties` as there."""
     _check_name(file)
     registry = _registry(properties)
-    stored = Stored(
+    stored = QualityDocument(
         tuple(
             _expectation(each, channel, number, registry)
             for channel, expectations in kept.expectations.items()
@@ -89,9 +95,9 @@ def store(file: Path, kept: Kept, *, properties: Sequence[Path] = ()) -> None:
 
 def from_core(capability: profiles.Capability) -> Capability:
     cost: Cost = 0.0
-    if isinstance(capability.cost, costs.Constant):
+    if isinstance(capability.cost, costs.ConstantCost):
         cost = capability.cost.cost
-    elif isinstance(capability.cost, costs.Linear):
+    elif isinstance(capability.cost, costs.LinearCost):
         cost = Line(capability.cost.base, capability.cost.slope)
     else:
         cost = capability.cost.points
@@ -104,8 +110,8 @@ def from_core(capability: profiles.Capability) -> Capability:
     )
 
 
-def _registry(properties: Sequence[Path]) -> Registry:
-    registry = Registry()
+def _registry(properties: Sequence[Path]) -> PropertyRegistry:
+    registry = PropertyRegistry()
     for each in properties:
         for property_ in parse_properties(each.read_text()):
             registry.define(property_)
@@ -113,7 +119,7 @@ def _registry(properties: Sequence[Path]) -> Registry:
 
 
 def _expectation(
-    expectation: Expectation, channel: str, number: int, registry: Registry
+    expectation: Expectation, channel: str, number: int, registry: PropertyRegistry
 ) -> CoreExpectation:
     requirements = [
         _requirement(name, bounds, registry) for name, bounds in expectation.bounds.items()
@@ -128,13 +134,13 @@ def _expectation(
     )
 
 
-def _requirement(name: str, bounds: Bounds, registry: Registry) -> Requirement:
+def _requirement(name: str, bounds: Bounds, registry: PropertyRegistry) -> PropertyRequirement:
     """A single value is the worst that will do, as everywhere."""
     if isinstance(bounds, tuple):
-        return Requirement(name, _value(bounds[0]), _value(bounds[1]))
+        return PropertyRequirement(name, _value(bounds[0]), _value(bounds[1]))
     if registry.get(name).better is Better.HIGHER:
-        return Requirement(name, _exact(bounds), None)
-    return Requirement(name, None, _exact(bounds))
+        return PropertyRequirement(name, _exact(bounds), None)
+    return PropertyRequirement(name, None, _exact(bounds))
 
 
 def _profile(profile: Profile) -> profiles.Profile:
@@ -161,10 +167,10 @@ def _profile(profile: Profile) -> profiles.Profile:
 
 def _cost(cost: Cost) -> costs.Cost:
     if isinstance(cost, Line):
-        return costs.Linear(cost.base, cost.slope)
+        return costs.LinearCost(cost.base, cost.slope)
     if isinstance(cost, (int, float)):
-        return costs.Constant(float(cost)) if cost else costs.FREE
-    return costs.Table(tuple((_exact(value), float(each)) for value, each in cost))
+        return costs.ConstantCost(float(cost)) if cost else costs.FREE
+    return costs.TableCost(tuple((_exact(value), float(each)) for value, each in cost))
 
 
 def _value(value: Value | None) -> Value | None:

@@ -32,7 +32,7 @@ from accord.client.questions import (
     read_page_end,
 )
 from accord.client.replies import Replies
-from accord.client.signals import PublishAsked
+from accord.client.signals import PublishRequested
 from accord.core.node.rights import QUERIES
 from accord.edges.mqtt.names import END, PAGE
 from accord.edges.mqtt.packets import Publish
@@ -220,7 +220,7 @@ class Query:
     def _cancel(self, topic: str, correlation_data: bytes) -> None:
         message = _request(Cancel(), topic, correlation_data)
         self._driver.tell(
-            lambda token: self._driver.handle(PublishAsked(token, message, GOODBYE_MS))
+            lambda token: self._driver.handle(PublishRequested(token, message, GOODBYE_MS))
         )
 
     def _accept(self, event: ReceivedEvent) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from accord.client.errors import QueryError
 from accord.client.past import ago_text
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 from accord.core.monitoring.ledger import event_id, event_number
 
 Moment = str | datetime | timedelta
@@ -122,7 +122,7 @@ def moment_text(moment: Moment | None, name: str, now_ms: int) -> str | None:
 
 def _check_moment(name: str, text: str, now_ms: int) -> None:
     try:
-        read_moment(text, now_ms=now_ms)
+        parse_time(text, now_ms=now_ms)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 

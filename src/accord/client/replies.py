@@ -16,7 +16,7 @@ from accord.core.model.channels import RESPONSES
 from accord.edges.mqtt.properties import Properties
 
 
-class Expecting(Protocol):
+class ReplyWaiter(Protocol):
     """Who waits for the answers to one request."""
 
     def answer(self, event: ReceivedEvent) -> None: ...
@@ -24,7 +24,7 @@ class Expecting(Protocol):
     def fail(self, error: ClientError) -> None: ...
 
 
-class OneAnswer:
+class SingleReply:
     """The first answer is the answer."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Replies:
         self._topic = f"{start.rstrip('/')}/{self._secret.hex()}"
         self._subscribe = subscribe
         self._sent = 0
-        self._expected: dict[bytes, Expecting] = {}
+        self._expected: dict[bytes, ReplyWaiter] = {}
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
 
@@ -66,7 +66,7 @@ class Replies:
         return self._topic
 
     @contextmanager
-    def expect(self, expecting: Expecting) -> Iterator[bytes]:
+    def expect(self, expecting: ReplyWaiter) -> Iterator[bytes]:
         """Correlation data for a request."""
         self._sent += 1
         correlation_data = self._secret + self._sent.to_bytes(8, "big")

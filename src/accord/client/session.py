@@ -25,7 +25,7 @@ import msgspec
 
 from accord.client.advertising import Advertisement, Advertisements
 from accord.client.backoff import Backoff
-from accord.client.channels import ask as ask_channels
+from accord.client.channels import request_channels as ask_channels
 from accord.client.driver import Driver
 from accord.client.errors import (
     ChannelRefusedError,
@@ -34,7 +34,7 @@ from accord.client.errors import (
     SessionClosedError,
 )
 from accord.client.feedback import Answers
-from accord.client.machine import Machine
+from accord.client.machine import ClientMachine
 from accord.client.messages import (
     Extras,
     Outcome,
@@ -42,14 +42,14 @@ from accord.client.messages import (
     time_to_send_ms,
     to_message,
 )
-from accord.client.negotiating import Expected, Negotiating, Publisher
+from accord.client.negotiating import Expected, Publisher, QualitySession
 from accord.client.past import SINCE
 from accord.client.quality import Capability, Coupling, Expectation, json_text
 from accord.client.query import Query
 from accord.client.questions import Find, Moment, check_find, moment_text
-from accord.client.replies import OneAnswer, Replies
+from accord.client.replies import Replies, SingleReply
 from accord.client.servers import Servers
-from accord.client.signals import DURABLE_S, Options, PublishAsked
+from accord.client.signals import DURABLE_S, PublishRequested, SessionOptions
 from accord.client.subscription import Subscription
 from accord.client.transport import Stream, Transport, transport_with
 from accord.core.errors import EventError
@@ -58,7 +58,7 @@ from accord.core.node.rights import EXPECTATIONS, FEEDBACK
 from accord.core.overlay.channel_answers import Channel
 from accord.edges.mqtt.codec import SHARED, problem_with_subscription
 from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.packets import Filter, Publish, Will
+from accord.edges.mqtt.packets import Publish, TopicFilter, Will
 from accord.edges.mqtt.properties import Properties
 
 QUEUE: Final = 1_000
@@ -78,7 +78,7 @@ class Session:
         self._clock = clock
         self._replies: Replies | None = None
         self._queries: WeakSet[Query] = WeakSet()
-        self._negotiating: Negotiating | None = None
+        self._negotiating: QualitySession | None = None
         self._advertisements: Advertisements | None = None
 
     @property
@@ -179,7 +179,7 @@ class Session:
         pairs += (user or {}).items()
         named = _named(pattern, expect)
         pairs += [("expect", json_text(each.form(id_))) for id_, each in named.items()]
-        chosen = Filter(pattern, qos, no_local, retain_as_published, retain_handling)
+        chosen = TopicFilter(pattern, qos, no_local, retain_as_published, retain_handling)
         is_shared = pattern.startswith(SHARED)
         mirrors = () if pattern.startswith("$") and not is_shared else self._mirrors
         has_past = any(name == SINCE for name, _ in pairs)
@@ -223,7 +223,7 @@ class Session:
             raise ValueError(f"queue: expected at least 1, got {queue}")
         return Answers(
             (self._driver,),
-            Filter(FEEDBACK, qos),
+            TopicFilter(FEEDBACK, qos),
             (),
             queue=queue,
             keep=keep,
@@ -372,7 +372,7 @@ class Session:
         async with asyncio.timeout(timeout_s):
             replies = self._expecting()
             topic = await replies.topic()
-            reply = OneAnswer()
+            reply = SingleReply()
             with replies.expect(reply) as correlation_data:
                 await self.publish(
                     channel,
@@ -408,7 +408,7 @@ class Session:
 
     async def _publish(self, message: Publish, within_ms: int | None) -> Outcome:
         def order(token: int) -> None:
-            self._driver.handle(PublishAsked(token, message, within_ms))
+            self._driver.handle(PublishRequested(token, message, within_ms))
 
         try:
             settled = await self._driver.ask(order)
@@ -429,16 +429,18 @@ class Session:
     def _subscribe_to_replies(self, topic: str) -> Subscription:
         return Subscription(
             (self._driver,),
-            Filter(topic, 1),
+            TopicFilter(topic, 1),
             (),
             queue=QUEUE,
             keep=False,
             clock=self._clock,
         )
 
-    def _negotiate(self) -> Negotiating:
+    def _negotiate(self) -> QualitySession:
         if self._negotiating is None:
-            self._negotiating = Negotiating(self._driver, self._subscribe_to_replies, self.request)
+            self._negotiating = QualitySession(
+                self._driver, self._subscribe_to_replies, self.request
+            )
         return self._negotiating
 
     def _listening(self, topic: str) -> Callable[[], Awaitable[None]]:
@@ -494,7 +496,7 @@ async def connect(  # noqa: PLR0913
         username = servers.first.username
     if password is None:
         password = servers.first.password
-    options = Options(
+    options = SessionOptions(
         client_id=client_id,
         username=username,
         password=password.encode() if isinstance(password, str) else password,
@@ -512,11 +514,11 @@ async def connect(  # noqa: PLR0913
     async def open_stream() -> Stream:
         return await servers.open(chosen, connect_timeout_s)
 
-    driver = Driver(Machine(options), open_stream, Backoff(random))
+    driver = Driver(ClientMachine(options), open_stream, Backoff(random))
     mirrors: list[Driver] = []
     for each in urls if mirrored else ():
         opening = partial(Servers([each]).open, chosen, connect_timeout_s)
-        mirrors.append(Driver(Machine(_mirror_of(options)), opening, Backoff(random)))
+        mirrors.append(Driver(ClientMachine(_mirror_of(options)), opening, Backoff(random)))
     session = Session(driver, clock, mirrors)
     try:
         try:
@@ -535,7 +537,7 @@ async def connect(  # noqa: PLR0913
         await driver.stop(is_forgotten=not client_id)
 
 
-def _mirror_of(options: Options) -> Options:
+def _mirror_of(options: SessionOptions) -> SessionOptions:
     """How connections are that only subscribe."""
     client_id = f"{options.client_id}{MIRROR}" if options.client_id else ""
     return msgspec.structs.replace(

@@ -7,14 +7,14 @@ from typing import Final
 import msgspec
 
 from accord.client.errors import ClientError
-from accord.client.inbox import Delivery
-from accord.edges.mqtt.packets import Filter, Publish, Will
+from accord.client.inbox import ReceivedMessage
+from accord.edges.mqtt.packets import Publish, TopicFilter, Will
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 
 DURABLE_S: Final = 3_600
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is to be."""
 
     client_id: str = ""  # empty: the server chooses one
@@ -64,7 +64,7 @@ class Lost(msgspec.Struct, frozen=True):
     """The transport is gone."""
 
 
-class PublishAsked(msgspec.Struct, frozen=True):
+class PublishRequested(msgspec.Struct, frozen=True):
     """`deadline_ms` is relative to now."""
 
     token: int
@@ -78,17 +78,17 @@ class Withdrawn(msgspec.Struct, frozen=True):
     token: int
 
 
-class SubscribeAsked(msgspec.Struct, frozen=True):
+class SubscribeRequested(msgspec.Struct, frozen=True):
     """`identifier` is new in this session."""
 
     token: int
     identifier: int
-    filter: Filter
+    filter: TopicFilter
     user: tuple[tuple[str, str], ...] = ()
     queue: int = 1_000
 
 
-class UnsubscribeAsked(msgspec.Struct, frozen=True):
+class UnsubscribeRequested(msgspec.Struct, frozen=True):
     """With `is_kept` only this client leaves, and the server goes on collecting."""
 
     identifier: int
@@ -98,10 +98,10 @@ class UnsubscribeAsked(msgspec.Struct, frozen=True):
 class Consumed(msgspec.Struct, frozen=True):
     """The consumer is done with this: it may be acknowledged."""
 
-    delivery: Delivery
+    delivery: ReceivedMessage
 
 
-class CloseAsked(msgspec.Struct, frozen=True):
+class CloseRequested(msgspec.Struct, frozen=True):
     """With `is_forgotten` the server may forget the session."""
 
     is_forgotten: bool
@@ -111,12 +111,12 @@ Input = (
     Opened
     | Received
     | Lost
-    | PublishAsked
+    | PublishRequested
     | Withdrawn
-    | SubscribeAsked
-    | UnsubscribeAsked
+    | SubscribeRequested
+    | UnsubscribeRequested
     | Consumed
-    | CloseAsked
+    | CloseRequested
 )
 
 # ----------------------------------------------------------------------------------------- outputs

@@ -11,9 +11,9 @@ from collections import deque
 from typing import Final
 
 from accord.client.errors import AlreadySubscribedError, RefusedError, refused_subscription
-from accord.client.incoming import Incoming, Interest
+from accord.client.incoming import InboundMessages, SubscriptionState
 from accord.client.outgoing import PacketIds
-from accord.client.signals import Arrived, Ended, Output, Send, Settled, SubscribeAsked
+from accord.client.signals import Arrived, Ended, Output, Send, Settled, SubscribeRequested
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
@@ -22,15 +22,15 @@ from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 MAX_ASKED: Final = 1_000  # SUBSCRIBE and UNSUBSCRIBE on their way at a time
 
 
-class Subscribing:
+class SubscribeProtocol:
     """The exchange of SUBSCRIBE and UNSUBSCRIBE."""
 
-    def __init__(self, ids: PacketIds, incoming: Incoming) -> None:
+    def __init__(self, ids: PacketIds, incoming: InboundMessages) -> None:
         self._ids = ids
         self._incoming = incoming
         self._server: Properties | None = None
-        self._wanted: deque[Interest] = deque()
-        self._asked: dict[int, Interest] = {}
+        self._wanted: deque[SubscriptionState] = deque()
+        self._asked: dict[int, SubscriptionState] = {}
         self._unwanted: deque[str] = deque()
         self._leaving: dict[int, str] = {}
 
@@ -38,10 +38,10 @@ class Subscribing:
     def is_waiting(self) -> bool:
         return bool(self._asked or self._leaving)
 
-    def ask(self, asked: SubscribeAsked, now_ms: int) -> list[Output]:
+    def ask(self, asked: SubscribeRequested, now_ms: int) -> list[Output]:
         if self._incoming.find(asked.filter.pattern) is not None:
             raise AlreadySubscribedError(asked.filter.pattern)
-        interest = Interest(asked, now_ms)
+        interest = SubscriptionState(asked, now_ms)
         self._incoming.add(interest)
         self._wanted.append(interest)
         outputs = self._pump()
@@ -124,7 +124,11 @@ class Subscribing:
         return [self._end(interest, token, error, properties)]
 
     def _end(
-        self, interest: Interest, token: int | None, error: RefusedError, properties: Properties
+        self,
+        interest: SubscriptionState,
+        token: int | None,
+        error: RefusedError,
+        properties: Properties,
     ) -> Output:
         self._incoming.give_back(interest.identifier, is_kept=False)
         if token is None:
@@ -137,7 +141,7 @@ class Subscribing:
         self._ids.free(packet.packet_id)
         return self._pump()
 
-    def _is_wanted(self, interest: Interest) -> bool:
+    def _is_wanted(self, interest: SubscriptionState) -> bool:
         """Whether nobody has left it while it was asked for."""
         return interest.identifier in self._incoming.interests
 
@@ -158,7 +162,7 @@ class Subscribing:
             outputs.append(Send(encode(self._packet(interest), V5)))
         return outputs
 
-    def _packet(self, interest: Interest) -> Subscribe:
+    def _packet(self, interest: SubscriptionState) -> Subscribe:
         assert self._server is not None
         identifiers: tuple[int, ...] = (interest.identifier,)
         if self._server.subscription_identifiers_available is False:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self
 
 from accord.client.driver import Driver
 from accord.client.errors import ClientError, SessionClosedError
-from accord.client.feed import Feed
-from accord.client.inbox import Delivery
+from accord.client.feed import ServerSubscription
+from accord.client.inbox import ReceivedMessage
 from accord.client.messages import Outcome, ReceivedEvent, to_received
-from accord.client.mirrors import Copies, first_of
+from accord.client.mirrors import MirrorDedup, first_of
 from accord.client.quality import ExpectationState
 from accord.client.signals import Settled
-from accord.edges.mqtt.packets import Filter
+from accord.edges.mqtt.packets import TopicFilter
 
 if TYPE_CHECKING:
     from accord.client.negotiating import Expected
@@ -33,7 +33,7 @@ class Subscription:
     def __init__(  # noqa: PLR0913 - made in one place only
         self,
         drivers: Sequence[Driver],
-        chosen: Filter,
+        chosen: TopicFilter,
         user: tuple[tuple[str, str], ...],
         *,
         queue: int,
@@ -51,11 +51,11 @@ class Subscription:
         self.expectations: tuple[Expected, ...] = ()
         self._on_state: Callable[[ExpectationState], object] | None = None
         self._news = asyncio.Event()
-        self._feeds = [Feed(each, chosen, queue, self._news) for each in drivers]
-        self._copies = Copies() if len(drivers) > 1 else None
+        self._feeds = [ServerSubscription(each, chosen, queue, self._news) for each in drivers]
+        self._copies = MirrorDedup() if len(drivers) > 1 else None
         self._entering: list[asyncio.Future[Settled]] = []  # at the servers that are not there yet
         self._refusal: ClientError | None = None  # by one of those
-        self._taken: tuple[Feed, Delivery] | None = None
+        self._taken: tuple[ServerSubscription, ReceivedMessage] | None = None
         # The share of nodes on the way that promised to carry it, where that was asked for.
         self.admitted = 1.0
 
@@ -132,7 +132,7 @@ class Subscription:
         failed = (each.error for each in self._feeds if each.error is not None)
         return next(failed, self._refusal)
 
-    def _take(self) -> tuple[Feed, Delivery] | None:
+    def _take(self) -> tuple[ServerSubscription, ReceivedMessage] | None:
         """What came next, and where; further copies of what came before are done with."""
         # In turns: one that is always the last would fall behind, and its node would shed.
         self._feeds.append(self._feeds.pop(0))
@@ -149,7 +149,7 @@ class Subscription:
             feed, delivery = taken
             feed.finish(delivery)
 
-    def _event(self, feed: Feed, delivery: Delivery) -> ReceivedEvent:
+    def _event(self, feed: ServerSubscription, delivery: ReceivedMessage) -> ReceivedEvent:
         return to_received(
             delivery.message,
             self._clock() - feed.age_ms(delivery),

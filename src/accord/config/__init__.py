@@ -1,7 +1,7 @@
 """Configuration: `load` reads and checks `accord.toml`, `Config` is what it says."""
 
-from accord.config.errors import ConfigError, Mistake
+from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.load import load, parse
 from accord.config.settings import Config
 
-__all__ = ["Config", "ConfigError", "Mistake", "load", "parse"]
+__all__ = ["Config", "ConfigError", "ConfigProblem", "load", "parse"]

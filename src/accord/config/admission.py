@@ -7,12 +7,12 @@ from accord.core.admission.needs import Basis
 from accord.core.admission.options import AdmissionOptions, Guarantee, Mode
 from accord.core.model.units import BANDWIDTHS_BPS, parse
 from accord.edges.mqtt.admitting import guarantee_from
-from accord.live.admission import NodeAdmission
+from accord.live.admission import NodeAdmissionOptions
 
 
-def admission_options(settings: AdmissionSettings) -> NodeAdmission:
+def admission_options(settings: AdmissionSettings) -> NodeAdmissionOptions:
     default = Guarantee(basis=Basis(settings.basis))
-    return NodeAdmission(
+    return NodeAdmissionOptions(
         options=AdmissionOptions(
             mode=Mode(settings.mode),
             guarantee=guarantee_from(settings.guarantee, default),

@@ -10,7 +10,7 @@ from accord.config.lines import Path
 from accord.config.settings import ChannelSettings, Config, NetSettings
 from accord.core.model.channels import problem_with_filter
 from accord.edges.pipeline.declared import problems_among
-from accord.live.addresses import WEBSOCKET_TLS, Address
+from accord.live.addresses import WEBSOCKET_TLS, SocketAddress
 
 ENCRYPTED = ("mqtts", "websockets", "https")
 _SPARK: Final = re.compile(r"|local(\[[^\]\s]+\])?|yarn|(spark|sc|k8s)://\S+")
@@ -34,7 +34,7 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
 
 def _problems_with_listeners(config: Config) -> Iterator[tuple[Path, str]]:
     is_open = not config.users and config.anonymous.allowed is None
-    taken: dict[Address, str] = {}
+    taken: dict[SocketAddress, str] = {}
     for name, address in config.listen.addresses():
         is_protected = name in ENCRYPTED and config.tls.client_ca
         if is_open and not address.is_loopback and not is_protected:
@@ -110,7 +110,7 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
     if net.tier == "secondary":
         yield from _problems_with_secondary(net)
     multicast = net.multicast
-    is_here = multicast.interface and Address(multicast.interface, 0).is_loopback
+    is_here = multicast.interface and SocketAddress(multicast.interface, 0).is_loopback
     if multicast.group and not is_here and not net.key_file:
         problem = (
             "other machines are in the group: expected a secret that all nodes share "

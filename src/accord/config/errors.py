@@ -9,7 +9,7 @@ from msgspec import Struct
 from accord.core.errors import AccordError
 
 
-class Mistake(Struct, frozen=True):
+class ConfigProblem(Struct, frozen=True):
     """`place` is a file and line, or an option; `problem` says what was expected there."""
 
     place: str
@@ -23,7 +23,7 @@ class Mistake(Struct, frozen=True):
 class ConfigError(AccordError):
     """A configuration that can't be used."""
 
-    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+    def __init__(self, mistakes: Sequence[ConfigProblem]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
 

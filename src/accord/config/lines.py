@@ -27,7 +27,7 @@ _STRING: Final = re.compile(
 _BARE: Final = re.compile(r"[^,\]}#\n]+")
 
 
-class Lines:
+class TomlLines:
     """Line numbers by path: names of tables and keys, and positions in arrays."""
 
     def __init__(self, text: str) -> None:

@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from accord.config.check import problems
-from accord.config.errors import ConfigError, Mistake
-from accord.config.lines import Lines
+from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.lines import Path as KeyPath
-from accord.config.reading import Reader, shown
+from accord.config.lines import TomlLines
+from accord.config.reading import SettingsReader, shown
 from accord.config.settings import Config
 from accord.core.errors import file_problem
 from accord.live.addresses import parse_address
@@ -44,36 +44,38 @@ def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> C
 def parse(text: str, *, file: str = FILE, **options: str | None) -> Config:
     """The configuration that `text` says, which stands in `file`."""
     table, lines = parse_toml(text, file)
-    mistakes: list[Mistake] = []
+    mistakes: list[ConfigProblem] = []
 
     def place(path: KeyPath) -> str:
         return f"{file}:{lines.find(path)}"
 
     def note(path: KeyPath, problem: str) -> None:
-        mistakes.append(Mistake(place(path), dotted(path), problem))
+        mistakes.append(ConfigProblem(place(path), dotted(path), problem))
 
-    reader = Reader(note, os.path.dirname(file))
+    reader = SettingsReader(note, os.path.dirname(file))
     config = reader.read_struct(Config, table, ())
     if mistakes:
         raise ConfigError(mistakes)
     return _finish(cast("Config", config), place, mistakes, options)
 
 
-def parse_toml(text: str, file: str) -> tuple[dict[str, Any], Lines]:
+def parse_toml(text: str, file: str) -> tuple[dict[str, Any], TomlLines]:
     """The tables in `text`, and in which lines of it things stand."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
-        return tomllib.loads(text), Lines(text)
+        return tomllib.loads(text), TomlLines(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax_mistake(str(error), text, file)]) from None
     except RecursionError:
-        raise ConfigError([Mistake(file, "", "expected fewer brackets in one another")]) from None
+        raise ConfigError(
+            [ConfigProblem(file, "", "expected fewer brackets in one another")]
+        ) from None
 
 
 def _finish(
     config: Config,
     place: Callable[[KeyPath], str] | None,
-    mistakes: list[Mistake],
+    mistakes: list[ConfigProblem],
     options: dict[str, str | None],
 ) -> Config:
     given = {name: text for name, text in options.items() if text is not None}
@@ -81,15 +83,15 @@ def _finish(
     for path, problem in problems(config):
         is_option = path[-1] in given and path[0] in ("listen", "node", "pipeline")
         if is_option:
-            mistakes.append(Mistake(f"--{path[-1]}", "", problem))
+            mistakes.append(ConfigProblem(f"--{path[-1]}", "", problem))
         else:
-            mistakes.append(Mistake(place(path) if place else "", dotted(path), problem))
+            mistakes.append(ConfigProblem(place(path) if place else "", dotted(path), problem))
     if mistakes:
         raise ConfigError(mistakes)
     return config
 
 
-def _with_options(config: Config, given: dict[str, str], mistakes: list[Mistake]) -> Config:
+def _with_options(config: Config, given: dict[str, str], mistakes: list[ConfigProblem]) -> Config:
     listen = config.listen
     for name, text in given.items():
         if name == "data":
@@ -101,7 +103,9 @@ def _with_options(config: Config, given: dict[str, str], mistakes: list[Mistake]
         assert name in listen.__struct_fields__, f"no option {name}"
         address = parse_address(text) if text else None
         if text and address is None:
-            mistakes.append(Mistake(f"--{name}", "", f"expected HOST:PORT, got {shown(text)}"))
+            mistakes.append(
+                ConfigProblem(f"--{name}", "", f"expected HOST:PORT, got {shown(text)}")
+            )
         listen = replace(listen, **{name: () if address is None else (address,)})
     return replace(config, listen=listen)
 
@@ -112,21 +116,21 @@ def read_text(file: str) -> str:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise ConfigError([Mistake(file, "", file_problem(error))]) from None
+        raise ConfigError([ConfigProblem(file, "", file_problem(error))]) from None
     if len(data) > MAX_BYTES:
-        raise ConfigError([Mistake(file, "", f"expected at most {MAX_BYTES} bytes")])
+        raise ConfigError([ConfigProblem(file, "", f"expected at most {MAX_BYTES} bytes")])
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Mistake(f"{file}:{line}", "", "expected UTF-8 text")]) from None
+        raise ConfigError([ConfigProblem(f"{file}:{line}", "", "expected UTF-8 text")]) from None
 
 
-def _syntax_mistake(problem: str, text: str, file: str) -> Mistake:
+def _syntax_mistake(problem: str, text: str, file: str) -> ConfigProblem:
     at = _AT_LINE.search(problem)
     line = int(at[1]) if at else text.rstrip("\n").count("\n") + 1
     what = problem[: at.start()] if at else problem
-    return Mistake(f"{file}:{line}", "", f"not TOML: {what[:1].lower()}{what[1:]}")
+    return ConfigProblem(f"{file}:{line}", "", f"not TOML: {what[:1].lower()}{what[1:]}")
 
 
 def dotted(path: KeyPath) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from accord.config.errors import ConfigError, Mistake
+from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.settings import ChannelSettings, Config, MulticastSettings
-from accord.core.overlay.carriage import CarryRule
+from accord.core.overlay.carriage import TransportRule
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.registry import ChannelDefinition
@@ -16,8 +16,8 @@ from accord.live.link_transports import TransportOptions
 from accord.live.net import NetOptions
 from accord.transports.proxy import parse_proxy
 
-_LEAST_KEY: Final = 16
-_MOST_KEY: Final = 4_096
+_MIN_KEY: Final = 16
+_MAX_KEY: Final = 4_096
 
 
 def net_options(config: Config) -> NetOptions:
@@ -40,7 +40,7 @@ def net_options(config: Config) -> NetOptions:
         announce=net.announce,
         multicast=_multicast(net.multicast),
         is_secondary=net.tier == "secondary",
-        carry=tuple(CarryRule(each.channels, each.transport) for each in net.carry),
+        carry=tuple(TransportRule(each.channels, each.transport) for each in net.carry),
     )
 
 
@@ -68,10 +68,10 @@ def _key(file: str) -> bytes:
         key = Path(file).read_bytes().strip()
     except OSError as error:
         raise _mistake(f"can't be read: {error.strerror or error}") from None
-    if not _LEAST_KEY <= len(key) <= _MOST_KEY:
-        raise _mistake(f"expected a secret of {_LEAST_KEY} to {_MOST_KEY} bytes, got {len(key)}")
+    if not _MIN_KEY <= len(key) <= _MAX_KEY:
+        raise _mistake(f"expected a secret of {_MIN_KEY} to {_MAX_KEY} bytes, got {len(key)}")
     return key
 
 
 def _mistake(problem: str) -> ConfigError:
-    return ConfigError([Mistake("", "net.key_file", problem)])
+    return ConfigError([ConfigProblem("", "net.key_file", problem)])

@@ -19,7 +19,7 @@ from accord.core.model.units import parse as parse_units
 from accord.core.overlay.channel_answers import OPTION_EXPECTED, option_text
 from accord.core.qos.policy import GUARANTEES
 from accord.edges.pipeline.declared import problem_with
-from accord.live.addresses import Address, parse_address, parse_link_address
+from accord.live.addresses import SocketAddress, parse_address, parse_link_address
 from accord.live.origins import parse_origin
 from accord.live.users import problem_with_hash
 from accord.transports.multicast import is_group
@@ -36,7 +36,7 @@ _KINDS: Final = {
 MAX_SHOWN: Final = 60
 
 
-class Reader:
+class SettingsReader:
     """`note` takes each mistake; where there are any, what is returned is of no use."""
 
     def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
@@ -163,16 +163,16 @@ class Reader:
             return ""
         return join(self._folder, value) if value else ""
 
-    def _read_addresses(self, value: object, path: Path) -> tuple[Address, ...]:
+    def _read_addresses(self, value: object, path: Path) -> tuple[SocketAddress, ...]:
         return self._read_each_address(value, path, parse_address, 'HOST:PORT or "" for nowhere')
 
-    def _read_link_addresses(self, value: object, path: Path) -> tuple[Address, ...]:
+    def _read_link_addresses(self, value: object, path: Path) -> tuple[SocketAddress, ...]:
         expected = 'HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or "" for nowhere'
         return self._read_each_address(value, path, parse_link_address, expected)
 
     def _read_each_address(
-        self, value: object, path: Path, parse: Callable[[str], Address | None], expected: str
-    ) -> tuple[Address, ...]:
+        self, value: object, path: Path, parse: Callable[[str], SocketAddress | None], expected: str
+    ) -> tuple[SocketAddress, ...]:
         if value is False or value == "":
             return ()
         found = []
@@ -184,7 +184,7 @@ class Reader:
                 found.append(address)
         return tuple(found)
 
-    def _read_group(self, value: object, path: Path) -> tuple[Address, ...]:
+    def _read_group(self, value: object, path: Path) -> tuple[SocketAddress, ...]:
         found = parse_address(value) if isinstance(value, str) else None
         if value == "":
             return ()

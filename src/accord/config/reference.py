@@ -16,7 +16,7 @@ from msgspec import NODEFAULT, Struct, inspect, structs
 from accord.config.reading import describe_integer, is_named, is_required, quoted
 from accord.config.settings import Config
 from accord.core.node.rights import EVERYTHING, Allowed, Denied
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 
 BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
 END: Final = "<!-- end of settings -->"
@@ -191,7 +191,7 @@ def _toml(name: str, value: object) -> str:
             return "{}"
         case tuple():
             items = [f'"{each}"' for each in value]
-            if len(items) == 1 and isinstance(value[0], Address):
+            if len(items) == 1 and isinstance(value[0], SocketAddress):
                 return items[0]
             return f"[{', '.join(items)}]" if items or name in _LISTS else '""'
         case _:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
-from accord.config.errors import ConfigError, Mistake
+from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.lines import Path as KeyPath
 from accord.config.load import dotted, parse_toml, read_text
 from accord.config.scenario_reading import ScenarioReader
@@ -85,10 +85,10 @@ def load_scenario(path: str | os.PathLike[str]) -> Scenario:
 
 def parse_scenario(text: str, *, file: str = FILE) -> Scenario:
     table, lines = parse_toml(text, file)
-    mistakes: list[Mistake] = []
+    mistakes: list[ConfigProblem] = []
 
     def note(path: KeyPath, problem: str) -> None:
-        mistakes.append(Mistake(f"{file}:{lines.find(path)}", dotted(path), problem))
+        mistakes.append(ConfigProblem(f"{file}:{lines.find(path)}", dotted(path), problem))
 
     reader = ScenarioReader(note, os.path.dirname(file))
     settings = cast("ScenarioSettings", reader.read_struct(ScenarioSettings, table, ()))

@@ -8,7 +8,7 @@ from os.path import join
 from typing import Any, Final
 
 from accord.config.lines import Path
-from accord.config.reading import Reader, shown
+from accord.config.reading import SettingsReader, shown
 from accord.core.errors import PredicateError
 from accord.core.model.channels import problem_with_channel, problem_with_filter
 from accord.core.model.event import problem_with_name
@@ -19,12 +19,12 @@ from accord.core.predicates.predicate import parse as parse_predicate
 from accord.sim.workloads import Choice, Range
 
 DURATIONS_US: Final = {"us": 1, "µs": 1, **{u: 1_000 * ms for u, ms in DURATIONS_MS.items()}}
-MOST_US: Final = 10 * 365 * 86_400 * 1_000_000
-MOST_NUMBER: Final = 1_000_000.0
-MOST_VALUES: Final = 1_000
+MAX_US: Final = 10 * 365 * 86_400 * 1_000_000
+MAX_NUMBER: Final = 1_000_000.0
+MAX_VALUES: Final = 1_000
 
 
-class ScenarioReader(Reader):
+class ScenarioReader(SettingsReader):
     """Reads the kinds that the settings of a scenario name."""
 
     def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
@@ -35,8 +35,8 @@ class ScenarioReader(Reader):
             "share": lambda value, path: self._read_within(value, path, 0.0, 0.999_999),
             "positive share": lambda value, path: self._read_within(value, path, 0.001, 10.0),
             "whole share": lambda value, path: self._read_within(value, path, 0.0, 1.0),
-            "number": lambda value, path: self._read_within(value, path, 0.0, MOST_NUMBER),
-            "rate": lambda value, path: self._read_within(value, path, 0.000_001, MOST_NUMBER),
+            "number": lambda value, path: self._read_within(value, path, 0.0, MAX_NUMBER),
+            "rate": lambda value, path: self._read_within(value, path, 0.000_001, MAX_NUMBER),
             "paths": self._read_paths,
             "node": self._read_node,
             "two nodes": self._read_two_nodes,
@@ -53,7 +53,7 @@ class ScenarioReader(Reader):
             return 0
         text = value.replace("µ", "u") if isinstance(value, str) else ""
         time_us = parse_units(text, DURATIONS_US)
-        if time_us is None or time_us > MOST_US:
+        if time_us is None or time_us > MAX_US:
             self._note(path, f'expected a time such as "20 ms" or "10min", got {shown(value)}')
             return 0
         return time_us
@@ -154,7 +154,7 @@ def _source(value: object) -> Choice | Range | None:
         assert isinstance(most, int | float)
         return Range(least, most) if least <= most else None
     values: list[Any] = value if isinstance(value, list) else [value]
-    is_good = 1 <= len(values) <= MOST_VALUES and not any(map(problem_with, values))
+    is_good = 1 <= len(values) <= MAX_VALUES and not any(map(problem_with, values))
     return Choice(tuple(values)) if is_good else None
 
 
@@ -162,7 +162,7 @@ def _is_number(value: object) -> bool:
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
-        and abs(value) <= MOST_NUMBER * MOST_NUMBER
+        and abs(value) <= MAX_NUMBER * MAX_NUMBER
     )
 
 

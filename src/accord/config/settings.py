@@ -18,7 +18,7 @@ from accord.core.node.limits import Limits
 from accord.core.node.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
 from accord.journal.retention import Retention
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.logs import LogSettings
 from accord.live.tls import TlsFiles
 from accord.live.users import User
@@ -59,28 +59,30 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
         return Path(self.data) if self.data else None
 
 
-class Listen(Struct, frozen=True, kw_only=True):
+class ListenSettings(Struct, frozen=True, kw_only=True):
     """Where the node listens: an address as `HOST:PORT`, a list of them, or `""` for nowhere."""
 
     mqtt: Annotated[
-        tuple[Address, ...], Meta(description="MQTT over TCP.", extra={"kind": "addresses"})
-    ] = (Address(_LOOPBACK, 1883),)
+        tuple[SocketAddress, ...], Meta(description="MQTT over TCP.", extra={"kind": "addresses"})
+    ] = (SocketAddress(_LOOPBACK, 1883),)
     mqtts: Annotated[
-        tuple[Address, ...], Meta(description="MQTT over TLS.", extra={"kind": "addresses"})
+        tuple[SocketAddress, ...], Meta(description="MQTT over TLS.", extra={"kind": "addresses"})
     ] = ()
     websocket: Annotated[
-        tuple[Address, ...], Meta(description="MQTT over WebSocket.", extra={"kind": "addresses"})
-    ] = (Address(_LOOPBACK, 8083),)
+        tuple[SocketAddress, ...],
+        Meta(description="MQTT over WebSocket.", extra={"kind": "addresses"}),
+    ] = (SocketAddress(_LOOPBACK, 8083),)
     websockets: Annotated[
-        tuple[Address, ...],
+        tuple[SocketAddress, ...],
         Meta(description="MQTT over WebSocket and TLS.", extra={"kind": "addresses"}),
     ] = ()
     http: Annotated[
-        tuple[Address, ...],
+        tuple[SocketAddress, ...],
         Meta(description="Status, metrics and the HTTP API.", extra={"kind": "addresses"}),
-    ] = (Address(_LOOPBACK, 8080),)
+    ] = (SocketAddress(_LOOPBACK, 8080),)
     https: Annotated[
-        tuple[Address, ...], Meta(description="The same over TLS.", extra={"kind": "addresses"})
+        tuple[SocketAddress, ...],
+        Meta(description="The same over TLS.", extra={"kind": "addresses"}),
     ] = ()
     origins: Annotated[
         tuple[str, ...],
@@ -91,7 +93,7 @@ class Listen(Struct, frozen=True, kw_only=True):
         ),
     ] = ()
 
-    def addresses(self) -> Iterator[tuple[str, Address]]:
+    def addresses(self) -> Iterator[tuple[str, SocketAddress]]:
         """All of them, each with the name of its setting."""
         for name in self.__struct_fields__:
             if name != "origins":
@@ -104,7 +106,7 @@ class Listen(Struct, frozen=True, kw_only=True):
         return all(address.is_loopback for _, address in self.addresses())
 
 
-class Keep(Struct, frozen=True, kw_only=True):
+class KeepSettings(Struct, frozen=True, kw_only=True):
     """Channels whose messages go to the journal before they are acknowledged.
 
     Where none is given, those of the demonstration are kept, while it runs: `demo/#`.
@@ -235,7 +237,7 @@ class DemoSettings(Struct, frozen=True, kw_only=True):
     ] = True
 
 
-class CarrySettings(Struct, frozen=True, kw_only=True):
+class TransportRuleSettings(Struct, frozen=True, kw_only=True):
     """What channels go by when this node sends them to others: the first that selects one counts.
 
     What must not be lost (QoS 1 and 2, unless the channel's template repairs losses) stays on TCP.
@@ -258,7 +260,7 @@ class MulticastSettings(Struct, frozen=True, kw_only=True):
     """A group of IP multicast on a LAN: what several neighbours in it need is sent once."""
 
     group: Annotated[
-        tuple[Address, ...],
+        tuple[SocketAddress, ...],
         Meta(
             description="An IPv4 multicast address and a port, such as 239.17.4.1:7410, the same "
             "at all nodes of the LAN; no multicast if left empty.",
@@ -284,7 +286,7 @@ class NetSettings(Struct, frozen=True, kw_only=True):
     """
 
     listen: Annotated[
-        tuple[Address, ...],
+        tuple[SocketAddress, ...],
         Meta(
             description="Where other nodes may link with this one: `HOST:PORT`, or over WebSocket "
             "`ws://HOST:PORT/PATH` or `wss://…`.",
@@ -292,7 +294,7 @@ class NetSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     neighbours: Annotated[
-        tuple[Address, ...],
+        tuple[SocketAddress, ...],
         Meta(
             description="Nodes to keep a link with, wherever they are: as in their `listen`.",
             extra={"kind": "link addresses"},
@@ -356,13 +358,13 @@ class NetSettings(Struct, frozen=True, kw_only=True):
         Meta(ge=1, le=1_000, description="Links, however opened, until it seeks no more."),
     ] = 4
     announce: Annotated[
-        tuple[Address, ...],
+        tuple[SocketAddress, ...],
         Meta(
             description="Where others reach this node, if that is not where it listens.",
             extra={"kind": "link addresses"},
         ),
     ] = ()
-    carry: tuple[CarrySettings, ...] = ()
+    carry: tuple[TransportRuleSettings, ...] = ()
     multicast: MulticastSettings = MulticastSettings()
 
 
@@ -509,7 +511,7 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
     ] = {}
 
 
-class Anonymous(Struct, frozen=True, kw_only=True):
+class AnonymousSettings(Struct, frozen=True, kw_only=True):
     """Clients that connect without a user name."""
 
     allowed: Annotated[
@@ -531,10 +533,10 @@ class Config(Struct, frozen=True, kw_only=True):
     """All of `accord.toml`."""
 
     node: NodeSettings = NodeSettings()
-    listen: Listen = Listen()
+    listen: ListenSettings = ListenSettings()
     tls: TlsFiles = TlsFiles()
     limits: Limits = Limits()
-    keep: tuple[Keep, ...] = ()
+    keep: tuple[KeepSettings, ...] = ()
     journal: JournalSettings = JournalSettings()
     pipeline: PipelineSettings = PipelineSettings()
     demo: DemoSettings = DemoSettings()
@@ -544,7 +546,7 @@ class Config(Struct, frozen=True, kw_only=True):
     channels: tuple[ChannelSettings, ...] = ()
     quality: QualitySettings = QualitySettings()
     users: tuple[User, ...] = ()
-    anonymous: Anonymous = Anonymous()
+    anonymous: AnonymousSettings = AnonymousSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

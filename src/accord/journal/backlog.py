@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final
 
 from accord.journal.errors import JournalError
-from accord.journal.jobs import Group, Job
+from accord.journal.jobs import CommitGroup, WriterJob
 
 _RECORD_OVERHEAD: Final = 64  # what a small record costs beside its bytes while it waits
 
@@ -30,9 +30,9 @@ class Backlog:
         self._to_do = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._is_idle = False
-        self._newest = Group([], 0)
-        self._queue: deque[Group] = deque()
-        self._in_hand: Group | None = None
+        self._newest = CommitGroup([], 0)
+        self._queue: deque[CommitGroup] = deque()
+        self._in_hand: CommitGroup | None = None
 
     def put(self, records: list[bytes], size: int) -> int | None:
         """Take `records` of `size` bytes; returns the offset after them, None if they don't fit.
@@ -55,14 +55,14 @@ class Backlog:
                 self._to_do.notify()
             return self.next_offset
 
-    def put_job(self, job: Job) -> bool:
+    def put_job(self, job: WriterJob) -> bool:
         """Let `job` be taken with just what came before it; False where nothing is taken."""
         with self._lock:
             if self.failure is not None or self.is_closing:
                 return False
             self._newest.job = job
             self._queue.append(self._newest)
-            self._newest = Group([], 0)
+            self._newest = CommitGroup([], 0)
             self._to_do.notify()
             return True
 
@@ -83,14 +83,14 @@ class Backlog:
         with self._lock:
             self._to_do.wait_for(lambda: self.is_closing, timeout_s)
 
-    def take(self) -> Group | None:
+    def take(self) -> CommitGroup | None:
         """What is to be committed next; the same again until it is settled."""
         with self._lock:
             if self._in_hand is None:
                 if self._queue:
                     self._in_hand = self._queue.popleft()
                 elif self._newest.records:
-                    self._in_hand, self._newest = self._newest, Group([], 0)
+                    self._in_hand, self._newest = self._newest, CommitGroup([], 0)
             return self._in_hand
 
     def settle(self, committed: int) -> None:
@@ -102,12 +102,12 @@ class Backlog:
             self.committed = committed
             self._settled.notify_all()
 
-    def give_up(self, failure: JournalError | None) -> list[Job]:
+    def give_up(self, failure: JournalError | None) -> list[WriterJob]:
         """Forget what waits; after a `failure` nothing is taken any more. Returns what won't be."""
         with self._lock:
             self.failure = self.failure or failure
             groups = [self._newest, *self._queue, *([self._in_hand] if self._in_hand else [])]
-            self._newest = Group([], 0)
+            self._newest = CommitGroup([], 0)
             self._queue.clear()
             self._in_hand = None
             self.waiting_bytes = 0

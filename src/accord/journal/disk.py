@@ -20,7 +20,7 @@ _MAX_PARTS: Final = 1024  # of one writev on Linux; others take as many
 _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
-class Source(Protocol):
+class ReadFile(Protocol):
     """A file open for reading; it may grow meanwhile."""
 
     def read(self, position: int, size: int) -> bytes:
@@ -29,7 +29,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Sink(Protocol):
+class AppendFile(Protocol):
     """A file open for writing. After an error of `append` any part of it may be in the file."""
 
     def append(self, parts: list[bytes]) -> None: ...
@@ -54,11 +54,11 @@ class Disk(Protocol):
     def unlock(self) -> None: ...
     def names(self) -> list[str]: ...
     def size(self, name: str) -> int: ...
-    def source(self, name: str) -> Source: ...
-    def sink(self, name: str) -> Sink:
+    def source(self, name: str) -> ReadFile: ...
+    def sink(self, name: str) -> AppendFile:
         """An existing file, to write at its end."""
 
-    def create(self, name: str) -> Sink:
+    def create(self, name: str) -> AppendFile:
         """A file that must not exist yet."""
 
     def rename(self, old: str, new: str) -> None:
@@ -132,7 +132,7 @@ class OsDisk:
 
 
 class OsFile:
-    """A file of the operating system, as `Source` or as `Sink`."""
+    """A file of the operating system, as `ReadFile` or as `AppendFile`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

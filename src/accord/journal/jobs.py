@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from accord.journal.errors import JournalError
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 
 
-class Job:
+class WriterJob:
     """Something the writer does a step at a time, between commits."""
 
-    def __init__(self, start: Callable[[Log], Generator[None, None, Any]]) -> None:
+    def __init__(self, start: Callable[[SegmentLog], Generator[None, None, Any]]) -> None:
         self.future: Future[Any] = Future()
         self._start = start
         self._steps: Generator[None, None, Any] | None = None
@@ -26,7 +26,7 @@ class Job:
         is_over = self.future.done() and not self.future.cancelled()
         return self.future.exception() if is_over else None
 
-    def step(self, log: Log) -> bool:
+    def step(self, log: SegmentLog) -> bool:
         """Whether there is more to do."""
         try:
             if self._steps is None:
@@ -50,9 +50,9 @@ class Job:
             self.future.set_exception(error)
 
 
-class Group(msgspec.Struct):
+class CommitGroup(msgspec.Struct):
     """Records to be committed together, and the job that waits for them."""
 
     records: list[bytes]
     size: int
-    job: Job | None = None
+    job: WriterJob | None = None

@@ -42,7 +42,7 @@ class LedgerRecord(msgspec.Struct, frozen=True, array_like=True, tag=LEDGER):
         return self.taken_ms, self.first_number, self.first_ms, self.count, len(self.rows)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What became of `count` events from `number` on, for one destination."""
 
     number: int
@@ -61,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sending_us: int = 0
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries to find; what is left out does not matter. A client is at either end.
 
     Those of internal channels are found by the event's number, or a filter that names them.
@@ -109,13 +109,13 @@ def kind_of(record: bytes) -> str:
     return LEDGER if record.startswith(_LEDGER_TAG, 1) else ""
 
 
-def select(record: LedgerRecord, wanted: Wanted, most: int) -> list[Entry]:
+def select(record: LedgerRecord, wanted: LedgerQuery, most: int) -> list[LedgerEntry]:
     """The entries that are wanted, the latest first; raises msgspec.DecodeError where damaged."""
     if most <= 0 or (wanted.since_ms is not None and record.taken_ms < wanted.since_ms):
         return []
     if wanted.number is not None and not record.may_have(wanted.number):
         return []
-    found: list[Entry] = []
+    found: list[LedgerEntry] = []
     for row in reversed(_rows.decode(record.rows)):
         if _is_wanted(row, record, wanted):
             found.append(_entry(row, record))
@@ -124,7 +124,7 @@ def select(record: LedgerRecord, wanted: Wanted, most: int) -> list[Entry]:
     return found
 
 
-def _is_wanted(row: Row, record: LedgerRecord, wanted: Wanted) -> bool:
+def _is_wanted(row: Row, record: LedgerRecord, wanted: LedgerQuery) -> bool:
     if wanted.number is not None:
         first = record.first_number + row[0]
         if not first <= wanted.number < first + row[2]:
@@ -141,9 +141,9 @@ def _is_wanted(row: Row, record: LedgerRecord, wanted: Wanted) -> bool:
     return wanted.number is not None or not row[3] or filter_shows(wanted.channel, row[3])
 
 
-def _entry(row: Row, record: LedgerRecord) -> Entry:
+def _entry(row: Row, record: LedgerRecord) -> LedgerEntry:
     received_ms = record.first_ms + row[1]
-    return Entry(
+    return LedgerEntry(
         number=min(max(record.first_number + row[0], 0), MAX_NUMBER),
         count=row[2],
         channel=row[3],

@@ -14,9 +14,9 @@ import msgspec
 
 from accord.journal.ledger import (
     EVENT,
-    Entry,
+    LedgerEntry,
+    LedgerQuery,
     LedgerRecord,
-    Wanted,
     decode_ledger,
     kind_of,
     select,
@@ -27,7 +27,7 @@ from accord.journal.record import Batch
 MAX_BYTES: Final = 256 << 20
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerResult(msgspec.Struct, frozen=True, kw_only=True):
     """Entries, the latest first.
 
     Older ones may exist unless `is_complete`; the search looked back to `reaches_back_ms`, which
@@ -35,20 +35,20 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     in. `unusable` counts records that could not be read.
     """
 
-    entries: list[Entry]
+    entries: list[LedgerEntry]
     is_complete: bool
     has_older: bool = False
     reaches_back_ms: int | None = None
     unusable: int = 0
 
 
-class Search:
+class LedgerSearch:
     """One search, over records that come newest first and from wherever they are."""
 
-    def __init__(self, wanted: Wanted, most: int) -> None:
+    def __init__(self, wanted: LedgerQuery, most: int) -> None:
         self.wanted = wanted
         self.most = most
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self.reaches_back_ms: int | None = None
         self.unusable = 0
         self.is_over = False  # nothing older can be wanted
@@ -78,8 +78,8 @@ class Search:
         except msgspec.DecodeError:
             self.unusable += 1
 
-    def answer(self, *, is_complete: bool) -> Answer:
-        return Answer(
+    def answer(self, *, is_complete: bool) -> LedgerResult:
+        return LedgerResult(
             entries=self.entries,
             is_complete=is_complete or self.is_over,
             has_older=self.is_over,
@@ -88,7 +88,9 @@ class Search:
         )
 
 
-def search_journal(reader: Reader, search: Search, *, max_bytes: int = MAX_BYTES) -> Answer:
+def search_journal(
+    reader: Reader, search: LedgerSearch, *, max_bytes: int = MAX_BYTES
+) -> LedgerResult:
     """Raises JournalError where there is no journal to read."""
     left = max_bytes
     end = reader.extent().next_offset
@@ -106,7 +108,7 @@ def search_journal(reader: Reader, search: Search, *, max_bytes: int = MAX_BYTES
 
 
 def _ledger_records(
-    reader: Reader, first: int, end: int, search: Search
+    reader: Reader, first: int, end: int, search: LedgerSearch
 ) -> tuple[list[LedgerRecord], int]:
     """Of one segment, those that may have what is wanted and the first one; and bytes read."""
     records: list[LedgerRecord] = []

@@ -17,11 +17,11 @@ from itertools import pairwise
 
 import msgspec
 
-from accord.journal.disk import Disk, Sink
+from accord.journal.disk import AppendFile, Disk
 from accord.journal.errors import JournalError, from_os, passes
 from accord.journal.record import LOG, SEGMENT_HEADER, encode_batches
 from accord.journal.recovery import Recovery, recover
-from accord.journal.retention import Retention, Retirement, choose, needed_from
+from accord.journal.retention import Retention, RetiredCounts, choose, needed_from
 from accord.journal.segments import (
     COMMITTED,
     SNAPSHOT,
@@ -35,7 +35,7 @@ from accord.journal.segments import (
 )
 
 
-class Log:
+class SegmentLog:
     """One folder of segments, open for writing. Not for several threads at once."""
 
     def __init__(
@@ -48,13 +48,13 @@ class Log:
     ) -> None:
         self.disk = disk
         self.fsyncs = 0
-        self.retired = Retirement()
+        self.retired = RetiredCounts()
         self.on_incident: Callable[[JournalError], None] = lambda _: None
         self._segment_bytes = segment_bytes
         self._batch_bytes = batch_bytes
         self._retention = retention or Retention()
-        self._sink: Sink | None = None
-        self._mark: Sink | None = None
+        self._sink: AppendFile | None = None
+        self._mark: AppendFile | None = None
         disk.lock()
         try:
             self._open()
@@ -127,7 +127,7 @@ class Log:
         except OSError as error:
             raise from_os(error, "can't begin a segment", place=self.disk.place) from error
 
-    def retire(self, *, now_ms: int, before_offset: int = 0) -> Retirement:
+    def retire(self, *, now_ms: int, before_offset: int = 0) -> RetiredCounts:
         """Remove what retention says or, within what readers need, all before `before_offset`."""
         age_ms = self._retention.max_age_ms
         if age_ms is not None and self._segments and self._last_ms <= now_ms - age_ms:
@@ -143,12 +143,12 @@ class Log:
             before_offset=before_offset,
             now_ms=now_ms,
         )
-        retired = Retirement()
+        retired = RetiredCounts()
         for segment, following in list(pairwise(self._segments[: count + 1])):
             self._drop(segment)
             end = following.first_offset
             unread = max(0, end - max(needed, segment.first_offset))
-            retired += Retirement(1, end - segment.first_offset, unread)
+            retired += RetiredCounts(1, end - segment.first_offset, unread)
         self.retired += retired
         return retired
 
@@ -203,7 +203,7 @@ class Log:
         problem = f"{first.strerror}; written once more, to a new segment"
         self.on_incident(JournalError(problem, place=self.disk.place, is_final=False))
 
-    def _begin(self, now_ms: int) -> Sink:
+    def _begin(self, now_ms: int) -> AppendFile:
         """A new segment, durable before anything is in it.
 
         It gets its name when it is whole, and takes that of an abandoned one at once: there is
@@ -225,7 +225,7 @@ class Log:
         self._sink = sink
         return sink
 
-    def _sync(self, sink: Sink) -> None:
+    def _sync(self, sink: AppendFile) -> None:
         self.fsyncs += 1
         sink.sync()
 

@@ -18,17 +18,10 @@ from typing import Final
 
 import msgspec
 
-from accord.journal.disk import Disk, OsDisk, Source
+from accord.journal.disk import Disk, OsDisk, ReadFile
 from accord.journal.errors import JournalError, from_os
 from accord.journal.record import LOG, MAX_OFFSET, SEGMENT_HEADER, Batch, BatchHeader, Torn
-from accord.journal.segments import (
-    SEGMENT,
-    Damaged,
-    Window,
-    file_name,
-    offsets,
-    read_committed,
-)
+from accord.journal.segments import SEGMENT, Damaged, FileWindow, file_name, offsets, read_committed
 
 _SEEK_PIECE: Final = 16 << 10
 
@@ -47,7 +40,7 @@ class Extent(msgspec.Struct, frozen=True):
     next_offset: int
 
 
-Found = Batch | Damaged | Retired
+ReadResult = Batch | Damaged | Retired
 
 
 def read(
@@ -56,7 +49,7 @@ def read(
     *,
     max_records: int | None = None,
     max_bytes: int | None = None,
-) -> Iterator[Found]:
+) -> Iterator[ReadResult]:
     """What there is from `offset` on, in order: see `Reader.read`."""
     return Reader(directory).read(offset, max_records=max_records, max_bytes=max_bytes)
 
@@ -99,7 +92,7 @@ class Reader:
 
     def read(
         self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[ReadResult]:
         """Batches from just `offset` on, up to what is committed now or to one of the limits.
 
         At least one record is read, however long. Between batches stands what is damaged, if
@@ -119,8 +112,8 @@ class Reader:
         return self._limit(self._find(offset, end), offset, end, max_bytes)
 
     def _limit(
-        self, items: Iterator[Found], offset: int, end: int, max_bytes: int | None
-    ) -> Iterator[Found]:
+        self, items: Iterator[ReadResult], offset: int, end: int, max_bytes: int | None
+    ) -> Iterator[ReadResult]:
         left = max_bytes
         for item in items:
             if not isinstance(item, Batch):
@@ -136,7 +129,7 @@ class Reader:
                 left -= sum(batch.lengths)
             yield batch
 
-    def _find(self, offset: int, end: int) -> Iterator[Found]:
+    def _find(self, offset: int, end: int) -> Iterator[ReadResult]:
         """Whole batches, the first of them the one with `offset` in it."""
         while offset < end:
             segments = self.segments()
@@ -159,7 +152,7 @@ class Reader:
 
     def _find_in(
         self, first_offset: int, offset: int, end: int
-    ) -> Generator[Found, None, Damaged | None]:
+    ) -> Generator[ReadResult, None, Damaged | None]:
         """The batches of one segment up to `end`; returns why it stopped before, if it did."""
         name = file_name(first_offset, SEGMENT)
         place = self._place
@@ -167,11 +160,11 @@ class Reader:
             place = _Place(first_offset, first_offset, SEGMENT_HEADER)
         source = self._disk.source(name)
         try:
-            start = Window(source, SEGMENT_HEADER).segment_header(LOG, first_offset)
+            start = FileWindow(source, SEGMENT_HEADER).segment_header(LOG, first_offset)
             if isinstance(start, Torn):
                 return Damaged(name, 0, start.why, offset, end)
             place = _seek(source, place, offset)
-            window = Window(source)
+            window = FileWindow(source)
             while place.offset < end:
                 header = window.header(place.position, place.offset)
                 if header is None or isinstance(header, Torn):
@@ -202,9 +195,9 @@ class Reader:
         return JournalError(problem, place=self._disk.place)
 
 
-def _seek(source: Source, place: _Place, offset: int) -> _Place:
+def _seek(source: ReadFile, place: _Place, offset: int) -> _Place:
     """The batch with `offset` in it, or the first that can't be passed over."""
-    window = Window(source, _SEEK_PIECE)
+    window = FileWindow(source, _SEEK_PIECE)
     while place.offset < offset:
         header = window.header(place.position, place.offset)
         if not isinstance(header, BatchHeader) or header.end_offset > offset:

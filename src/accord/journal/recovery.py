@@ -26,8 +26,8 @@ from accord.journal.segments import (
     SNAPSHOT,
     UNFINISHED,
     Damaged,
+    FileWindow,
     Segment,
-    Window,
     file_name,
     offsets,
     read_committed,
@@ -146,7 +146,7 @@ class _Recoverer:
 
     def _scan(self, segment: Segment) -> tuple[int, int, bool]:
         """Its next offset, its size, and whether it can be written on."""
-        window = Window(self._disk.source(segment.name))
+        window = FileWindow(self._disk.source(segment.name))
         try:
             sure, position, offset, end = self._scan_batches(segment, window)
             if end is not None and offset < self._committed:
@@ -159,7 +159,9 @@ class _Recoverer:
             window.close()
         return offset, position, True
 
-    def _scan_batches(self, segment: Segment, window: Window) -> tuple[int, int, int, Torn | None]:
+    def _scan_batches(
+        self, segment: Segment, window: FileWindow
+    ) -> tuple[int, int, int, Torn | None]:
         """Up to where it is durable and whole, the offset there, and what is there instead."""
         sure, position, offset = 0, SEGMENT_HEADER, segment.first_offset
         for start, header, batch in window.batches(position, offset):
@@ -175,7 +177,7 @@ class _Recoverer:
         assert end is None or isinstance(end, Torn)
         return sure, position, offset, end
 
-    def _write_again(self, name: str, window: Window, start: int, end: int) -> None:
+    def _write_again(self, name: str, window: FileWindow, start: int, end: int) -> None:
         """Make durable what is between `start` and `end`, and cut the file there."""
         sink = self._disk.sink(name)
         try:
@@ -190,7 +192,7 @@ class _Recoverer:
             sink.close()
 
     def _header(self, name: str, kind: int, offset: int) -> record.SegmentHeader | Torn:
-        window = Window(self._disk.source(name), SEGMENT_HEADER)
+        window = FileWindow(self._disk.source(name), SEGMENT_HEADER)
         try:
             header = window.segment_header(kind, offset)
         finally:

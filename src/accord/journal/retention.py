@@ -42,15 +42,15 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         return self.max_bytes is None and self.max_age_ms is None and self.hard_bytes is None
 
 
-class Retirement(msgspec.Struct, frozen=True):
+class RetiredCounts(msgspec.Struct, frozen=True):
     """How many have been retired, and of the records how many some reader still needed."""
 
     segments: int = 0
     records: int = 0
     unread: int = 0
 
-    def __add__(self, other: Retirement) -> Retirement:
-        return Retirement(
+    def __add__(self, other: RetiredCounts) -> RetiredCounts:
+        return RetiredCounts(
             self.segments + other.segments,
             self.records + other.records,
             self.unread + other.unread,

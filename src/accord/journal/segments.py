@@ -23,7 +23,7 @@ from zlib import crc32
 
 import msgspec
 
-from accord.journal.disk import Disk, Sink, Source
+from accord.journal.disk import AppendFile, Disk, ReadFile
 from accord.journal.record import (
     BATCH_HEADER,
     MAX_OFFSET,
@@ -89,10 +89,10 @@ def offsets(names: list[str], suffix: str) -> list[int]:
     return sorted(n for n, stem in numbers if n <= MAX_OFFSET and file_name(n, "") == stem)
 
 
-class Window:
+class FileWindow:
     """A file read in large pieces and looked at in small ones."""
 
-    def __init__(self, source: Source, piece: int = _PIECE) -> None:
+    def __init__(self, source: ReadFile, piece: int = _PIECE) -> None:
         self._source = source
         self._piece = piece
         self._start = 0
@@ -144,7 +144,7 @@ class Window:
         self._source.close()
 
 
-def create_segment(disk: Disk, name: str, kind: int, first_offset: int, now_ms: int) -> Sink:
+def create_segment(disk: Disk, name: str, kind: int, first_offset: int, now_ms: int) -> AppendFile:
     """A new file that begins with its header; not durable yet."""
     sink = disk.create(name)
     try:

@@ -19,7 +19,7 @@ from typing import Final, Self
 from accord.journal import record
 from accord.journal.disk import Disk
 from accord.journal.errors import JournalError, from_os
-from accord.journal.log import Log
+from accord.journal.log import SegmentLog
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import SEGMENT_HEADER, Batch, Torn, encode_batch, split
@@ -27,11 +27,11 @@ from accord.journal.segments import (
     SNAPSHOT,
     UNFINISHED,
     Damaged,
-    Window,
+    FileWindow,
     create_segment,
     file_name,
 )
-from accord.journal.status import Refused, Status
+from accord.journal.status import AppendRefused, JournalSnapshot
 from accord.journal.writer import Journal, ignore, now_ms
 
 _SMALLEST: Final = 1 << 20
@@ -85,7 +85,7 @@ class StateLog:
     def is_compacting(self) -> bool:
         return self._compaction is not None and not self._compaction.done()
 
-    def append(self, records: list[bytes]) -> int | Refused:
+    def append(self, records: list[bytes]) -> int | AppendRefused:
         """As `Journal.append`."""
         return self.journal.append(records)
 
@@ -104,7 +104,7 @@ class StateLog:
         if self.is_compacting:
             raise JournalError("is being compacted", place=self.journal.log.disk.place)
 
-        def job(log: Log) -> Generator[None, None, int]:
+        def job(log: SegmentLog) -> Generator[None, None, int]:
             return _compact(log, snapshot_records, self._batch_bytes, self._clock())
 
         self._compaction = self.journal.run(job)
@@ -116,12 +116,12 @@ class StateLog:
     def close(self) -> None:
         self.journal.close()
 
-    def status(self) -> Status:
+    def status(self) -> JournalSnapshot:
         return self.journal.status()
 
 
 def _compact(
-    log: Log, records: Iterable[bytes], batch_bytes: int, now_ms: int
+    log: SegmentLog, records: Iterable[bytes], batch_bytes: int, now_ms: int
 ) -> Generator[None, None, int]:
     offset = log.committed
     log.roll(now_ms=now_ms)
@@ -159,7 +159,7 @@ def _write_snapshot(
     return count
 
 
-def _load(log: Log) -> tuple[list[bytes], tuple[Damaged, ...]]:
+def _load(log: SegmentLog) -> tuple[list[bytes], tuple[Damaged, ...]]:
     records: list[bytes] = []
     damaged: list[Damaged] = list(log.recovery.damaged)
     if log.snapshot is not None:
@@ -174,7 +174,7 @@ def _load(log: Log) -> tuple[list[bytes], tuple[Damaged, ...]]:
 
 def _load_snapshot(disk: Disk, offset: int, records: list[bytes], damaged: list[Damaged]) -> None:
     name = file_name(offset, SNAPSHOT)
-    window = Window(disk.source(name))
+    window = FileWindow(disk.source(name))
     position, count, is_ended = SEGMENT_HEADER, 0, False
     try:
         for start, header, batch in window.batches(position, 0):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from accord.journal.recovery import Recovery
-from accord.journal.retention import Retirement
+from accord.journal.retention import RetiredCounts
 
 
-class Refused(msgspec.Struct, frozen=True):
+class AppendRefused(msgspec.Struct, frozen=True):
     """Why records were not taken."""
 
     why: str
@@ -16,7 +16,7 @@ class Refused(msgspec.Struct, frozen=True):
     limit_bytes: int
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class JournalSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A journal at a glance; records between `committed_offset` and `next_offset` wait."""
 
     segments: int
@@ -25,7 +25,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     committed_offset: int
     waiting_bytes: int
-    retired: Retirement
+    retired: RetiredCounts
     commits: int
     fsyncs: int
     last_error: str

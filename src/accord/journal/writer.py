@@ -22,12 +22,12 @@ from typing import Self, TypeVar
 from accord.journal.backlog import Backlog
 from accord.journal.disk import Disk, OsDisk
 from accord.journal.errors import JournalError
-from accord.journal.jobs import Group, Job
-from accord.journal.log import Log
+from accord.journal.jobs import CommitGroup, WriterJob
+from accord.journal.log import SegmentLog
 from accord.journal.options import JournalOptions
 from accord.journal.record import MAX_RECORD
-from accord.journal.retention import Retirement
-from accord.journal.status import Refused, Status
+from accord.journal.retention import RetiredCounts
+from accord.journal.status import AppendRefused, JournalSnapshot
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ class Journal:
 
     def __init__(
         self,
-        log: Log,
+        log: SegmentLog,
         options: JournalOptions,
         *,
         on_commit: Callable[[int], object] = ignore,
@@ -59,7 +59,7 @@ class Journal:
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._backlog = Backlog(log.committed, options.backlog_bytes)
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[WriterJob] = deque()
         self._is_closed = False
         self._failing = ""
         self._last_error = ""
@@ -82,7 +82,7 @@ class Journal:
     ) -> Self:
         """Recover what is there, and go on with it. Both callbacks are called by the writer."""
         options = options or JournalOptions()
-        log = Log(
+        log = SegmentLog(
             OsDisk(directory) if isinstance(directory, Path | str) else directory,
             segment_bytes=options.segment_bytes,
             batch_bytes=options.batch_bytes,
@@ -101,7 +101,7 @@ class Journal:
     def next_offset(self) -> int:
         return self._backlog.next_offset
 
-    def append(self, records: list[bytes]) -> int | Refused:
+    def append(self, records: list[bytes]) -> int | AppendRefused:
         """Take `records`; returns the offset after them, which `on_commit` reaches or passes."""
         size = sum(map(len, records))
         if size > MAX_RECORD and max(map(len, records)) > MAX_RECORD:
@@ -109,17 +109,17 @@ class Journal:
         offset = self._backlog.put(records, size)
         return self._refuse() if offset is None else offset
 
-    def run(self, job: Callable[[Log], Generator[None, None, _T]]) -> Future[_T]:
+    def run(self, job: Callable[[SegmentLog], Generator[None, None, _T]]) -> Future[_T]:
         """Let the writer do `job`, begun when just what has been appended so far is committed."""
-        task = Job(job)
+        task = WriterJob(job)
         if not self._backlog.put_job(task):
             task.give_up(self._backlog.failure or self._error("is closed"))
         return task.future
 
-    def retire(self, before_offset: int = 0) -> Future[Retirement]:
+    def retire(self, before_offset: int = 0) -> Future[RetiredCounts]:
         """Apply retention now; also remove what ends before `before_offset` and no reader needs."""
 
-        def job(log: Log) -> Generator[None, None, Retirement]:
+        def job(log: SegmentLog) -> Generator[None, None, RetiredCounts]:
             yield from ()
             return log.retire(now_ms=self._clock(), before_offset=before_offset)
 
@@ -154,9 +154,9 @@ class Journal:
             why = self._failing or self._last_error
             raise self._error(f"closed without the last {lost} records: {why}")
 
-    def status(self) -> Status:
+    def status(self) -> JournalSnapshot:
         log, backlog = self.log, self._backlog
-        return Status(
+        return JournalSnapshot(
             segments=len(log.segments),
             bytes=log.size,
             first_offset=log.first_offset,
@@ -186,7 +186,7 @@ class Journal:
         self._tidy()
         return 0
 
-    def _succeed(self, group: Group, committed: int) -> None:
+    def _succeed(self, group: CommitGroup, committed: int) -> None:
         self._failing = ""
         self._pause_ms = 0
         self._backlog.settle(committed)
@@ -196,7 +196,7 @@ class Journal:
         if group.job is not None:
             self._step(group.job)
 
-    def _step(self, job: Job) -> None:
+    def _step(self, job: WriterJob) -> None:
         if job.step(self.log):
             self._jobs.append(job)
         elif isinstance(error := job.error, JournalError):
@@ -275,7 +275,7 @@ class Journal:
         except Exception as error:  # the caller's mistake must not end the writer
             self._last_error = f"{callback!r} raised {error!r}"
 
-    def _refuse(self) -> Refused:
+    def _refuse(self) -> AppendRefused:
         backlog = self._backlog
         if backlog.failure is not None:
             why = str(backlog.failure)
@@ -283,7 +283,7 @@ class Journal:
             why = "the journal is closed"
         else:
             why = self._failing or "the disk is slower than what is published"
-        return Refused(why, backlog.waiting_bytes, backlog.limit_bytes)
+        return AppendRefused(why, backlog.waiting_bytes, backlog.limit_bytes)
 
     def _error(self, problem: str, *, is_final: bool = True) -> JournalError:
         return JournalError(problem, place=self.log.disk.place, is_final=is_final)

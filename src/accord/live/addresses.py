@@ -21,7 +21,7 @@ WEBSOCKET_TLS: Final = "wss"
 _PATH_CHARACTERS: Final = 1_024
 
 
-class Address(Struct, frozen=True):
+class SocketAddress(Struct, frozen=True):
     """A host name or number, and a port; port 0 lets the system choose one.
 
     Where that can be chosen, `scheme` says what carries the connection, and `path` what to ask for.
@@ -51,13 +51,13 @@ class Address(Struct, frozen=True):
 class ListenError(AccordError):
     """An address that can't be listened on."""
 
-    def __init__(self, address: Address, problem: str) -> None:
+    def __init__(self, address: SocketAddress, problem: str) -> None:
         self.address = address
         self.problem = problem
         super().__init__(f"can't listen on {address}: {problem}")
 
 
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> SocketAddress | None:
     """The address that `text` says as HOST:PORT or [HOST]:PORT, or None where it says none."""
     host, colon, digits = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -68,10 +68,10 @@ def parse_address(text: str) -> Address | None:
         return None
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 5 or int(digits) > 65_535:
         return None
-    return Address(host, int(digits))
+    return SocketAddress(host, int(digits))
 
 
-def parse_link_address(text: str) -> Address | None:
+def parse_link_address(text: str) -> SocketAddress | None:
     """The same, or as tcp://HOST:PORT, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH."""
     scheme, mark, rest = text.strip().partition("://")
     if not mark:
@@ -82,10 +82,10 @@ def parse_link_address(text: str) -> Address | None:
     address = parse_address(place)
     if scheme not in (WEBSOCKET, WEBSOCKET_TLS) or address is None or not _is_path(path):
         return None
-    return Address(address.host, address.port, scheme, slash + path if path else "")
+    return SocketAddress(address.host, address.port, scheme, slash + path if path else "")
 
 
-def listen_on(address: Address) -> socket.socket:
+def listen_on(address: SocketAddress) -> socket.socket:
     """A listening socket; `ListenError` says why there can be none."""
     try:
         found = socket.getaddrinfo(
@@ -109,10 +109,10 @@ def listen_on(address: Address) -> socket.socket:
     return listener
 
 
-def bound_address(listener: socket.socket) -> Address:
+def bound_address(listener: socket.socket) -> SocketAddress:
     """Where a socket really listens, also if the system chose the port."""
     host, port = listener.getsockname()[:2]
-    return Address(host, port)
+    return SocketAddress(host, port)
 
 
 def _is_version_6(host: str) -> bool:

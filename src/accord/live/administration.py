@@ -22,21 +22,21 @@ from msgspec import Struct
 from accord.core.errors import AccordError
 from accord.core.model.values import Value, infer
 from accord.core.qos.book import (
-    Book,
-    read_book,
+    PolicySet,
+    parse_policy_set,
+    render_policy_set,
     with_policy,
     with_settings,
     with_version,
     without_policy,
-    write_book,
 )
-from accord.core.qos.dry_run import Affected, Open, affected
+from accord.core.qos.dry_run import Affected, OpenOperation, affected
 from accord.core.qos.explain import explain
 from accord.core.qos.explanation import Explanation
 from accord.core.qos.grants import Grant
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import Policy
-from accord.core.qos.switching import compiling, prepare
+from accord.core.qos.switching import compile_in_slices, resolve_in_slices
 from accord.live.logs import get_log
 from accord.live.policy_store import PolicyStore, Version
 from accord.shaping.checking import check_shapers
@@ -70,14 +70,14 @@ class UnknownPolicyError(AccordError):
         super().__init__(f"there is no policy {name!r}; `accord policy list` shows them")
 
 
-class BusyAdministrationError(AccordError):
+class TooManyChangesError(AccordError):
     """Too many changes wait for one another."""
 
     def __init__(self) -> None:
         super().__init__(f"{MAX_WAITING} changes of policies are under way, try again later")
 
 
-class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExplainRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be explained: an operation of somebody on a channel, maybe of a certain event.
 
     User and groups of a client that is connected are known, and need not be given.
@@ -103,55 +103,57 @@ class DryRun(Struct, frozen=True, kw_only=True):
     affected: tuple[Affected, ...]
 
 
-class Around(Struct, frozen=True, kw_only=True):
+class PolicyHost(Struct, frozen=True, kw_only=True):
     """What the node lends to its administration. All of it is called on the event loop."""
 
-    apply: Callable[[Book, Policies], None] = lambda _book, _policies: None
-    open_: Callable[[], Iterable[Open]] = lambda: ()
+    apply: Callable[[PolicySet, Policies], None] = lambda _book, _policies: None
+    open_: Callable[[], Iterable[OpenOperation]] = lambda: ()
     find_entity: Callable[[str], Entity | None] = lambda _client: None
     resources: Callable[[str], Mapping[str, Value] | None] = lambda _client: None
     node: str = ""
 
 
-class Administration:
+class PolicyAdmin:
     """The policies of a running node."""
 
     def __init__(
         self,
-        book: Book,
+        book: PolicySet,
         store: PolicyStore,
-        around: Around | None = None,
+        around: PolicyHost | None = None,
         *,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.book = book
         self.policies = Policies(book)
         self._store = store
-        self._around = around or Around()
+        self._around = around or PolicyHost()
         self._now_ms = now_ms or wall_ms
         self._lock = asyncio.Lock()
-        self._changes: set[asyncio.Task[Book]] = set()
+        self._changes: set[asyncio.Task[PolicySet]] = set()
 
     def history(self) -> list[Version]:
         """Newest first."""
         return self._store.history()
 
-    async def replace(self, book: Book, *, who: str = "", if_version: int | None = None) -> Book:
+    async def replace(
+        self, book: PolicySet, *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
         """Decide everything anew."""
         words = f"all replaced, {len(book.policies)} policies"
         return await self._change(lambda _: book, who, words, if_version)
 
     async def put_policy(
         self, policy: Policy, *, who: str = "", if_version: int | None = None
-    ) -> Book:
+    ) -> PolicySet:
         """Add a policy, or replace the one of the same name, in its place."""
         words = f"put policy {policy.name}"
         return await self._change(lambda book: with_policy(book, policy), who, words, if_version)
 
     async def remove_policy(
         self, name: str, *, who: str = "", if_version: int | None = None
-    ) -> Book:
-        def edit(book: Book) -> Book:
+    ) -> PolicySet:
+        def edit(book: PolicySet) -> PolicySet:
             if book.policy(name) is None:
                 raise UnknownPolicyError(name)
             return without_policy(book, name)
@@ -160,22 +162,24 @@ class Administration:
 
     async def patch(
         self, settings: Mapping[str, object], *, who: str = "", if_version: int | None = None
-    ) -> Book:
+    ) -> PolicySet:
         """Set any of strategy, shaping, bandwidth, client_bandwidth, weights and limits."""
         words = ", ".join(f"{name} = {_brief(value)}" for name, value in settings.items())
         return await self._change(
             lambda book: with_settings(book, dict(settings)), who, words, if_version
         )
 
-    async def rollback(self, version: int, *, who: str = "", if_version: int | None = None) -> Book:
+    async def rollback(
+        self, version: int, *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
         """What counted in an earlier version counts again, as a new one."""
 
-        def edit(_: Book) -> Book:
-            return read_book(self._store.read(version))
+        def edit(_: PolicySet) -> PolicySet:
+            return parse_policy_set(self._store.read(version))
 
         return await self._change(edit, who, f"back to version {version}", if_version)
 
-    async def dry_run(self, book: Book) -> DryRun:
+    async def dry_run(self, book: PolicySet) -> DryRun:
         """Whom `book` would affect of those that have something open, and how."""
         check_shapers(book)
         old = self.policies
@@ -196,7 +200,7 @@ class Administration:
             affected=tuple(found),
         )
 
-    def explain(self, question: Question) -> Explanation:
+    def explain(self, question: ExplainRequest) -> Explanation:
         """What is decided, by which policies, and why not by others."""
         around = self._around
         entity = _entity(question, around)
@@ -239,10 +243,10 @@ class Administration:
         self._store.close()
 
     async def _change(
-        self, edit: Callable[[Book], Book], who: str, what: str, if_version: int | None
-    ) -> Book:
+        self, edit: Callable[[PolicySet], PolicySet], who: str, what: str, if_version: int | None
+    ) -> PolicySet:
         if len(self._changes) >= MAX_WAITING:
-            raise BusyAdministrationError
+            raise TooManyChangesError
         # Not stopped half way where who asked goes away: it may be on disk already.
         task = asyncio.create_task(self._change_in_turn(edit, who, what, if_version))
         self._changes.add(task)
@@ -250,8 +254,8 @@ class Administration:
         return await asyncio.shield(task)
 
     async def _change_in_turn(
-        self, edit: Callable[[Book], Book], who: str, what: str, if_version: int | None
-    ) -> Book:
+        self, edit: Callable[[PolicySet], PolicySet], who: str, what: str, if_version: int | None
+    ) -> PolicySet:
         async with self._lock:
             current = self.book
             if if_version is not None and if_version != current.version:
@@ -270,17 +274,17 @@ class Administration:
             self._around.apply(book, policies)
             return book
 
-    def _write(self, version: Version, book: Book) -> None:
-        self._store.write(version, write_book(book))
+    def _write(self, version: Version, book: PolicySet) -> None:
+        self._store.write(version, render_policy_set(book))
 
     async def _prepare(self, policies: Policies) -> None:
         """Have `policies` answer for what is open, before they count."""
         open_ = ((each.channel, each.entity) for each in islice(self._around.open_(), MAX_OPEN))
-        for _ in prepare(policies, open_, self.policies):
+        for _ in resolve_in_slices(policies, open_, self.policies):
             await asyncio.sleep(0)
 
-    async def _compile(self, book: Book) -> Policies:
-        slices = compiling(book, self.policies)
+    async def _compile(self, book: PolicySet) -> Policies:
+        slices = compile_in_slices(book, self.policies)
         while True:
             try:
                 next(slices)
@@ -290,7 +294,7 @@ class Administration:
             await asyncio.sleep(0)
 
 
-def _entity(question: Question, around: Around) -> Entity:
+def _entity(question: ExplainRequest, around: PolicyHost) -> Entity:
     known = around.find_entity(question.client) if question.client else None
     if known is None:
         known = Entity(question.client, "", (), around.node)

@@ -12,49 +12,49 @@ from msgspec import Struct
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.exchange import SERVICE, AdmissionExchange
+from accord.core.admission.exchange import SERVICE, OverlayAdmission
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.needs import Basis, Measured
 from accord.core.admission.needs import measured as measured_by
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind, Mode
-from accord.core.admission.request import State
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
+from accord.core.admission.request import ReservationState
 from accord.core.admission.resources import MEMORY, client, link
 from accord.core.admission.status import (
     AdmissionStatus,
-    FilterLine,
-    NeedStatus,
-    PoolLine,
-    PublisherLine,
-    RefusedLine,
+    DemandStatus,
+    FilterStatus,
+    PoolStatus,
+    PublisherStatus,
+    RefusalStatus,
     filter_lines,
     pool_lines,
     range_of,
 )
-from accord.core.admission.subscriptions import Outcome
-from accord.core.admission.tier_exchange import TierAdmission
-from accord.core.model.decoding import decoded
-from accord.core.monitoring.meter import Meter
-from accord.core.monitoring.registry import LocalRegistry
+from accord.core.admission.subscriptions import AdmissionOutcome
+from accord.core.admission.tier_exchange import SecondaryAdmission
+from accord.core.model.decoding import decode_or_none
+from accord.core.monitoring.meter import CounterRates
+from accord.core.monitoring.registry import MeasurementRegistry
 from accord.core.predicates.predicate import parse
 from accord.core.qos.policies import Entity
 from accord.core.qos.settings import guarantee_text
-from accord.edges.mqtt.admitting import Admitting
+from accord.edges.mqtt.admitting import SubscriptionAdmission
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.hub import NodeRequest
 from accord.edges.mqtt.refusals import refusal_text
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 from accord.live.admission_requests import answer
 from accord.live.clock import Clock
 from accord.live.logs import get_log
 from accord.live.monitor import Monitor
-from accord.live.net import Net
+from accord.live.net import OverlayService
 from accord.live.sending import clock_us
-from accord.live.tiers import Secondary
+from accord.live.tiers import SecondaryService
 
 log = get_log(__name__)
 
-MOST_FILTERS: Final = 500
-MOST_LINES: Final = 1_000
+MAX_FILTERS: Final = 500
+MAX_LINES: Final = 1_000
 AT_A_TIME: Final = 1_000  # clients, in one look
 PATIENCE_S: Final = 10.0
 BOOKS: Final = "admission"  # the fact that says what a node has left
@@ -63,10 +63,10 @@ _KNOWN: Final = 10  # events of a channel, from which on their size counts as kn
 _SHOWN: Final = 300
 _QUESTIONS: Final = 32  # under way
 _BUSY: Final = 3  # looks in a row from which on the CPU counts as busy
-_LEAST_HZ: Final = 100.0  # any CPU can do that: what is less keeps it busy with something else
+_MIN_HZ: Final = 100.0  # any CPU can do that: what is less keeps it busy with something else
 
 
-class NodeAdmission(Struct, frozen=True, kw_only=True):
+class NodeAdmissionOptions(Struct, frozen=True, kw_only=True):
     """Of one node. Bandwidths in bit/s, 0 where they are to be measured."""
 
     options: AdmissionOptions = AdmissionOptions(mode=Mode.OFF)
@@ -78,13 +78,13 @@ class NodeAdmission(Struct, frozen=True, kw_only=True):
 class AdmissionService:
     def __init__(  # noqa: PLR0913 (the parts of a node)
         self,
-        settings: NodeAdmission,
+        settings: NodeAdmissionOptions,
         broker: Broker,
         clock: Clock,
         *,
         node: str,
         incarnation: int,
-        registry: LocalRegistry,
+        registry: MeasurementRegistry,
         due: Callable[[], None],
         is_secondary: bool = False,
     ) -> None:
@@ -95,21 +95,21 @@ class AdmissionService:
             options = msgspec.structs.replace(options, timing=options.timing.of_child())
         self.admission = Admission(node, incarnation, options)
         self.admission.set_capacity(MEMORY, settings.memory_bytes)
-        self.admitting = Admitting(broker, self.admission, clock_us, self._estimate)
+        self.admitting = SubscriptionAdmission(broker, self.admission, clock_us, self._estimate)
         self._node = node
         self._is_secondary = is_secondary
         self._broker = broker
         self._clock = clock
         self._registry = registry
         self._due = due
-        self._net: Net | None = None
-        self._parents: Secondary | None = None  # what it is linked with, at a secondary node
+        self._net: OverlayService | None = None
+        self._parents: SecondaryService | None = None  # what it is linked with, at a secondary node
         self._incarnation = incarnation
-        self._meters: dict[str, Meter] = {}  # of clients
-        self._fresh: dict[str, Meter] = {}  # of those that were looked at in this round
-        self._round: Iterator[Session] = iter(())
+        self._meters: dict[str, CounterRates] = {}  # of clients
+        self._fresh: dict[str, CounterRates] = {}  # of those that were looked at in this round
+        self._round: Iterator[MqttSession] = iter(())
         self._busy = 0  # looks in which the CPU was
-        self._link_meters: dict[str, Meter] = {}
+        self._link_meters: dict[str, CounterRates] = {}
         self._asked = 0
         self._looks = 0
 
@@ -117,16 +117,14 @@ class AdmissionService:
     def is_on(self) -> bool:
         return self.mode is not Mode.OFF
 
-    def start(self, net: Net) -> None:
+    def start(self, net: OverlayService) -> None:
         """Begin to ask; what was subscribed to before is booked."""
         self._net = net
         if not self.is_on:
             return
         exchange = net.channels.serve(
             SERVICE,
-            lambda context: AdmissionExchange(
-                context, net.overlay.store, self.admission, net.tiers
-            ),
+            lambda context: OverlayAdmission(context, net.overlay.store, self.admission, net.tiers),
         )
         self.admitting.door = exchange
         self.admitting.advertising.board = exchange
@@ -135,12 +133,12 @@ class AdmissionService:
             self.admission.set_capacity(link(neighbour), bps)
         self._begin()
 
-    def start_secondary(self, secondary: Secondary) -> None:
+    def start_secondary(self, secondary: SecondaryService) -> None:
         """The same, with others through its parents."""
         self._parents = secondary
         if not self.is_on:
             return
-        exchange = TierAdmission(self.admission, self._incarnation, secondary.tiers)
+        exchange = SecondaryAdmission(self.admission, self._incarnation, secondary.tiers)
         self.admitting.door = exchange
         self.admitting.advertising.board = exchange
         secondary.services.append(exchange)
@@ -184,15 +182,15 @@ class AdmissionService:
         if self._net is not None and self._looks % _TELL_S == 0:
             self._tell_others(self._net)
 
-    def answer(self, request: Request) -> bytes:
+    def answer(self, request: NodeRequest) -> bytes:
         return answer(self.admitting if self.is_on else None, request, self.mode)
 
     # ------------------------------------------------------------------------------- for who looks
 
     async def show(self) -> AdmissionStatus:
         """With filters, of which some are enough: each takes a while, so others get turns."""
-        filters: list[FilterLine] = []
-        for each in filter_lines(self.admission.order, MOST_FILTERS):
+        filters: list[FilterStatus] = []
+        for each in filter_lines(self.admission.order, MAX_FILTERS):
             filters.append(each)
             await asyncio.sleep(0)
         return msgspec.structs.replace(self.status(), filters=tuple(reversed(filters)))
@@ -212,15 +210,15 @@ class AdmissionService:
             filters=(),
             pools=(*pool_lines(self._node, admission.books), *self._other_pools()),
             publishers=tuple(
-                PublisherLine(**msgspec.structs.asdict(each))
-                for each in islice(advertised, MOST_LINES)
+                PublisherStatus(**msgspec.structs.asdict(each))
+                for each in islice(advertised, MAX_LINES)
             ),
             limited=advertising.limited,
             subscriptions=len(admission.subscriptions),
             decided={str(state): count for state, count in admission.subscriptions.counts.items()},
             refused=dict(self.admitting.refused),
             lately=tuple(
-                RefusedLine(
+                RefusalStatus(
                     at_ms=each.at_ms,
                     client=each.client,
                     filter=each.filter,
@@ -233,7 +231,7 @@ class AdmissionService:
             is_secondary=self._is_secondary,
         )
 
-    async def need(self, channel: str, where: str, client_: str = "") -> NeedStatus:
+    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
         """What a subscription would need, and whether it would be admitted: asked, and given back.
 
         AdmissionError or PredicateError where it is none.
@@ -251,7 +249,7 @@ class AdmissionService:
             size = round(measured.event_bytes)
         need = admission.need(filter_, measured)
         outcome = await self._try(filter_, guarantee, measured, size, client_)
-        return NeedStatus(
+        return DemandStatus(
             node=self._node,
             mode=self.mode,
             guarantee=_guarantee_text(guarantee),
@@ -276,7 +274,7 @@ class AdmissionService:
 
     async def _try(
         self, filter_: Filter, guarantee: Guarantee, measured: Measured, size: int, client_: str
-    ) -> Outcome:
+    ) -> AdmissionOutcome:
         """Ask as if somebody subscribed, who has what is left of the client's bandwidth."""
         self._asked += 1
         name, key = f"\0{client_ or 'nobody'}", self._asked
@@ -287,9 +285,9 @@ class AdmissionService:
             taken = admission.books.state().get(client(client_))
             left = 0 if taken is None else max(taken.promised, taken.used)
             admission.set_capacity(client(name), max(bps - left, 0) if bps else None)
-        decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        decided: asyncio.Future[AdmissionOutcome] = asyncio.get_running_loop().create_future()
 
-        def hear(outcome: Outcome) -> None:
+        def hear(outcome: AdmissionOutcome) -> None:
             if not decided.done():  # it may change its mind before this task goes on
                 decided.set_result(outcome)
 
@@ -309,7 +307,9 @@ class AdmissionService:
                 async with asyncio.timeout(PATIENCE_S):
                     outcome = await decided
         except TimeoutError:
-            outcome = Outcome(client=name, key=key, state=State.ASKING, share=0.0)
+            outcome = AdmissionOutcome(
+                client=name, key=key, state=ReservationState.ASKING, share=0.0
+            )
         finally:
             del self.admitting.asked[name, key]
             door.client_gone(name)
@@ -346,7 +346,7 @@ class AdmissionService:
 
     def _look_at_cpu(self, use: float, rate_hz: float) -> None:
         """What it can do shows when it has been busy for a while, with events of clients."""
-        is_busy = use >= self.settings.options.cpu_threshold and rate_hz >= _LEAST_HZ
+        is_busy = use >= self.settings.options.cpu_threshold and rate_hz >= _MIN_HZ
         self._busy = self._busy + 1 if is_busy else 0
         self.admission.look_at_cpu(min(use, 1.0) if self._busy >= _BUSY else 0.0, rate_hz)
 
@@ -356,7 +356,7 @@ class AdmissionService:
         for session in islice(self._round, AT_A_TIME):
             looked += 1
             counts = (session.sent, session.sent_bytes)
-            meter = self._meters.get(session.name) or Meter(now_ms, counts)
+            meter = self._meters.get(session.name) or CounterRates(now_ms, counts)
             meter.add(now_ms, counts)
             self._fresh[session.name] = meter
             self._look_at(session, *meter.rates())
@@ -364,7 +364,7 @@ class AdmissionService:
             self._round = iter(self.admitting.clients())
             self._meters, self._fresh = self._fresh, {}
 
-    def _look_at(self, session: Session, sent_hz: float, sent_bytes_hz: float) -> None:
+    def _look_at(self, session: MqttSession, sent_hz: float, sent_bytes_hz: float) -> None:
         self.admitting.look_at_link(session)
         self.admission.set_used(client(session.name), round(8 * sent_bytes_hz))
         booked = self.admitting.only_one(session)
@@ -379,11 +379,11 @@ class AdmissionService:
         if self._net is None:
             return 0.0
         carried_hz = 0.0
-        present: dict[str, Meter] = {}
+        present: dict[str, CounterRates] = {}
         for each in self._net.links():
             sent = each.traffic.sent
             counts = (sent.data.messages + sent.datagrams.messages, sent.bytes)
-            meter = self._link_meters.get(each.node) or Meter(now_ms, counts)
+            meter = self._link_meters.get(each.node) or CounterRates(now_ms, counts)
             meter.add(now_ms, counts)
             present[each.node] = meter
             events_hz, bytes_hz = meter.rates()
@@ -394,26 +394,26 @@ class AdmissionService:
         self._link_meters = present
         return carried_hz
 
-    def _linked(self, net: Net) -> int:
+    def _linked(self, net: OverlayService) -> int:
         """With how many nodes, of both tiers."""
         return len(net.overlay.used_neighbours()) + len(net.tiers.links)
 
-    def _tell_others(self, net: Net) -> None:
+    def _tell_others(self, net: OverlayService) -> None:
         """What this node has and has promised, without its clients."""
         lines = [
             each
             for each in pool_lines(self._node, self.admission.books)
             if not each.of.startswith("client ")
         ]
-        net.overlay.store.put(BOOKS, "", msgspec.msgpack.encode(lines[:MOST_LINES]))
+        net.overlay.store.put(BOOKS, "", msgspec.msgpack.encode(lines[:MAX_LINES]))
 
-    def _other_pools(self) -> list[PoolLine]:
+    def _other_pools(self) -> list[PoolStatus]:
         if self._net is None:
             return []
-        found: list[PoolLine] = []
+        found: list[PoolStatus] = []
         for origin, _, value in self._net.overlay.store.all(BOOKS):
             if origin != self._node:
-                lines = decoded(_lines, value)
+                lines = decode_or_none(_lines, value)
                 if lines is None:
                     log.warning("can't read what a node says of admission", node=origin)
                 else:
@@ -421,10 +421,10 @@ class AdmissionService:
         return found
 
 
-_lines: Final = msgspec.msgpack.Decoder(list[PoolLine])
+_lines: Final = msgspec.msgpack.Decoder(list[PoolStatus])
 
 
 def _guarantee_text(guarantee: Guarantee) -> str:
-    if guarantee.kind is Kind.PERCENTAGE:
+    if guarantee.kind is GuaranteeKind.PERCENTAGE:
         return guarantee_text(guarantee.percent / 100)
     return str(guarantee.kind)

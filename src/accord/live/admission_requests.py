@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from accord.core.admission.errors import AdmissionError
 from accord.core.errors import AccordError, PolicyError
-from accord.edges.mqtt.admitting import Admitting
+from accord.edges.mqtt.admitting import SubscriptionAdmission
 from accord.edges.mqtt.advertising import MAX_NAME
-from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.hub import NodeRequest
 from accord.live.policy_requests import mistake
 
 MAX_BYTES: Final = 65_536
@@ -42,16 +42,16 @@ class Unadvertise(_Asked, frozen=True, kw_only=True, tag="unadvertise"):
     name: str
 
 
-class List(_Asked, frozen=True, tag="list"):
+class ListAdvertisements(_Asked, frozen=True, tag="list"):
     """One's own, and what came of them."""
 
 
-Asked = Advertise | Unadvertise | List
+Asked = Advertise | Unadvertise | ListAdvertisements
 _DECODER: Final[msgspec.json.Decoder[Asked]] = msgspec.json.Decoder(Asked)
 _ACTIONS: Final = ("advertise", "unadvertise", "list")
 
 
-def answer(admitting: Admitting | None, request: Request, mode: str) -> bytes:
+def answer(admitting: SubscriptionAdmission | None, request: NodeRequest, mode: str) -> bytes:
     """Never raises."""
     try:
         result = _act(admitting, request, _read(request.message.payload))
@@ -75,7 +75,9 @@ def _read(body: bytes) -> Asked:
         raise mistake(error, _ACTIONS) from None
 
 
-def _act(admitting: Admitting | None, request: Request, asked: Asked) -> dict[str, object]:
+def _act(
+    admitting: SubscriptionAdmission | None, request: NodeRequest, asked: Asked
+) -> dict[str, object]:
     if admitting is None:
         return {"ok": True}
     advertising = admitting.advertising
@@ -96,7 +98,7 @@ def _act(admitting: Admitting | None, request: Request, asked: Asked) -> dict[st
             if not advertising.unadvertise(session, asked.name):
                 raise PolicyError("name", f"you advertise nothing called {asked.name[:80]!r}")
             return {"ok": True, "name": asked.name}
-        case List():
+        case ListAdvertisements():
             return {"ok": True, "advertisements": advertising.of(request.client)}
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.core.errors import PolicyError
-from accord.core.overlay.channel_answers import Channel, WantedChannel, channel_of
+from accord.core.overlay.channel_answers import Channel, ChannelRequest, channel_of
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.status import ChannelStatus
 from accord.live.policy_requests import mistake
@@ -43,16 +43,16 @@ class ChannelView(Protocol):
     def delete_channel(self, name: str) -> str | None: ...
 
 
-class DefinedError(PolicyError):
+class ChannelExistsError(PolicyError):
     """It is defined otherwise already."""
 
 
-class List(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="list"):
+class ListChannels(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="list"):
     """All that are defined, at any node."""
 
 
 class Create(
-    WantedChannel, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do",
+    ChannelRequest, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do",
     tag="create",
 ):  # fmt: skip
     """Define a channel or a filter; what is defined otherwise already only if it `replaces` it."""
@@ -65,7 +65,7 @@ class Delete(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", ta
     name: str
 
 
-Request = List | Create | Delete
+Request = ListChannels | Create | Delete
 _DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _ACTIONS: Final = ("list", "create", "delete")
 
@@ -74,9 +74,9 @@ def answer(net: ChannelView, body: bytes, *, may_see: bool, may_change: bool) ->
     """The answer to a request; never raises for what is asked."""
     try:
         request = _read(body)
-        if isinstance(request, List) and not (may_see or may_change):
+        if isinstance(request, ListChannels) and not (may_see or may_change):
             raise PolicyError("request", "you may not see channels: it takes may.statistics")
-        if not isinstance(request, List) and not may_change:
+        if not isinstance(request, ListChannels) and not may_change:
             raise PolicyError("request", "you may not define channels: it takes may.policies")
         result = _act(net, request)
     except PolicyError as error:
@@ -98,7 +98,7 @@ def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -
         raise PolicyError(f"options.{wrong[0][:40]}", wrong[1])
     was_there = _find(net, definition.name) is not None
     if problem := net.create_channel(definition, replace=replaces):
-        raise (DefinedError if was_there and not replaces else PolicyError)("", problem)
+        raise (ChannelExistsError if was_there and not replaces else PolicyError)("", problem)
     found = _find(net, definition.name)
     assert found is not None, "it has just been defined"
     return channel_of(found)
@@ -113,7 +113,7 @@ def _act(net: ChannelView, request: Request) -> dict[str, object]:
             if problem := net.delete_channel(request.name):
                 raise PolicyError("name", problem)
             return {"ok": True}
-        case List():
+        case ListChannels():
             return {"ok": True, "channels": [channel_of(each) for each in net.channel_statuses()]}
 
 

@@ -7,7 +7,7 @@ from typing import Final
 _REMEMBERED: Final = 10_000
 
 
-class _Bucket:
+class _ConnectBucket:
     """Allows `rate` per second, and as many at once after a quiet second."""
 
     __slots__ = ("at_ms", "left")
@@ -25,19 +25,19 @@ class _Bucket:
         return True
 
 
-class Connects:
+class ConnectLimiter:
     def __init__(self, *, per_s: int, per_s_per_address: int, now_ms: int) -> None:
         self._per_s = per_s
         self._per_s_per_address = per_s_per_address
-        self._all = _Bucket(per_s, now_ms)
-        self._by_address: dict[str, _Bucket] = {}
+        self._all = _ConnectBucket(per_s, now_ms)
+        self._by_address: dict[str, _ConnectBucket] = {}
 
     def accept(self, address: str, *, now_ms: int) -> bool:
         bucket = self._by_address.get(address)
         if bucket is None:
             if len(self._by_address) >= _REMEMBERED:
                 self._forget_quiet(now_ms)
-            bucket = self._by_address[address] = _Bucket(self._per_s_per_address, now_ms)
+            bucket = self._by_address[address] = _ConnectBucket(self._per_s_per_address, now_ms)
         return bucket.take(self._per_s_per_address, now_ms) and self._all.take(self._per_s, now_ms)
 
     def _forget_quiet(self, now_ms: int) -> None:

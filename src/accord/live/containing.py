@@ -20,7 +20,7 @@ _KINDS: Final = 1_000  # remembered
 Kind = tuple[str, type[BaseException], str, int]  # what failed, how, and where
 
 
-class Containment:
+class FaultIsolation:
     """`count` is how many there were in all."""
 
     def __init__(self, log: Log) -> None:

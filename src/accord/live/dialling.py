@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from accord.client.backoff import Backoff
-from accord.edges.link.errors import LinkError, Why
-from accord.live.addresses import Address
+from accord.edges.link.errors import CloseReason, LinkError
+from accord.live.addresses import SocketAddress
 from accord.live.logs import get_log
 from accord.live.neighbour_link import NeighbourLink
 from accord.live.sending import clock_us
@@ -23,7 +23,7 @@ _CONNECT_S: Final = 5.0
 # A link that was up for so long was no mistake: when it ends, it is tried again soon.
 _PROVEN_US: Final = 2_000_000
 # There is a link, only not this one.
-_LINKED: Final = (Why.DUPLICATE, Why.REPLACED)
+_LINKED: Final = (CloseReason.DUPLICATE, CloseReason.REPLACED)
 
 
 class DialStatus(Struct, frozen=True, kw_only=True):
@@ -44,14 +44,14 @@ class DialOwner(Protocol):
         """Returns when there is no link with `node`, however it was opened."""
 
 
-class Dial:
+class Dialler:
     """One address; `run` until cancelled."""
 
     def __init__(
         self,
         owner: DialOwner,
         transport: LinkTransport,
-        address: Address,
+        address: SocketAddress,
         random: Callable[[], float],
         expected: str = "",
     ) -> None:
@@ -92,7 +92,7 @@ class Dial:
             async with asyncio.timeout(_CONNECT_S):
                 await self._transport.dial(self.address.host, self.address.port, lambda: link)
         except (OSError, ValueError) as error:
-            self._failed(LinkError(Why.UNREACHABLE, _problem(error)))
+            self._failed(LinkError(CloseReason.UNREACHABLE, _problem(error)))
             return
         waits: list[asyncio.Future[Any]] = [link.up, link.done]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

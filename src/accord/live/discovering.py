@@ -13,12 +13,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.core.overlay.discovery import ADDRESS, Dial, Discovery, DiscoveryOptions, Undial
+from accord.core.overlay.discovery import (
+    ADDRESS,
+    Discovery,
+    DiscoveryOptions,
+    StartDialling,
+    StopDialling,
+)
 from accord.core.overlay.discovery import encode_addresses as encode
 from accord.core.overlay.overlay import Overlay
-from accord.live.addresses import Address, parse_link_address
+from accord.live.addresses import SocketAddress, parse_link_address
 from accord.live.logs import get_log
-from accord.live.neighbours import Neighbours
+from accord.live.neighbours import LinkManager
 from accord.live.sending import clock_us
 
 log = get_log(__name__)
@@ -27,24 +33,24 @@ _LOOK_S: Final = 1.0
 _PATIENCE: Final = 5  # looks in a row at which there was no link, and a problem
 
 
-class Discovering:
+class DiscoveryService:
     """`listen` is where this node does, `announce` where others reach it if that differs."""
 
     def __init__(
         self,
         overlay: Overlay,
-        neighbours: Neighbours,
+        neighbours: LinkManager,
         options: DiscoveryOptions,
         *,
-        listen: Sequence[Address],
-        announce: Sequence[Address] = (),
+        listen: Sequence[SocketAddress],
+        announce: Sequence[SocketAddress] = (),
     ) -> None:
         self.discovery = Discovery(overlay.name, overlay.map, options)
         self._overlay = overlay
         self._neighbours = neighbours
         self._listen = tuple(announce or listen)
         self._is_here = all(each.is_loopback for each in self._listen)
-        self._own: dict[str, Address] = {}  # what was dialled for it, by what it is called
+        self._own: dict[str, SocketAddress] = {}  # what was dialled for it, by what it is called
         self._problems: dict[str, int] = {}  # by node, looks in a row
         self._timer: asyncio.TimerHandle | None = None
 
@@ -78,7 +84,7 @@ class Discovering:
             self._overlay.store.put(ADDRESS, "", encode(addresses))
             self._neighbours.due()
 
-    def _reached(self, address: Address) -> Address | None:
+    def _reached(self, address: SocketAddress) -> SocketAddress | None:
         """Where a node that listens everywhere is reached: as its links are."""
         if not _is_any(address.host):
             return address
@@ -105,9 +111,9 @@ class Discovering:
             self._problems[node] = before + 1
         return bool(status.problem) and before + 1 >= _PATIENCE
 
-    def _obey(self, orders: Sequence[Dial | Undial], now_us: int) -> None:
+    def _obey(self, orders: Sequence[StartDialling | StopDialling], now_us: int) -> None:
         for order in orders:
-            if isinstance(order, Undial):
+            if isinstance(order, StopDialling):
                 address = self._own.pop(order.address, None)
                 if address is not None:
                     self._neighbours.undial(address)
@@ -120,7 +126,7 @@ class Discovering:
             self._own[order.address] = address
             self._neighbours.dial(address, order.node)
 
-    def _may_dial(self, address: Address) -> bool:
+    def _may_dial(self, address: SocketAddress) -> bool:
         """Not what is dialled anyway, nor what means this machine where others say it."""
         is_meant = self._is_here or not address.is_loopback
         return is_meant and self._neighbours.dial_status(address) is None

@@ -23,7 +23,7 @@ from accord.core.monitoring.statistics import JournalStatus
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.durable import KeptThrough, encode_record
-from accord.edges.mqtt.restoring import Restored, redo, restore, snapshot
+from accord.edges.mqtt.restoring import RecoveredState, redo_publish, restore, snapshot
 from accord.journal.errors import JournalError
 from accord.journal.events import decode_event, encode_kept, kept_message
 from accord.journal.ledger import EVENT, kind_of
@@ -31,7 +31,7 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.journal.state import StateLog
-from accord.journal.status import Refused
+from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 from accord.live.logs import get_log
 
@@ -94,7 +94,7 @@ class Durability:
             raise
         self._state_offset = self._state.journal.next_offset
         self._events_offset = self._events.next_offset
-        self.restored: Restored = restore(broker, records, now_ms=now_ms)
+        self.restored: RecoveredState = restore(broker, records, now_ms=now_ms)
         known = self.restored.kept_through
         self._kept_through = -1 if known is None else known
         self.redone = self._redo(directory / EVENTS)
@@ -111,7 +111,7 @@ class Durability:
             for record in found.records() if isinstance(found, Batch) else ():
                 if kind_of(record) == EVENT:
                     try:
-                        redone += redo(self._broker, kept_message(decode_event(record)))
+                        redone += redo_publish(self._broker, kept_message(decode_event(record)))
                     except (ValueError, ProtocolError) as error:
                         log.error("a kept event is unusable", problem=str(error))
         return redone
@@ -137,7 +137,7 @@ class Durability:
         Nobody waits for it to be on disk.
         """
         try:
-            return not isinstance(self._events.append([record]), Refused)
+            return not isinstance(self._events.append([record]), AppendRefused)
         except JournalError as error:
             log.warning("entries of the ledger were not kept", problem=str(error))
             return False
@@ -190,7 +190,7 @@ class Durability:
         hub = self._broker.hub
         if hub.kept:
             taken = self._events.append(encode_kept(hub.kept))
-            if isinstance(taken, Refused):
+            if isinstance(taken, AppendRefused):
                 return taken.why
             hub.kept = []
         return ""
@@ -203,7 +203,7 @@ class Durability:
             records = self._with_mark(turn)
             if records:
                 taken = self._state.append(records)
-                if isinstance(taken, Refused):
+                if isinstance(taken, AppendRefused):
                     return taken.why
             if turn.snapshot is not None and not self._state.is_compacting:
                 self._state.compact(turn.snapshot)

@@ -23,7 +23,7 @@ _ONLY_OURS: Final = 0o600
 _OTHERS: Final = 0o077
 
 
-def secret_of_receipts(folder: Path | None) -> bytes:
+def load_receipt_secret(folder: Path | None) -> bytes:
     """The one in `folder`, made if there is none yet; without a folder, for this run only."""
     if folder is None:
         return secrets.token_bytes(SECRET_BYTES)

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from accord.core.errors import PolicyError, file_problem
-from accord.core.qos.book import Book, read_book, with_version, write_book
+from accord.core.qos.book import PolicySet, parse_policy_set, render_policy_set, with_version
 from accord.live.administration import MAX_TEXT, wall_ms
 from accord.live.logs import get_log
 from accord.live.policy_store import PolicyStore, Version
@@ -15,9 +15,9 @@ from accord.shaping.checking import check_shapers
 log = get_log(__name__)
 
 
-def first_book(
+def load_initial_policies(
     store: PolicyStore, file: Path | None = None, *, changed_ms: int | None = None
-) -> Book:
+) -> PolicySet:
     """What a node starts with: the newest version, or the configured file where it is newer.
 
     A file counts as newer when its content is not what was last taken from it, so that changes at
@@ -25,7 +25,7 @@ def first_book(
     """
     stored = _newest_book(store)
     if file is None:
-        return stored or Book()
+        return stored or PolicySet()
     data = _read_file(file)
     digest = hashlib.sha256(data).hexdigest()
     if stored is not None and digest == store.source:
@@ -36,7 +36,7 @@ def first_book(
         line = data.count(b"\n", 0, error.start) + 1
         raise PolicyError(f"{file}, line {line}", "expected UTF-8 text") from None
     try:
-        book = read_book(text, is_json=file.suffix == ".json")
+        book = parse_policy_set(text, is_json=file.suffix == ".json")
         check_shapers(book)
     except PolicyError as error:
         raise PolicyError(f"{file}, {error.place}", error.problem) from None
@@ -46,16 +46,16 @@ def first_book(
         changed_ms=wall_ms() if changed_ms is None else changed_ms,
         what=f"taken from {file.name}",
     )
-    store.write(version, write_book(book), source=digest)
+    store.write(version, render_policy_set(book), source=digest)
     log.info("policies taken from file", file=str(file), version=book.version)
     return book
 
 
-def _newest_book(store: PolicyStore) -> Book | None:
+def _newest_book(store: PolicyStore) -> PolicySet | None:
     while (found := store.newest()) is not None:
         version, text = found
         try:
-            return with_version(read_book(text), version.version)
+            return with_version(parse_policy_set(text), version.version)
         except PolicyError as error:
             store.forget(version.version, str(error))
     return None

@@ -8,12 +8,12 @@ from typing import Final
 from msgspec import Struct
 
 from accord.edges.link.codec import LinkCodec
-from accord.edges.link.group import Group, GroupDatagram
-from accord.edges.link.handshake import Local
+from accord.edges.link.group import GroupDatagram, MulticastGroup
+from accord.edges.link.handshake import LocalIdentity
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.port import GroupPort
-from accord.edges.link.traffic import Count
-from accord.live.addresses import Address, ListenError
+from accord.edges.link.port import MulticastPort
+from accord.edges.link.traffic import FrameCounts
+from accord.live.addresses import ListenError, SocketAddress
 from accord.live.neighbour_link import NeighbourLink
 from accord.transports.multicast import MulticastEndpoint, open_multicast
 
@@ -23,27 +23,32 @@ _PIECE_BYTES: Final = 64 << 10
 class MulticastOptions(Struct, frozen=True, kw_only=True):
     """A group, and the address of the interface by which it is reached; any if left empty."""
 
-    group: Address
+    group: SocketAddress
     interface: str = ""
     hops: int = 1
 
 
-class GroupStatus(Struct, frozen=True, kw_only=True):
+class MulticastStatus(Struct, frozen=True, kw_only=True):
     """`reached` are the neighbours that confirm to hear this node."""
 
     reached: tuple[str, ...]
-    sent: Count
-    received: Count
+    sent: FrameCounts
+    received: FrameCounts
     refused: int
     repeated: int
     strangers: int
 
 
-class GroupLinks:
+class MulticastLinks:
     """Driven by who has the links: `flush` once per turn, before they are served."""
 
     def __init__(
-        self, port: GroupPort, group: Group, endpoint: MulticastEndpoint, *, beacon_us: int
+        self,
+        port: MulticastPort,
+        group: MulticastGroup,
+        endpoint: MulticastEndpoint,
+        *,
+        beacon_us: int,
     ) -> None:
         self.group = group
         self.due_us = 0
@@ -88,8 +93,8 @@ class GroupLinks:
             if self._endpoint.is_full:
                 self._reach([])  # what still waits goes by the links
 
-    def status(self) -> GroupStatus:
-        return GroupStatus(
+    def status(self) -> MulticastStatus:
+        return MulticastStatus(
             reached=tuple(self._reached),
             sent=self.group.sent,
             received=self.group.received,
@@ -138,8 +143,8 @@ def _none() -> tuple[str, ...]:
 
 
 async def open_group(
-    port: GroupPort, codec: LinkCodec, local: Local, options: MulticastOptions
-) -> GroupLinks:
+    port: MulticastPort, codec: LinkCodec, local: LocalIdentity, options: MulticastOptions
+) -> MulticastLinks:
     """ListenError where this machine can't be in the group."""
     address, links = options.group, LinkOptions()
     try:
@@ -148,11 +153,11 @@ async def open_group(
         )
     except OSError as error:
         raise ListenError(address, (error.strerror or str(error)).lower()) from None
-    group = Group(
+    group = MulticastGroup(
         local.key.group_key(str(address)),
         codec,
         node=local.node,
         incarnation=local.incarnation,
         datagram_bytes=links.datagram_bytes,
     )
-    return GroupLinks(port, group, endpoint, beacon_us=links.report_us)
+    return MulticastLinks(port, group, endpoint, beacon_us=links.report_us)

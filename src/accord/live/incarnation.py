@@ -27,7 +27,7 @@ log = get_log(__name__)
 FILE: Final = "incarnation"
 STEP_MS: Final = 60_000  # room for 60 thousand million events
 LATEST_MS: Final = 4_000_000_000_000  # more than that was never a time; numbers have 62 bits
-_MOST_BYTES: Final = 64
+_MAX_BYTES: Final = 64
 
 
 def begin(folder: Path | None, now_ms: int) -> int:
@@ -58,7 +58,7 @@ def _read(file: Path) -> int:
     """0 where there is none, or none that can be used."""
     try:
         with file.open("rb") as stream:
-            found = stream.read(_MOST_BYTES)
+            found = stream.read(_MAX_BYTES)
     except FileNotFoundError:
         return 0
     with suppress(msgspec.DecodeError):

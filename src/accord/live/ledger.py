@@ -15,8 +15,8 @@ from typing import Final
 from accord.core.monitoring.ledger import Ledger
 from accord.core.monitoring.top import LedgerStatus
 from accord.journal.errors import JournalError
-from accord.journal.ledger import LedgerRecord, Wanted, encode_ledger, record_of
-from accord.journal.ledger_search import Answer, Search, search_journal
+from accord.journal.ledger import LedgerQuery, LedgerRecord, encode_ledger, record_of
+from accord.journal.ledger_search import LedgerResult, LedgerSearch, search_journal
 from accord.journal.reader import Reader
 
 KEPT: Final = 100_000
@@ -87,10 +87,10 @@ class LedgerStore:
             reaches_back_ms=self._records[0].taken_ms if self._records else None,
         )
 
-    async def search(self, wanted: Wanted, most: int, *, now_ms: int) -> Answer:
+    async def search(self, wanted: LedgerQuery, most: int, *, now_ms: int) -> LedgerResult:
         """The latest entries that are wanted, first from memory and then from the journal."""
         self.drain(now_ms=now_ms)
-        search = Search(wanted, most)
+        search = LedgerSearch(wanted, most)
         await self._search_memory(search)
         if search.is_done or self._journal is None or self._askers >= _ASKERS:
             is_complete = self._journal is None and not search.is_full
@@ -102,7 +102,7 @@ class LedgerStore:
         finally:
             self._askers -= 1
 
-    async def _search_memory(self, search: Search) -> None:
+    async def _search_memory(self, search: LedgerSearch) -> None:
         """A little at a time, because the node waits meanwhile."""
         looked = 0
         for record in reversed(tuple(self._records)):
@@ -115,7 +115,7 @@ class LedgerStore:
                 await asyncio.sleep(0)
 
 
-def _search(journal: Path, search: Search) -> Answer:
+def _search(journal: Path, search: LedgerSearch) -> LedgerResult:
     try:
         return search_journal(Reader(journal), search)
     except JournalError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from accord.core.overlay.status import RefusedStatus
-from accord.edges.link.traffic import Traffic
+from accord.core.overlay.status import RefusedLinkStatus
+from accord.edges.link.traffic import LinkTraffic
 from accord.live.dialling import DialStatus
-from accord.live.group_links import GroupStatus
+from accord.live.group_links import MulticastStatus
 from accord.live.neighbour_link import NeighbourLink
 
 
-class LinkStatus(Struct, frozen=True, kw_only=True):
+class LinkConnectionStatus(Struct, frozen=True, kw_only=True):
     """A link that is up. Rates are 0 while nothing is known; loss is that of datagrams."""
 
     node: str
@@ -26,27 +26,27 @@ class LinkStatus(Struct, frozen=True, kw_only=True):
     outstanding_bytes: int
     datagrams_lost: int
     datagram_loss: float
-    traffic: Traffic
+    traffic: LinkTraffic
 
 
 class NeighboursStatus(Struct, frozen=True, kw_only=True):
     """`traffic` is that of all links since the start; `unsent` was meant for nobody linked."""
 
-    links: tuple[LinkStatus, ...]
+    links: tuple[LinkConnectionStatus, ...]
     dials: tuple[DialStatus, ...]
-    traffic: Traffic
+    traffic: LinkTraffic
     refused: int
     unsent: int
-    refusals: tuple[RefusedStatus, ...] = ()
-    group: GroupStatus | None = None
+    refusals: tuple[RefusedLinkStatus, ...] = ()
+    group: MulticastStatus | None = None
 
 
-def link_status(link: NeighbourLink) -> LinkStatus:
+def link_status(link: NeighbourLink) -> LinkConnectionStatus:
     session = link.session
     assert session is not None
     assert session.neighbour is not None
     datagrams = session.datagrams
-    return LinkStatus(
+    return LinkConnectionStatus(
         node=link.node,
         address=session.remote.address,
         is_dialed=link.is_dialer,

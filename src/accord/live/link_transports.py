@@ -7,7 +7,7 @@ from urllib.parse import SplitResult
 
 from msgspec import Struct
 
-from accord.live.addresses import WEBSOCKET, WEBSOCKET_TLS, Address
+from accord.live.addresses import WEBSOCKET, WEBSOCKET_TLS, SocketAddress
 from accord.live.neighbour_tls import link_contexts
 from accord.live.tls import TlsFiles
 from accord.transports.interface import LinkTransport
@@ -33,7 +33,7 @@ class LinkTransports:
         self._options = options
         self._read: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
 
-    def of(self, address: Address) -> LinkTransport:
+    def of(self, address: SocketAddress) -> LinkTransport:
         if address.scheme == WEBSOCKET:
             return WebSocketTransport(address.path, proxy=self._options.proxy)
         if address.scheme == WEBSOCKET_TLS:

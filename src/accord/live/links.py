@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from accord.core.scheduling.link import Link
+from accord.core.scheduling.link import LinkEstimator
 
 if sys.platform == "linux":
     from fcntl import ioctl
@@ -38,7 +38,7 @@ _INTEGER: Final = struct.Struct("=I")
 _NO_INTEGER: Final = bytes(4)
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class BandwidthLimits(Struct, frozen=True, kw_only=True):
     """Configured bandwidth in bit/s, 0 where there is no limit: of the node, and of its clients."""
 
     node_bps: int = 0
@@ -50,7 +50,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.clients.get(client, self.client_bps)
 
 
-class Gauge:
+class SocketGauge:
     """Reads a transport."""
 
     __slots__ = ("_fd", "_transport")
@@ -60,13 +60,13 @@ class Gauge:
         link = transport.get_extra_info("socket")
         self._fd = -1 if link is None or not _IS_LINUX else int(link.fileno())
 
-    def route(self, link: Link) -> None:
+    def route(self, link: LinkEstimator) -> None:
         """Tell `link` what is known of the way."""
         info = self._info()
         if info is not None:
             _tell_route(link, info)
 
-    def look(self, link: Link, now_us: int) -> int:
+    def look(self, link: LinkEstimator, now_us: int) -> int:
         """Tell `link` what is outstanding; gives its room."""
         outstanding = self._transport.get_write_buffer_size()
         if self._fd >= 0:
@@ -78,7 +78,7 @@ class Gauge:
                 outstanding -= self._arrived(link)
         return link.look(now_us, max(outstanding, 0))
 
-    def _arrived(self, link: Link) -> int:
+    def _arrived(self, link: LinkEstimator) -> int:
         """Of what is not acknowledged, the part that has arrived behind a gap."""
         info = self._info()
         if info is None:
@@ -96,7 +96,7 @@ class Gauge:
         return info if len(info) == _INFO_BYTES else None
 
 
-def _tell_route(link: Link, info: bytes) -> int:
+def _tell_route(link: LinkEstimator, info: bytes) -> int:
     """Gives the size of a segment."""
     segment = _integer(info, _SEGMENT_BYTES)
     min_rtt_us = _integer(info, _MIN_RTT_US)

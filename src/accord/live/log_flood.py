@@ -19,7 +19,7 @@ from itertools import takewhile
 from accord.live.log_lines import FIELDS, MAX_VALUE_LENGTH
 
 
-class Repetition:
+class RepeatLimiter:
     """Lets `burst` of the same message through in each period, and counts the rest."""
 
     def __init__(
@@ -74,14 +74,14 @@ class BoundedHandler(logging.Handler):
         self,
         target: logging.Handler,
         *,
-        repetition: Repetition | None = None,
+        repetition: RepeatLimiter | None = None,
         waiting: int = 10_000,
         tick_s: float = 1.0,
     ) -> None:
         super().__init__()
         self.dropped = 0
         self._target = target
-        self._repetition = repetition or Repetition()
+        self._repetition = repetition or RepeatLimiter()
         self._tick_s = tick_s
         self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(waiting)
         self._is_closed = False

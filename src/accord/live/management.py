@@ -28,32 +28,32 @@ from accord.core.node.rights import (
     PROPERTIES,
     QUERIES,
 )
-from accord.core.qos.book import Book
-from accord.core.qos.dry_run import Open
+from accord.core.qos.book import PolicySet
+from accord.core.qos.dry_run import OpenOperation
 from accord.core.qos.policies import Entity, Policies
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.hub import Request
-from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.telling import reply
+from accord.edges.mqtt.hub import NodeRequest
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.mqtt.telling import reply_to_request
 from accord.journal.disk import OsDisk
-from accord.live.administration import Administration, Around
+from accord.live.administration import PolicyAdmin, PolicyHost
 from accord.live.admission import AdmissionService
 from accord.live.channel_requests import ChannelView
 from accord.live.channel_requests import answer as answer_channels
 from accord.live.clock import Clock
-from accord.live.containing import Containment
+from accord.live.containing import FaultIsolation
 from accord.live.durability import EVENTS, Durability
-from accord.live.first_book import first_book
+from accord.live.first_book import load_initial_policies
 from accord.live.ledger import LedgerStore
 from accord.live.logs import get_log
 from accord.live.monitor import Monitor
-from accord.live.orders import Orders
+from accord.live.orders import WorkerDispatcher
 from accord.live.pipeline import Pipeline
 from accord.live.policy_requests import answer
 from accord.live.policy_store import PolicyStore
 from accord.live.quality import QualityService
-from accord.live.queries import Queries
+from accord.live.queries import QueryService
 from accord.live.server import Server
 from accord.live.waiting import find_waiting
 
@@ -67,7 +67,7 @@ _LONG_S: Final = 0.002
 _ANSWERS: Final = 100  # under way
 
 
-class Manager:
+class PolicyRuntime:
     """Also what the monitor watches: the node as far as it can be measured."""
 
     def __init__(  # noqa: PLR0913 (the parts of a node)
@@ -94,26 +94,26 @@ class Manager:
         self.statistics = statistics
         self.net: ChannelView  # set before the node listens
         self._limits: tuple[object, ...] = ()
-        self._containment = Containment(log)
+        self._containment = FaultIsolation(log)
         self._quality = quality
         self._admission = admission
         self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
         try:
-            book = first_book(self._store, file)
-            around = Around(
+            book = load_initial_policies(self._store, file)
+            around = PolicyHost(
                 apply=self._apply,
                 open_=self._open,
                 find_entity=self._entity,
                 resources=self._resources,
                 node=name,
             )
-            self.administration = Administration(book, self._store, around)
+            self.administration = PolicyAdmin(book, self._store, around)
         except BaseException:
             self._store.close()
             raise
         hub = broker.hub
-        self.orders = Orders(broker, clock, server.due)
-        self.queries = Queries(
+        self.orders = WorkerDispatcher(broker, clock, server.due)
+        self.queries = QueryService(
             broker,
             clock,
             pipeline,
@@ -158,7 +158,7 @@ class Manager:
         if hub.ledger.is_due():
             self._put_away(hub.now_ms)
 
-    def _take(self, request: Request) -> None:
+    def _take(self, request: NodeRequest) -> None:
         channel = request.message.channel
         if channel == QUERIES:
             self.queries.take(request)
@@ -177,7 +177,7 @@ class Manager:
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
 
-    def _refuse(self, request: Request, problem: str) -> None:
+    def _refuse(self, request: NodeRequest, problem: str) -> None:
         if request.message.properties.response_topic is not None:
             body = {"ok": False, "error": problem, "place": ""}
             self._reply(request, msgspec.json.encode(body))
@@ -189,7 +189,7 @@ class Manager:
         except Exception as error:  # whatever it is, the node goes on
             self._containment.failed("the ledger could not be put away", error)
 
-    def _answer_channels(self, request: Request) -> bytes:
+    def _answer_channels(self, request: NodeRequest) -> bytes:
         return answer_channels(
             self.net,
             request.message.payload,
@@ -223,7 +223,7 @@ class Manager:
 
     # What the administration asks of the node.
 
-    def _apply(self, book: Book, policies: Policies) -> None:
+    def _apply(self, book: PolicySet, policies: Policies) -> None:
         old = self._broker.router.policies
         for session in self._broker.sessions.values():
             session.entity.holding = policies.carry(old, session.entity.holding)
@@ -237,17 +237,17 @@ class Manager:
             )
         self._server.due()
 
-    def _open(self) -> Iterator[Open]:
+    def _open(self) -> Iterator[OpenOperation]:
         """Everything that is open, by channels that are known."""
         for channel, receiver in self._broker.router.deliveries():
-            yield Open("subscribe", channel, receiver.entity)
+            yield OpenOperation("subscribe", channel, receiver.entity)
         for session in list(self._broker.sessions.values()):
             for pattern in self._broker.router.unused(session.subscriptions.values()):
-                yield Open("subscribe", pattern, session.entity)
+                yield OpenOperation("subscribe", pattern, session.entity)
             line = session.line
             if isinstance(line, Connection):
                 for channel in line.published():
-                    yield Open("publish", channel, session.entity)
+                    yield OpenOperation("publish", channel, session.entity)
 
     def _entity(self, client: str) -> Entity | None:
         session = self._broker.sessions.get(client)
@@ -327,20 +327,20 @@ class Manager:
 
     # What clients and deliveries ask for.
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: NodeRequest) -> None:
         who = request.user or request.client
         payload = request.message.payload
         may_change = request.may_change_policies()
         body = await answer(self.administration, payload, may_change=may_change, who=who)
         self._reply(request, body)
 
-    def _reply(self, request: Request, body: bytes) -> None:
+    def _reply(self, request: NodeRequest, body: bytes) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
-        reply(self._broker, request, body)
+        reply_to_request(self._broker, request, body)
         self._server.due()
 
 
-def _client_resources(session: Session) -> dict[str, Value]:
+def _client_resources(session: MqttSession) -> dict[str, Value]:
     outbox = session.outbox
     resources: dict[str, Value] = {"client_queued_bytes": outbox.bytes + outbox.tracked_bytes}
     line = session.line
@@ -353,7 +353,7 @@ def _client_resources(session: Session) -> dict[str, Value]:
     return resources
 
 
-def _reading(session: Session) -> ClientReading:
+def _reading(session: MqttSession) -> ClientReading:
     line = session.line
     link = None if line is None else line.link
     outbox = session.outbox

@@ -12,24 +12,24 @@ from typing import Final, Protocol
 
 from accord.core.model.importance import IMPORTANCES
 from accord.core.monitoring.channels import ChannelTable
-from accord.core.monitoring.meter import Counts, Meter, kbps, wait_quantile_ms
-from accord.core.monitoring.series import Registry, Summary
+from accord.core.monitoring.meter import CounterRates, Counts, kbps, wait_quantile_ms
+from accord.core.monitoring.series import SeriesRegistry, Summary
 from accord.core.monitoring.statistics import WAIT_BUCKETS, Statistics
 from accord.core.monitoring.top import (
-    BinLine,
-    ChannelLine,
-    ClientLine,
+    BinActivity,
+    ChannelActivity,
+    ClientActivity,
     ClientReading,
-    Load,
     Management,
+    NodeLoad,
     Top,
 )
 from accord.core.monitoring.waiting import Waiting
-from accord.core.monitoring.watch import ChannelWatch, ClientWatch
-from accord.journal.ledger import Wanted
-from accord.journal.ledger_search import Answer
+from accord.core.monitoring.watch import ChannelSampler, ClientSampler
+from accord.journal.ledger import LedgerQuery
+from accord.journal.ledger_search import LedgerResult
 from accord.live.ledger import LedgerStore
-from accord.live.process import Process
+from accord.live.process import ProcessUsage
 
 _NO_WAITS: Final[Counts] = (0,) * WAIT_BUCKETS
 _CHANNEL: Final = (
@@ -38,7 +38,7 @@ _CHANNEL: Final = (
 _CLIENT: Final = ("sent_kbps", "queued_bytes", "shed_hz", "link_kbps", "rtt_ms")
 
 
-class Watched(Protocol):
+class MonitoredNode(Protocol):
     """A node, as the monitor sees it. Called on its event loop."""
 
     @property
@@ -64,27 +64,27 @@ class Watched(Protocol):
 class Monitor:
     def __init__(
         self,
-        watched: Watched,
+        watched: MonitoredNode,
         channels: ChannelTable,
         store: LedgerStore,
         *,
         now_ms: int,
-        process: Process | None = None,
+        process: ProcessUsage | None = None,
     ) -> None:
         self.store = store
-        self.series = Registry()
-        self.load = Load()
+        self.series = SeriesRegistry()
+        self.load = NodeLoad()
         self._watched = watched
-        self._process = process or Process()
+        self._process = process or ProcessUsage()
         self._looked_ms = now_ms
-        self._node = Meter(now_ms, self._counts(watched.statistics()))
-        self._shed: dict[str, Meter] = {}
-        self._waits = [Meter(now_ms, _NO_WAITS) for _ in range(IMPORTANCES)]
-        self._channel_watch = ChannelWatch(channels, now_ms=now_ms)
-        self._client_watch = ClientWatch(watched.readings)
-        self._bins: list[BinLine] = []
-        self._channel_lines: list[ChannelLine] = []
-        self._client_lines: list[ClientLine] = []
+        self._node = CounterRates(now_ms, self._counts(watched.statistics()))
+        self._shed: dict[str, CounterRates] = {}
+        self._waits = [CounterRates(now_ms, _NO_WAITS) for _ in range(IMPORTANCES)]
+        self._channel_watch = ChannelSampler(channels, now_ms=now_ms)
+        self._client_watch = ClientSampler(watched.readings)
+        self._bins: list[BinActivity] = []
+        self._channel_lines: list[ChannelActivity] = []
+        self._client_lines: list[ClientActivity] = []
         self._uptime_ms = 0
 
     def look(self, *, now_ms: int) -> None:
@@ -145,7 +145,7 @@ class Monitor:
         series = self.series.get(name)
         return [] if series is None else series.points()
 
-    async def search(self, wanted: Wanted, most: int) -> Answer:
+    async def search(self, wanted: LedgerQuery, most: int) -> LedgerResult:
         return await self.store.search(wanted, most, now_ms=self._looked_ms)
 
     async def waiting(self, number: int) -> list[Waiting]:
@@ -156,8 +156,8 @@ class Monitor:
         self._node.add(now_ms, self._counts(statistics))
         cpu, received, received_bytes, sent, sent_bytes, shed = self._node.rates()
         for cause, count in statistics.shed.causes.items():
-            self._shed.setdefault(cause, Meter(before_ms, (0,))).add(now_ms, (count,))
-        self.load = Load(
+            self._shed.setdefault(cause, CounterRates(before_ms, (0,))).add(now_ms, (count,))
+        self.load = NodeLoad(
             cpu_percent=round(cpu / 10_000, 1),
             memory_mb=round(self._process.memory_bytes() / 1e6, 1),
             backlog=backlog,
@@ -182,7 +182,7 @@ class Monitor:
 
     def _look_at_bins(
         self, statistics: Statistics, backlog: Sequence[int], now_ms: int
-    ) -> list[BinLine]:
+    ) -> list[BinActivity]:
         """Those importances that anything ever had."""
         lines = []
         for queue in statistics.queues:
@@ -192,7 +192,7 @@ class Monitor:
             waits.add(now_ms, queue.waits.counts)
             if not (queue.messages or tasks or any(queue.waits.counts)):
                 continue
-            line = BinLine(
+            line = BinActivity(
                 importance=importance,
                 messages=queue.messages,
                 bytes=queue.bytes,

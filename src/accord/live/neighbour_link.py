@@ -14,12 +14,12 @@ import asyncio
 from collections import deque
 from typing import Any, Final, Protocol, cast
 
-from accord.core.scheduling.link import Link
-from accord.edges.link.errors import LinkError, Why
-from accord.edges.link.handshake import Remote
+from accord.core.scheduling.link import LinkEstimator
+from accord.edges.link.errors import CloseReason, LinkError
+from accord.edges.link.handshake import RemoteEndpoint
 from accord.edges.link.messages import DATAGRAM_PORT
-from accord.edges.link.session import Session
-from accord.live.links import Gauge
+from accord.edges.link.session import LinkSession
+from accord.live.links import SocketGauge
 from accord.live.sending import clock_us
 from accord.transports.remote import remote_of
 from accord.transports.udp import UdpEndpoint
@@ -34,7 +34,7 @@ _AGAIN_US: Final = 200
 # On what came from one neighbour, in one turn of the loop: as long as the rest of it takes, so that
 # a node with much to do does not fall behind what it hears, but within these.
 _WORK_US: Final = 5_000
-_LONGEST_WORK_US: Final = 100_000
+_MAX_WORK_US: Final = 100_000
 
 
 class LinkOwner(Protocol):
@@ -43,7 +43,7 @@ class LinkOwner(Protocol):
     endpoint: UdpEndpoint | None
     turn_us: int  # how long a turn takes without what has come
 
-    def opened(self, link: NeighbourLink, remote: Remote) -> Session | None: ...
+    def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None: ...
     def up(self, link: NeighbourLink, now_us: int) -> None: ...
     def receive(self, link: NeighbourLink, message: Any, now_us: int) -> None: ...
     def down(self, link: NeighbourLink, now_us: int) -> None: ...
@@ -62,14 +62,14 @@ class NeighbourLink(asyncio.Protocol):
         self.node = ""  # of the neighbour, once it is up
         self.local_host = ""  # where the other side has reached this one
         self.up_us = -1
-        self.link = Link()
-        self.session: Session | None = None
+        self.link = LinkEstimator()
+        self.session: LinkSession | None = None
         loop = asyncio.get_running_loop()
         self.up: asyncio.Future[None] = loop.create_future()
         self.done: asyncio.Future[LinkError] = loop.create_future()
         self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._gauge: Gauge | None = None
+        self._gauge: SocketGauge | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_finished = False
@@ -86,7 +86,7 @@ class NeighbourLink(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=AHEAD_BYTES // 2)
         own = self._transport.get_extra_info("sockname")
         self.local_host = str(own[0]) if isinstance(own, tuple) and own else ""
-        self._gauge = Gauge(self._transport)
+        self._gauge = SocketGauge(self._transport)
         self._gauge.route(self.link)
         self._owner.due()
 
@@ -125,7 +125,7 @@ class NeighbourLink(asyncio.Protocol):
         if not came and self._is_reading:
             return False
         now_us = clock_us()
-        until_us = now_us + min(max(_WORK_US, self._owner.turn_us), _LONGEST_WORK_US)
+        until_us = now_us + min(max(_WORK_US, self._owner.turn_us), _MAX_WORK_US)
         while came:
             self._owner.receive(self, came.popleft(), now_us)
             now_us = clock_us()
@@ -184,7 +184,7 @@ class NeighbourLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _flush_data(self, session: Session, transport: asyncio.Transport, now_us: int) -> None:
+    def _flush_data(self, session: LinkSession, transport: asyncio.Transport, now_us: int) -> None:
         link = self.link
         if link.carries_bps():
             link.renew(now_us)
@@ -234,7 +234,7 @@ class NeighbourLink(asyncio.Protocol):
         if session is not None and session.datagrams is not None and endpoint is not None:
             endpoint.add(session.datagrams.opener.id, self.datagram_received)
 
-    def _flush_datagrams(self, session: Session, now_us: int) -> None:
+    def _flush_datagrams(self, session: LinkSession, now_us: int) -> None:
         endpoint, datagrams = self._owner.endpoint, session.datagrams
         if endpoint is None or datagrams is None or endpoint.is_full:
             return
@@ -268,5 +268,5 @@ class NeighbourLink(asyncio.Protocol):
 def _lost(error: Exception | None, *, is_up: bool) -> LinkError:
     text = "" if error is None else f" ({getattr(error, 'strerror', None) or error})".lower()
     if is_up:
-        return LinkError(Why.LOST, f"the connection was lost{text}")
-    return LinkError(Why.CLOSED, f"the connection was closed during the handshake{text}")
+        return LinkError(CloseReason.LOST, f"the connection was lost{text}")
+    return LinkError(CloseReason.CLOSED, f"the connection was closed during the handshake{text}")

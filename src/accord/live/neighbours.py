@@ -17,22 +17,22 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from accord.edges.link.codec import LinkCodec
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 from accord.edges.link.group import GroupDatagram
-from accord.edges.link.handshake import Local, Neighbour, Remote
+from accord.edges.link.handshake import LinkPeer, LocalIdentity, RemoteEndpoint
 from accord.edges.link.messages import DATAGRAM_PORT, GROUP, NONCE_BYTES, SECONDARY
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.pairs import judge
+from accord.edges.link.pairs import reason_to_refuse
 from accord.edges.link.port import OverlayPort
-from accord.edges.link.session import Session
+from accord.edges.link.session import LinkSession
 from accord.edges.link.traffic import no_traffic
-from accord.live.addresses import Address, ListenError
-from accord.live.dialling import Dial, DialStatus
-from accord.live.group_links import GroupLinks
+from accord.live.addresses import ListenError, SocketAddress
+from accord.live.dialling import Dialler, DialStatus
+from accord.live.group_links import MulticastLinks
 from accord.live.link_status import NeighboursStatus, link_status
 from accord.live.logs import get_log
 from accord.live.neighbour_link import NeighbourLink
-from accord.live.refusals import Refusals
+from accord.live.refusals import RefusedLinks
 from accord.live.sending import Alarm, clock_us
 from accord.transports.interface import LinkTransport, Listener
 from accord.transports.udp import UdpEndpoint
@@ -49,7 +49,7 @@ _LATEST_US: Final = 60_000_000
 _QUIET_US: Final = 3_000_000
 
 
-class Neighbours:
+class LinkManager:
     """`due` is to be called when the overlay has something to send, or is due sooner.
 
     `objection` says why a node can't be a neighbour, for all that is known of others; or nothing.
@@ -58,16 +58,16 @@ class Neighbours:
     def __init__(  # noqa: PLR0913 - once per node
         self,
         overlay: OverlayPort,
-        local: Local,
+        local: LocalIdentity,
         codec: LinkCodec,
-        transport_of: Callable[[Address], LinkTransport],
+        transport_of: Callable[[SocketAddress], LinkTransport],
         *,
         options: LinkOptions | None = None,
         endpoint: UdpEndpoint | None = None,
-        group: GroupLinks | None = None,
+        group: MulticastLinks | None = None,
         most_links: int = 1_024,
         quiet_us: int = _QUIET_US,
-        objection: Callable[[Neighbour], str] = lambda _: "",
+        objection: Callable[[LinkPeer], str] = lambda _: "",
         random: Callable[[], float] = system_random.random,
     ) -> None:
         if endpoint is not None:
@@ -88,12 +88,12 @@ class Neighbours:
         self._most_links = most_links
         self._quiet_us = quiet_us
         self._objection = objection
-        self._refusals = Refusals()
+        self._refusals = RefusedLinks()
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._connections: dict[NeighbourLink, None] = {}
         self._listeners: list[Listener] = []
-        self._dials: dict[Address, tuple[Dial, asyncio.Task[None]]] = {}
+        self._dials: dict[SocketAddress, tuple[Dialler, asyncio.Task[None]]] = {}
         self._past = no_traffic()  # of links that are gone
         self._is_due = False
         self._is_stopping = False
@@ -101,7 +101,7 @@ class Neighbours:
         if group is not None:
             group.start(local.node, self.links, self._receive_shared)
 
-    async def listen(self, address: Address) -> Address:
+    async def listen(self, address: SocketAddress) -> SocketAddress:
         """Accept neighbours; gives where, also if the system chose the port."""
         try:
             listener = await self._transport_of(address).listen(
@@ -112,13 +112,13 @@ class Neighbours:
         self._listeners.append(listener)
         return replace(address, host=listener.host, port=listener.port)
 
-    def dial(self, address: Address, expected: str = "") -> None:
+    def dial(self, address: SocketAddress, expected: str = "") -> None:
         """Keep a link with whoever is at `address`, or with nobody but the node `expected`."""
         if address not in self._dials and not self._is_stopping:
-            dial = Dial(self, self._transport_of(address), address, self._random, expected)
+            dial = Dialler(self, self._transport_of(address), address, self._random, expected)
             self._dials[address] = dial, self._loop.create_task(dial.run())
 
-    def undial(self, address: Address) -> None:
+    def undial(self, address: SocketAddress) -> None:
         """No longer: a link that was opened for that ends."""
         found = self._dials.pop(address, None)
         if found is None:
@@ -127,15 +127,17 @@ class Neighbours:
         task.cancel()
         link = dial.link
         if link is not None and link.session is not None:
-            link.session.end(Why.STOPPED, f"node {self._local.node} does not want this link")
+            link.session.end(
+                CloseReason.STOPPED, f"node {self._local.node} does not want this link"
+            )
             self.due()
 
-    def dial_status(self, address: Address) -> DialStatus | None:
+    def dial_status(self, address: SocketAddress) -> DialStatus | None:
         """None where it is not dialled."""
         found = self._dials.get(address)
         return None if found is None else found[0].status()
 
-    def dialled_at(self, node: str) -> Address | None:
+    def dialled_at(self, node: str) -> SocketAddress | None:
         """Where the link with `node` leads; None where the other side has opened it."""
         link = self.links.get(node)
         found = (each for each, (dial, _) in self._dials.items() if dial.link is link)
@@ -181,7 +183,7 @@ class Neighbours:
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in list(self._connections):
             if link.session is not None:
-                link.session.end(Why.STOPPED, f"node {self._local.node} stops")
+                link.session.end(CloseReason.STOPPED, f"node {self._local.node} stops")
         self._turn()
         if self._connections:
             await asyncio.wait([link.done for link in self._connections], timeout=_STOP_S)
@@ -193,13 +195,13 @@ class Neighbours:
 
     # What links and dials ask for.
 
-    def opened(self, link: NeighbourLink, remote: Remote) -> Session | None:
+    def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None:
         """A session for a new connection, or None where there are too many."""
         if self._is_stopping or len(self._connections) >= self._most_links + _STRANGERS:
             self.refused += 1
             return None
         self._connections[link] = None
-        return Session(
+        return LinkSession(
             self._codec,
             self._local,
             replace(remote, expected=link.expected),
@@ -222,7 +224,7 @@ class Neighbours:
         standing = self.links.get(link.node)
         if standing is not None:
             if standing.session is not None:
-                standing.session.end(Why.REPLACED, "another connection takes its place")
+                standing.session.end(CloseReason.REPLACED, "another connection takes its place")
             self.down(standing, now_us)
         self.links[link.node] = link
         self._refusals.linked(link.node, _address(link))
@@ -274,19 +276,23 @@ class Neighbours:
     def take_datagrams(self, node: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
         return self._overlay.take_datagrams(node, bytes_wanted, message_bytes)
 
-    def _admit(self, neighbour: Neighbour) -> LinkError | None:
+    def _admit(self, neighbour: LinkPeer) -> LinkError | None:
         standing = self.links.get(neighbour.node)
         if problem := self._objection(neighbour):
-            return LinkError(Why.SAME_NAME, problem)
+            return LinkError(CloseReason.SAME_NAME, problem)
         if standing is None or standing.session is None:
             if len(self.links) < self._most_links:
                 return None
-            return LinkError(Why.BUSY, f"node {self._local.node} has {self._most_links} links")
+            return LinkError(
+                CloseReason.BUSY, f"node {self._local.node} has {self._most_links} links"
+            )
         session = standing.session
         # Secondary nodes are not pinged; like everybody they say something per keepalive.
         quiet_us = _LATEST_US if self.is_secondary(neighbour.node) else self._quiet_us
         is_heard = session.is_heard(quiet_us, clock_us())
-        refused = judge(self._local.node, session.neighbour, neighbour, is_heard=is_heard)
+        refused = reason_to_refuse(
+            self._local.node, session.neighbour, neighbour, is_heard=is_heard
+        )
         if refused is not None:
             # Perhaps the other side knows already that this one is broken.
             session.touch()

@@ -17,32 +17,32 @@ from msgspec import Struct
 from accord.core.channels.channels import SHIPPED, Channels
 from accord.core.channels.persistent.messages import SERVICE as PAST
 from accord.core.channels.template import ALL
-from accord.core.overlay.carriage import Carriage, CarryRule
+from accord.core.overlay.carriage import TransportRule, TransportSelector
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition, is_same
-from accord.core.overlay.shared import SharedEvent
+from accord.core.overlay.shared import MulticastEvent
 from accord.core.overlay.signals import Carried
-from accord.core.overlay.status import ChannelStatus, NetStatus, UnlinkedStatus
+from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.watching import channel_statuses, net_status
 from accord.edges.link.codec import LinkCodec
-from accord.edges.link.handshake import Local, Neighbour
+from accord.edges.link.handshake import LinkPeer, LocalIdentity
 from accord.edges.link.keys import SharedKey
 from accord.edges.link.messages import SECONDARY
-from accord.edges.link.traffic import Count
-from accord.edges.mqtt.abroad import Abroad
+from accord.edges.link.traffic import FrameCounts
+from accord.edges.mqtt.abroad import OverlayBridge
 from accord.edges.mqtt.broker import Broker
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 from accord.live.clock import Clock
-from accord.live.containing import Containment
-from accord.live.discovering import Discovering
-from accord.live.group_links import GroupStatus, MulticastOptions, open_group
-from accord.live.link_status import LinkStatus
+from accord.live.containing import FaultIsolation
+from accord.live.discovering import DiscoveryService
+from accord.live.group_links import MulticastOptions, MulticastStatus, open_group
+from accord.live.link_status import LinkConnectionStatus
 from accord.live.link_transports import LinkTransports, TransportOptions
 from accord.live.logs import get_log
-from accord.live.neighbours import Neighbours
+from accord.live.neighbours import LinkManager
 from accord.live.sending import clock_us
 from accord.live.server import Server
 from accord.live.templates import installed_templates
@@ -62,16 +62,16 @@ _PAUSES: Final = 4  # as long as that took, in which everything else has its tur
 class NetOptions(Struct, frozen=True, kw_only=True):
     """`neighbours` are dialled, `key` is what all nodes share, `channels` are defined at once."""
 
-    listen: tuple[Address, ...] = ()
-    neighbours: tuple[Address, ...] = ()
+    listen: tuple[SocketAddress, ...] = ()
+    neighbours: tuple[SocketAddress, ...] = ()
     key: bytes = b""
     transports: TransportOptions = TransportOptions()
     overlay: OverlayOptions = OverlayOptions()
     channels: tuple[ChannelDefinition, ...] = ()
-    carry: tuple[CarryRule, ...] = ()
+    carry: tuple[TransportRule, ...] = ()
     multicast: MulticastOptions | None = None
     discover: DiscoveryOptions | None = None
-    announce: tuple[Address, ...] = ()
+    announce: tuple[SocketAddress, ...] = ()
     is_secondary: bool = False  # `neighbours` are its parents, the best first
 
     @property
@@ -81,7 +81,7 @@ class NetOptions(Struct, frozen=True, kw_only=True):
         return not (self.listen or self.neighbours or finds_others)
 
 
-class Net:
+class OverlayService:
     """What the links see of the overlay; what comes for local clients goes to the broker."""
 
     def __init__(  # noqa: PLR0913 - once per node
@@ -97,26 +97,26 @@ class Net:
     ) -> None:
         self.options = options
         self.incarnation = incarnation
-        self.addresses: list[Address] = []
-        self.abroad = Abroad(broker, clock_us)
+        self.addresses: list[SocketAddress] = []
+        self.abroad = OverlayBridge(broker, clock_us)
         self.abroad.remotes.at_once = _TEXT_AT_ONCE
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
         self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
-        self.overlay.transits.carriage = Carriage(options.carry, self._repairs)
+        self.overlay.transits.carriage = TransportSelector(options.carry, self._repairs)
         self.tiers = TierLinks()  # to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
         self._broker = broker
         self._server = server
         self._clock = clock
-        self._containment = Containment(log)
+        self._containment = FaultIsolation(log)
         # By name: what was widened, and what is defined for just that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
         self._is_widened = False  # what clients need, for want of room
         self._read_us = 0  # when to read on what other nodes need
         self._file = None if folder is None else folder / CHANNELS
-        self._neighbours: Neighbours | None = None
-        self._local = Local(node=node, incarnation=incarnation, key=SharedKey(options.key))
+        self._neighbours: LinkManager | None = None
+        self._local = LocalIdentity(node=node, incarnation=incarnation, key=SharedKey(options.key))
         self._codec = LinkCodec(LinkMessage)
         self._children: ChildLinks | None = None  # secondary nodes, from the start on
         self._encode = msgspec.msgpack.Encoder().encode
@@ -130,9 +130,9 @@ class Net:
             stack.callback(endpoint.close)
         group = None
         if self.options.multicast is not None:
-            codec = LinkCodec(SharedEvent)
+            codec = LinkCodec(MulticastEvent)
             group = await open_group(self, codec, self._local, self.options.multicast)
-        self._neighbours = Neighbours(
+        self._neighbours = LinkManager(
             self,
             self._local,
             self._codec,
@@ -161,7 +161,7 @@ class Net:
         for address in self.options.neighbours:
             self._neighbours.dial(address)
         if self.options.discover is not None:
-            discovering = Discovering(
+            discovering = DiscoveryService(
                 self.overlay,
                 self._neighbours,
                 self.options.discover,
@@ -300,7 +300,7 @@ class Net:
         for template, error in self.channels.failures.take():
             self._containment.failed("a template failed", error, template=template)
 
-    def _objection(self, neighbour: Neighbour) -> str:
+    def _objection(self, neighbour: LinkPeer) -> str:
         """Why a node with that name can't be a neighbour, if it can't."""
         name = neighbour.node
         if SECONDARY not in neighbour.features:
@@ -337,8 +337,8 @@ class Net:
             return known
         links = self._neighbours.status()
         sent, received = links.traffic.sent, links.traffic.received
-        group_sent = Count() if links.group is None else links.group.sent
-        group_received = Count() if links.group is None else links.group.received
+        group_sent = FrameCounts() if links.group is None else links.group.sent
+        group_received = FrameCounts() if links.group is None else links.group.received
         carried = msgspec.structs.replace(
             known.carried,
             sent=sent.data.messages + sent.datagrams.messages + group_sent.messages,
@@ -349,7 +349,7 @@ class Net:
             received_bytes=received.data.bytes + received.datagrams.bytes + group_received.bytes,
         )
         unlinked = tuple(
-            UnlinkedStatus(
+            MissingLinkStatus(
                 address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
             )
             for each in links.dials
@@ -364,11 +364,11 @@ class Net:
             children=children,
         )
 
-    def links(self) -> tuple[LinkStatus, ...]:
+    def links(self) -> tuple[LinkConnectionStatus, ...]:
         """What each link of this node has carried."""
         return () if self._neighbours is None else self._neighbours.status().links
 
-    def group(self) -> GroupStatus | None:
+    def group(self) -> MulticastStatus | None:
         """What this node does in its multicast group, if it is in one."""
         return None if self._neighbours is None else self._neighbours.status().group
 

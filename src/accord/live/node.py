@@ -14,40 +14,40 @@ from typing import Final
 from msgspec import Struct, structs
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.monitoring.registry import LocalRegistry
+from accord.core.monitoring.registry import MeasurementRegistry
 from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.node.limits import Limits
 from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import V5, Reason
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.feedback import Feedback
-from accord.edges.mqtt.handshake import Gate, Handshake
+from accord.edges.mqtt.feedback import FeedbackHandler
+from accord.edges.mqtt.handshake import LoginGate, MqttHandshake
 from accord.edges.mqtt.hub import NUMBERS
-from accord.edges.mqtt.session import Session
-from accord.edges.pipeline.messages import Measured
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.pipeline.messages import MeasuredValues
 from accord.journal.options import JournalOptions
-from accord.live.addresses import BACKLOG, Address, bound_address, listen_on
-from accord.live.admission import AdmissionService, NodeAdmission
+from accord.live.addresses import BACKLOG, SocketAddress, bound_address, listen_on
+from accord.live.admission import AdmissionService, NodeAdmissionOptions
 from accord.live.clock import Clock
-from accord.live.containing import Containment
+from accord.live.containing import FaultIsolation
 from accord.live.durability import Durability
-from accord.live.feedback import secret_of_receipts
+from accord.live.feedback import load_receipt_secret
 from accord.live.incarnation import begin
 from accord.live.logs import get_log
-from accord.live.management import Manager
+from accord.live.management import PolicyRuntime
 from accord.live.memory import keep_freed_memory
-from accord.live.net import Net, NetOptions
+from accord.live.net import NetOptions, OverlayService
 from accord.live.origins import ANY
-from accord.live.past import PastService
-from accord.live.past_known import ClientsPast
+from accord.live.past import HistoryService
+from accord.live.past_known import HistoryDriver
 from accord.live.pipeline import Pipeline
-from accord.live.pipeline_feed import feed
+from accord.live.pipeline_feed import feed_pipeline
 from accord.live.pipeline_options import PipelineOptions
 from accord.live.quality import QualityOptions, QualityService
 from accord.live.server import MqttProtocol, Server
 from accord.live.system_topics import system_topics
-from accord.live.tiers import Secondary
+from accord.live.tiers import SecondaryService
 from accord.live.users import Users
 
 log = get_log(__name__)
@@ -57,10 +57,10 @@ _TIDY_S: Final = 10.0
 _DRAIN_MS: Final = 5_000
 
 
-class Listener(Struct, frozen=True):
+class ListenerSettings(Struct, frozen=True):
     """An address to listen on, and what is spoken there."""
 
-    address: Address
+    address: SocketAddress
     is_websocket: bool = False
     tls: ssl.SSLContext | None = None
 
@@ -68,7 +68,7 @@ class Listener(Struct, frozen=True):
 class Settings(Struct, frozen=True, kw_only=True):
     name: str = "accord"
     data: Path | None = None
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[ListenerSettings, ...] = ()
     origins: tuple[str, ...] = ()  # of web pages that may connect
     limits: Limits = Limits()
     kept: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     pipeline: PipelineOptions | None = None
     net: NetOptions = NetOptions()
     quality: QualityOptions = QualityOptions()
-    admission: NodeAdmission = NodeAdmission()
+    admission: NodeAdmissionOptions = NodeAdmissionOptions()
 
 
 class Node:
@@ -89,24 +89,24 @@ class Node:
         self.users = users
         self.name = settings.name
         self.version = version("accord")
-        self.addresses: list[Address] = []
+        self.addresses: list[SocketAddress] = []
         self.incarnation = 0  # from the start on
         self.durability: Durability | None = None
-        self.manager: Manager | None = None
-        self.registry = LocalRegistry()
+        self.manager: PolicyRuntime | None = None
+        self.registry = MeasurementRegistry()
         self.pipeline = Pipeline(
             settings.pipeline,
             node=settings.name,
             data=settings.data,
             on_measured=self._take_measured,
         )
-        self.net: Net | Secondary | None = None  # from the start on
+        self.net: OverlayService | SecondaryService | None = None  # from the start on
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
-        self.past: ClientsPast | None = None  # of persistent channels
+        self.past: HistoryDriver | None = None  # of persistent channels
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
-        self._containment = Containment(log)
+        self._containment = FaultIsolation(log)
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
@@ -128,10 +128,10 @@ class Node:
         )
         self.broker.hub.number = self.incarnation * NUMBERS
         self.server = Server(
-            self.broker, self._clock, gate=Gate(), login=self._login, on_turn=self._on_turn
+            self.broker, self._clock, gate=LoginGate(), login=self._login, on_turn=self._on_turn
         )
         try:
-            self.broker.feedback = Feedback(self.broker, secret_of_receipts(settings.data))
+            self.broker.feedback = FeedbackHandler(self.broker, load_receipt_secret(settings.data))
             self.quality = QualityService(
                 self.broker,
                 self.server,
@@ -159,7 +159,7 @@ class Node:
                 due=self.server.due,
                 is_secondary=is_secondary,
             )
-            self.manager = Manager(
+            self.manager = PolicyRuntime(
                 self.name,
                 self.version,
                 self.broker,
@@ -174,7 +174,7 @@ class Node:
                 admission=self.admission,
             )
             if is_secondary:
-                self.net = Secondary(
+                self.net = SecondaryService(
                     settings.net,
                     self.broker,
                     self.server,
@@ -189,7 +189,7 @@ class Node:
                 self.past.start()
                 await self.net.start(self._stack)
             else:
-                self.net = Net(
+                self.net = OverlayService(
                     settings.net,
                     self.broker,
                     self.server,
@@ -201,7 +201,7 @@ class Node:
                 self.manager.net = self.net
                 self.quality.join(self.net)
                 self.admission.start(self.net)
-                self.past = PastService(
+                self.past = HistoryService(
                     self.broker,
                     self.server,
                     self.net,
@@ -221,7 +221,7 @@ class Node:
         self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._tidy())]
         if self.pipeline.is_enabled:
             self.pipeline.start()
-            self._tasks.append(asyncio.create_task(feed(self.pipeline, self.broker)))
+            self._tasks.append(asyncio.create_task(feed_pipeline(self.pipeline, self.broker)))
         if settings.statistics_s:
             self._tasks.append(asyncio.create_task(self._tell()))
         self._is_ready = True
@@ -266,15 +266,15 @@ class Node:
         for session in list(self.broker.sessions.values()):
             yield _client_status(session)
 
-    def _past_of_child(self, net: Secondary) -> ClientsPast:
+    def _past_of_child(self, net: SecondaryService) -> HistoryDriver:
         child, folder = net.child, self.settings.data
         asker = child.recalling.asker
-        past = ClientsPast(self.broker, self.server, asker, child.lookups, folder=folder)
+        past = HistoryDriver(self.broker, self.server, asker, child.lookups, folder=folder)
         child.on_bound.append(past.channels_changed)
         net.after.append(past.heard)
         return past
 
-    async def _listen(self, listener: Listener) -> None:
+    async def _listen(self, listener: ListenerSettings) -> None:
         listening = listen_on(listener.address)
         address = bound_address(listening)
         if listener.is_websocket:
@@ -298,7 +298,7 @@ class Node:
         )
         self.addresses.append(address)
 
-    async def _login(self, connection: Handshake) -> tuple[Rights | None, str]:
+    async def _login(self, connection: MqttHandshake) -> tuple[Rights | None, str]:
         """What a client may do, and as whom."""
         connect = connection.connect
         if connect is None:
@@ -330,7 +330,7 @@ class Node:
         is_past_wanted = self.past is not None and self.past.is_wanted()
         return is_past_wanted or bool(self.broker.catch_ups)
 
-    def _take_measured(self, measured: Measured) -> None:
+    def _take_measured(self, measured: MeasuredValues) -> None:
         for each in measured.values:
             self.registry.put(each.kind, each.subject, each.name, each.value, at_ms=each.at_ms)
 
@@ -387,7 +387,7 @@ class Node:
             self._containment.failed("closing a part of the node failed", error)
 
 
-def _client_status(session: Session) -> ClientStatus:
+def _client_status(session: MqttSession) -> ClientStatus:
     line = session.line
     outbox = session.outbox
     connection = line if isinstance(line, Connection) else None

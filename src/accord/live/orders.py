@@ -8,12 +8,12 @@ from typing import Final
 from accord.core.model.document import Condition
 from accord.core.scheduling.tasks import Tasks
 from accord.edges.mqtt.broker import TOO_COSTLY, Broker
-from accord.edges.mqtt.hub import Order
+from accord.edges.mqtt.hub import WorkerOrder
 from accord.edges.mqtt.publishing import ConditionsOrder
 from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
 from accord.live.clock import Clock
 from accord.live.logs import get_log
-from accord.live.worker_jobs import Failure, Terms, Values, shape_job, xpath_job
+from accord.live.worker_jobs import JobFailure, JobPriority, Values, shape_job, xpath_job
 from accord.live.workers import WorkerLimits, Workers
 from accord.shaping.content import Content
 from accord.shaping.registry import accepts
@@ -27,7 +27,7 @@ _GIVEN_UP_MS: Final = 60_000
 _TOO_MUCH: Final = ("too long", "died", "failed")
 
 
-class Orders:
+class WorkerDispatcher:
     """`due` is called when something came of one."""
 
     def __init__(self, broker: Broker, clock: Clock, due: Callable[[], None]) -> None:
@@ -68,7 +68,7 @@ class Orders:
             order.fail()
             return
 
-        def done(result: Content | Failure, _: int) -> None:
+        def done(result: Content | JobFailure, _: int) -> None:
             if self._has_succeeded(order, result):
                 assert isinstance(result, Content)
                 order.finished(shaped_message(message, result.payload, result.properties))
@@ -93,11 +93,11 @@ class Orders:
             return
         self._evaluating[publisher] = self._evaluating.get(publisher, 0) + 1
 
-        def done(result: Values | Failure, _: int) -> None:
+        def done(result: Values | JobFailure, _: int) -> None:
             self._evaluating[publisher] -= 1
             if not self._evaluating[publisher]:
                 del self._evaluating[publisher]
-            if isinstance(result, Failure):
+            if isinstance(result, JobFailure):
                 if result.kind in _TOO_MUCH:
                     self._give_up(conditions)
             else:
@@ -116,9 +116,9 @@ class Orders:
         for condition in conditions:
             self._given_up[condition] = self._clock.now_ms() + _GIVEN_UP_MS
 
-    def _terms(self, order: Order) -> Terms:
+    def _terms(self, order: WorkerOrder) -> JobPriority:
         message = order.message
-        return Terms(
+        return JobPriority(
             queued_ms=self._clock.now_ms(),
             importance=order.importance,
             due_ms=order.due_ms,
@@ -127,10 +127,10 @@ class Orders:
             number=message.number,
         )
 
-    def _has_succeeded(self, order: Order, result: Content | Values | Failure) -> bool:
+    def _has_succeeded(self, order: WorkerOrder, result: Content | Values | JobFailure) -> bool:
         self._broker.hub.now_ms = self._clock.now_ms()
         self._due()
-        if isinstance(result, Failure):
+        if isinstance(result, JobFailure):
             log.warning("no result from a worker", channel=order.message.channel, why=result.reason)
             order.fail()
-        return not isinstance(result, Failure)
+        return not isinstance(result, JobFailure)

@@ -10,7 +10,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from accord.live.addresses import Address
+from accord.live.addresses import SocketAddress
 
 ANY: Final = "*"
 _WITHOUT_SITE: Final = ("null", "file://")
@@ -38,4 +38,4 @@ def is_of_this_machine(origin: str) -> bool:
         host = urlsplit(origin).hostname
     except ValueError:
         return False
-    return host is not None and Address(host, 0).is_loopback
+    return host is not None and SocketAddress(host, 0).is_loopback

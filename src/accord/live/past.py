@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from accord.core.channels.persistent.answers import CutWanted, PageWanted
-from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.answers import MakeCut, ReadPage
+from accord.core.channels.persistent.exchange import HistoryProtocol
 from accord.core.channels.persistent.messages import SERVICE
 from accord.core.channels.persistent.options import is_persistent
 from accord.core.overlay.registry import CHANNEL
 from accord.core.overlay.signals import Carried
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.hub import Cut
+from accord.edges.mqtt.hub import JournalCut
 from accord.live.clock import Clock
 from accord.live.durability import EVENTS, Durability
 from accord.live.logs import get_log
-from accord.live.net import Net
-from accord.live.past_known import ClientsPast
-from accord.live.past_pages import PageError, PastPages
+from accord.live.net import OverlayService
+from accord.live.past_known import HistoryDriver
+from accord.live.past_pages import HistoryPages, PageUnavailableError
 from accord.live.pipeline import Pipeline
 from accord.live.sending import clock_us
 from accord.live.server import Server
@@ -31,19 +31,19 @@ _NOTHING_KEPT: Final = "nothing is kept on disk at this node: it needs a folder 
 class _NodeCut(NamedTuple):
     """A cut that another node has asked for: answered when everything before it is on disk."""
 
-    cut: Cut
-    order: CutWanted
+    cut: JournalCut
+    order: MakeCut
     number: int
 
 
-class PastService(ClientsPast):
+class HistoryService(HistoryDriver):
     """Of a backbone node; those of its clients are one part of it."""
 
     def __init__(  # noqa: PLR0913 (the parts of a node)
         self,
         broker: Broker,
         server: Server,
-        net: Net,
+        net: OverlayService,
         clock: Clock,
         *,
         pipeline: Pipeline,
@@ -52,14 +52,14 @@ class PastService(ClientsPast):
     ) -> None:
         overlay = net.overlay
         self.exchange = net.channels.serve(
-            SERVICE, lambda context: PastExchange(context, overlay.store, overlay.needs)
+            SERVICE, lambda context: HistoryProtocol(context, overlay.store, overlay.needs)
         )
         super().__init__(broker, server, self.exchange, net.channels, folder=folder)
         self._net = net
         self._durability = durability
-        self._pages: PastPages | None = None
+        self._pages: HistoryPages | None = None
         if durability is not None and folder is not None:
-            self._pages = PastPages(
+            self._pages = HistoryPages(
                 folder / EVENTS,
                 net.channels,
                 pipeline,
@@ -97,7 +97,7 @@ class PastService(ClientsPast):
         orders = self.exchange.orders
         while orders:
             order = orders.pop(0)
-            if isinstance(order, CutWanted):
+            if isinstance(order, MakeCut):
                 self._cut(order)
             else:
                 self._begin(self._read(order))
@@ -105,13 +105,13 @@ class PastService(ClientsPast):
     def _page_came(self, event: Carried) -> None:
         self.exchange.page_came(event, clock_us())
 
-    def _cut(self, order: CutWanted) -> None:
+    def _cut(self, order: MakeCut) -> None:
         hub = self._broker.hub
         hub.cut_number = hub.number
         if self._durability is None:
             self.exchange.cut_made(order, 0, hub.number, clock_us())
             return
-        cut = Cut(hub.kept_events())
+        cut = JournalCut(hub.kept_events())
         hub.cuts.append(cut)
         self._cuts.append(_NodeCut(cut, order, hub.number))
         self._server.due()
@@ -128,12 +128,12 @@ class PastService(ClientsPast):
         self._cuts = waiting
         self._net.turn()
 
-    async def _read(self, order: PageWanted) -> None:
+    async def _read(self, order: ReadPage) -> None:
         problem = _NOTHING_KEPT
         if self._pages is not None:
             try:
                 page = await self._pages.read(order.asked)
-            except PageError as error:
+            except PageUnavailableError as error:
                 problem = str(error)
             except Exception as error:  # or the page would count as being read for ever
                 log.failure("reading the past failed", error, node=order.to)

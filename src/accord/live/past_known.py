@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from accord.core.channels.persistent.asker import Asker
+from accord.core.channels.persistent.asker import HistoryClient
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.past import Directory, Pasts
+from accord.edges.mqtt.past import HistorySubscriptions, PersistentChannels
 from accord.live.logs import get_log
 from accord.live.sending import clock_us
 from accord.live.server import Server
@@ -23,38 +23,38 @@ _SAVE_S: Final = 5.0
 _REMEMBERED_S: Final = 60.0
 
 
-class Known(msgspec.Struct, frozen=True):
+class HistoryCheckpoint(msgspec.Struct, frozen=True):
     """What outlives the node: by others, up to where all came and what besides; and channels."""
 
     nodes: dict[str, tuple[int, list[int]]] = {}
     channels: tuple[str, ...] = ()
 
 
-class Remembering(Directory, Protocol):
+class RememberedChannels(PersistentChannels, Protocol):
     """`remembered` are persistent channels from before the start."""
 
     remembered: tuple[str, ...]
 
 
-class ClientsPast:
+class HistoryDriver:
     """Goes on with what clients of this node get of persistent channels."""
 
     def __init__(
         self,
         broker: Broker,
         server: Server,
-        asker: Asker,
-        directory: Remembering,
+        asker: HistoryClient,
+        directory: RememberedChannels,
         *,
         folder: Path | None,
     ) -> None:
         self.asker = asker
-        self.pasts = Pasts(broker, asker, directory, clock_us)
+        self.pasts = HistorySubscriptions(broker, asker, directory, clock_us)
         self._broker = broker
         self._server = server
         self._directory = directory
         self._file = None if folder is None else folder / KNOWN
-        self._saved = Known()
+        self._saved = HistoryCheckpoint()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_news = False
 
@@ -124,17 +124,17 @@ class ClientsPast:
             self._save()
             self._look_after()
 
-    def _read_known(self) -> Known:
+    def _read_known(self) -> HistoryCheckpoint:
         if self._file is None or not self._file.exists():
-            return Known()
+            return HistoryCheckpoint()
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=Known)
+            return msgspec.json.decode(self._file.read_bytes(), type=HistoryCheckpoint)
         except (OSError, msgspec.DecodeError) as error:
             log.warning("can't read what was known", file=str(self._file), problem=str(error))
-            return Known()
+            return HistoryCheckpoint()
 
     def _save(self) -> None:
-        known = Known(self.asker.places(), tuple(self._directory.persistent_filters()))
+        known = HistoryCheckpoint(self.asker.places(), tuple(self._directory.persistent_filters()))
         if self._file is None or known == self._saved:
             return
         unfinished = self._file.with_suffix(".tmp")

@@ -17,14 +17,19 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.messages import Page, PageAsked, PastEvent, Wanted
+from accord.core.channels.persistent.messages import (
+    HistoryEvent,
+    HistoryPage,
+    HistorySelector,
+    PageRequest,
+)
 from accord.core.channels.persistent.options import span_ms
 from accord.core.errors import EventError, PredicateError
 from accord.core.model.channels import filter_selects
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.kept import is_of_node, origin_of
-from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.messages import EventQuery
 from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent, decode_event
 from accord.journal.ledger import EVENT, kind_of
@@ -44,19 +49,19 @@ _ARCHIVE: Final = "a"
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, ProtocolError)
 
 
-class PageError(Exception):
+class PageUnavailableError(Exception):
     """Why there is no page now."""
 
 
 class _Scan(msgspec.Struct):
     """What was found for a page, and where to go on: at `end` if it was all."""
 
-    events: list[PastEvent]
+    events: list[HistoryEvent]
     next_offset: int
     missing: int = 0
 
 
-class PastPages:
+class HistoryPages:
     """`committed` says how far the journal is on disk."""
 
     def __init__(
@@ -75,19 +80,19 @@ class PastPages:
         self._now_ms = now_ms
         self._readers: dict[int, Reader] = {}  # by the offset they are at
 
-    async def read(self, asked: PageAsked) -> Page:
+    async def read(self, asked: PageRequest) -> HistoryPage:
         """PageError where there is none now."""
         if asked.before > self._committed():
-            raise PageError("not on disk yet")
+            raise PageUnavailableError("not on disk yet")
         try:
             kind, place, cursor = await self._place(asked)
             if kind == _ARCHIVE:
                 return await self._from_archive(asked, place, cursor)
             return await self._from_journal(asked, place)
         except (JournalError, PredicateError, PipelineError) as error:
-            raise PageError(str(error)) from error
+            raise PageUnavailableError(str(error)) from error
 
-    async def _place(self, asked: PageAsked) -> tuple[str, int, str]:
+    async def _place(self, asked: PageRequest) -> tuple[str, int, str]:
         """Which of both, with the offset to begin at, or the one where the archive's part ends."""
         kind, text, cursor = _read_cursor(asked.cursor)
         if kind == _ARCHIVE:
@@ -100,9 +105,9 @@ class PastPages:
                 return _ARCHIVE, min(first, asked.before), ""
         return _JOURNAL, asked.start, ""
 
-    async def _from_archive(self, asked: PageAsked, before: int, cursor: str) -> Page:
+    async def _from_archive(self, asked: PageRequest, before: int, cursor: str) -> HistoryPage:
         wanted = asked.wanted
-        ask = Ask(
+        ask = EventQuery(
             channel=wanted.filter,
             where=wanted.where,
             xpath=wanted.xpath,
@@ -112,7 +117,7 @@ class PastPages:
         )
         page = await self._pipeline.page(ask, cursor=cursor, rows=asked.rows, bytes_=asked.bytes)
         events = [
-            PastEvent(
+            HistoryEvent(
                 each.number,
                 each.received_ms,
                 each.channel,
@@ -128,7 +133,7 @@ class PastPages:
             return self._page(asked, events, f"{_ARCHIVE}{before}:{page.cursor}", 0)
         return self._page(asked, events, _journal_cursor(before, asked.before), 0)
 
-    async def _from_journal(self, asked: PageAsked, start: int) -> Page:
+    async def _from_journal(self, asked: PageRequest, start: int) -> HistoryPage:
         reader = self._readers.pop(start, None) or Reader(self._journal)
         scan = await asyncio.to_thread(_scan, reader, asked, start)
         while len(self._readers) >= _READERS:
@@ -137,12 +142,14 @@ class PastPages:
         cursor = _journal_cursor(scan.next_offset, asked.before)
         return self._page(asked, scan.events, cursor, scan.missing)
 
-    def _page(self, asked: PageAsked, found: list[PastEvent], cursor: str, missing: int) -> Page:
+    def _page(
+        self, asked: PageRequest, found: list[HistoryEvent], cursor: str, missing: int
+    ) -> HistoryPage:
         events = [each for each in found if self._is_wanted(each)]
         small = tuple(each for each in events if len(each.payload) <= MAX_EVENT)
-        return Page(asked.id, small, cursor, missing + len(events) - len(small))
+        return HistoryPage(asked.id, small, cursor, missing + len(events) - len(small))
 
-    def _is_wanted(self, event: PastEvent) -> bool:
+    def _is_wanted(self, event: HistoryEvent) -> bool:
         """Whether it is of a persistent channel, not too old for it, and of this node."""
         if not self._channels.is_persistent(event.channel):
             return False
@@ -156,7 +163,7 @@ class PastPages:
             return True  # who gets it finds out
 
 
-def _scan(reader: Reader, asked: PageAsked, start: int) -> _Scan:
+def _scan(reader: Reader, asked: PageRequest, start: int) -> _Scan:
     """Look through the journal until there is enough for a page."""
     predicate = _predicate(asked.wanted.where, asked.wanted.xpath)
     scan = _Scan([], start)
@@ -186,8 +193,8 @@ def _scan(reader: Reader, asked: PageAsked, start: int) -> _Scan:
 
 
 def _event(
-    record: bytes, wanted: Wanted, predicate: Predicate | None, scan: _Scan
-) -> PastEvent | None:
+    record: bytes, wanted: HistorySelector, predicate: Predicate | None, scan: _Scan
+) -> HistoryEvent | None:
     """What a record is, if it is wanted."""
     if kind_of(record) != EVENT:
         return None
@@ -200,7 +207,7 @@ def _event(
         return None
     if predicate is not None and not _matches(predicate, kept):
         return None
-    return PastEvent(
+    return HistoryEvent(
         kept.number,
         kept.received_ms,
         kept.channel,
@@ -246,5 +253,5 @@ def _read_cursor(text: str) -> tuple[str, int, str]:
     place, _, cursor = text[1:].partition(":")
     is_place = place.isascii() and place.isdigit() and len(place) <= _DIGITS
     if text[0] not in (_JOURNAL, _ARCHIVE) or not is_place:
-        raise PageError("the cursor is none of this node's")
+        raise PageUnavailableError("the cursor is none of this node's")
     return text[0], int(place), cursor

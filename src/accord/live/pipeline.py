@@ -22,20 +22,20 @@ from msgspec import structs
 
 from accord.core.monitoring.statistics import PipelineStatus
 from accord.edges.pipeline.messages import (
-    Ask,
     Cancel,
-    Failed,
+    EventQuery,
     FromNode,
     FromPipeline,
     Health,
-    Measured,
+    MeasuredValues,
     Page,
-    Query,
-    ReportAsked,
-    ReportMade,
-    Start,
-    Watch,
-    Watched,
+    PageQuery,
+    QueryFailure,
+    ReportReply,
+    ReportRequest,
+    StartPipeline,
+    WatchedPredicate,
+    WatchPredicates,
 )
 from accord.live.durability import EVENTS
 from accord.live.logs import get_log
@@ -61,11 +61,11 @@ _Key = tuple[str, ...]
 class _Question:
     """Something asked that is not answered yet."""
 
-    def __init__(self, message: Query | ReportAsked) -> None:
+    def __init__(self, message: PageQuery | ReportRequest) -> None:
         self.message = message
         self.sends = 0
         self.is_sent = False  # to the process that runs now
-        self.answer: asyncio.Future[Page | ReportMade] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Page | ReportReply] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: PipelineError) -> None:
         if not self.answer.done():
@@ -81,7 +81,7 @@ class Pipeline:
         *,
         node: str,
         data: Path | None,
-        on_measured: Callable[[Measured], None] | None = None,
+        on_measured: Callable[[MeasuredValues], None] | None = None,
     ) -> None:
         self.options = options or PipelineOptions()
         why = why_off(options, data)
@@ -105,7 +105,7 @@ class Pipeline:
         )  # of a process: why, when in ms, and what it printed last
         self._on_lack: Callable[[str], None] = lambda _: None
         self._refused: dict[_Key, tuple[float, str]] = {}  # until when, and why
-        self._watched: tuple[Watched, ...] | None = None
+        self._watched: tuple[WatchedPredicate, ...] | None = None
         self._questions: dict[int, _Question] = {}
         self._ids = itertools.count(1)
         self._task: asyncio.Task[None] | None = None
@@ -137,7 +137,7 @@ class Pipeline:
 
     async def page(  # noqa: PLR0913 (by keyword, most are left out)
         self,
-        ask: Ask,
+        ask: EventQuery,
         *,
         cursor: str = "",
         rows: int = 1_000,
@@ -146,7 +146,7 @@ class Pipeline:
         timeout_s: float | None = None,
     ) -> Page:
         """The first page of what is asked for, or the one behind `cursor`; PipelineError."""
-        question = Query(
+        question = PageQuery(
             id=next(self._ids),
             ask=ask,
             cursor=cursor,
@@ -169,7 +169,7 @@ class Pipeline:
         timeout_s: float | None = None,
     ) -> bytes:
         """Delivered quality, as JSON; PipelineError."""
-        question = ReportAsked(
+        question = ReportRequest(
             id=next(self._ids),
             since_ms=since_ms,
             until_ms=until_ms,
@@ -177,16 +177,16 @@ class Pipeline:
             importance=importance,
         )
         answer = await self._answer(question, timeout_s)
-        if not isinstance(answer, ReportMade):
+        if not isinstance(answer, ReportReply):
             raise PipelineError("failed", "the data pipeline answered with a page, not a report")
         return answer.body
 
-    def watch(self, predicates: Sequence[Watched]) -> None:
+    def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
         """Have the rates and selectivities of these measured from now on."""
         watched = tuple(predicates)
         if watched != self._watched:
             self._watched = watched
-            self._send(Watch(watched))
+            self._send(WatchPredicates(watched))
 
     def status(self, committed_offset: int = 0) -> PipelineStatus:
         """How it is; while it can't say so itself, how far it is behind the journal's end."""
@@ -210,8 +210,8 @@ class Pipeline:
     # Questions.
 
     async def _answer(
-        self, message: Query | ReportAsked, timeout_s: float | None
-    ) -> Page | ReportMade:
+        self, message: PageQuery | ReportRequest, timeout_s: float | None
+    ) -> Page | ReportReply:
         self._check_possible(message)
         question = _Question(message)
         self._questions[message.id] = question
@@ -229,7 +229,7 @@ class Pipeline:
                 self._send(Cancel(message.id))
             self._send_questions()
 
-    def _check_possible(self, message: Query | ReportAsked) -> None:
+    def _check_possible(self, message: PageQuery | ReportRequest) -> None:
         if self._is_closed:
             raise _stopping()
         if self.lack:
@@ -283,17 +283,17 @@ class Pipeline:
         match message:
             case Health():
                 self._take_health(message)
-            case Measured():
+            case MeasuredValues():
                 if self._on_measured is not None:
                     self._on_measured(message)
-            case Page() | ReportMade() | Failed():
+            case Page() | ReportReply() | QueryFailure():
                 self._take_answer(message)
 
-    def _take_answer(self, message: Page | ReportMade | Failed) -> None:
+    def _take_answer(self, message: Page | ReportReply | QueryFailure) -> None:
         question = self._questions.pop(message.id, None)
         if question is None or question.answer.done():
             return  # nobody waits any more
-        if isinstance(message, Failed):
+        if isinstance(message, QueryFailure):
             question.fail(PipelineError(message.kind, message.problem, message.place))
         else:
             question.answer.set_result(message)
@@ -312,7 +312,7 @@ class Pipeline:
             log.info("the data pipeline is ready", spark=told.spark, version=told.spark_version)
         if not was_answering and self._is_answering():
             if self._watched is not None:
-                self._send(Watch(self._watched))
+                self._send(WatchPredicates(self._watched))
             self._send_questions()
 
     # The life of the process.
@@ -449,11 +449,11 @@ class Pipeline:
     def _command(self) -> tuple[str, ...]:
         return self.options.command or (sys.executable, "-P", "-m", "accord.pipeline")
 
-    def _start_message(self) -> Start:
+    def _start_message(self) -> StartPipeline:
         assert self._data is not None
         assert self.archive is not None
         options = self.options
-        return Start(
+        return StartPipeline(
             node=self._node,
             journal=str((self._data / EVENTS).resolve()),
             archive=str(self.archive.resolve()),
@@ -472,8 +472,8 @@ def _stopping() -> PipelineError:
     return PipelineError("unavailable", "the node is stopping", retry_s=5)
 
 
-def _key(message: Query | ReportAsked) -> _Key:
+def _key(message: PageQuery | ReportRequest) -> _Key:
     """What two questions have in common that are likely to end alike."""
-    if isinstance(message, ReportAsked):
+    if isinstance(message, ReportRequest):
         return ("report", message.channel)
     return (message.ask.channel, message.ask.where, message.ask.xpath)

@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import Final
 
 from accord.edges.mqtt.broker import Broker
-from accord.edges.pipeline.messages import Watched
+from accord.edges.pipeline.messages import WatchedPredicate
 from accord.live.logs import get_log
 from accord.live.pipeline import Pipeline
 
@@ -17,13 +17,13 @@ log = get_log(__name__)
 EVERY_S: Final = 60.0
 MOST: Final = 1_000
 _SLICE: Final = 200
-_MOST_COUNTED: Final = 100_000
+_MAX_COUNTED: Final = 100_000
 _LONGEST: Final = 4_096  # longer ones are not worth what it takes to measure them
 
 _Key = tuple[str, str, str]
 
 
-async def watched(broker: Broker, most: int = MOST) -> tuple[Watched, ...]:
+async def registered_predicates(broker: Broker, most: int = MOST) -> tuple[WatchedPredicate, ...]:
     """The predicates that most clients have registered; a slice of sessions at a time."""
     clients: Counter[_Key] = Counter()
     number = 0
@@ -32,7 +32,7 @@ async def watched(broker: Broker, most: int = MOST) -> tuple[Watched, ...]:
         for subscription in list(session.subscriptions.values()):
             if 0 < len(subscription.where) + len(subscription.xpath) <= _LONGEST:
                 seen.add((subscription.pattern, subscription.where, subscription.xpath))
-        if len(clients) < _MOST_COUNTED:
+        if len(clients) < _MAX_COUNTED:
             clients.update(seen)
         number += len(session.subscriptions)
         if number >= _SLICE:
@@ -41,16 +41,16 @@ async def watched(broker: Broker, most: int = MOST) -> tuple[Watched, ...]:
     return await asyncio.to_thread(_most_used, clients, most)
 
 
-def _most_used(clients: Counter[_Key], most: int) -> tuple[Watched, ...]:
+def _most_used(clients: Counter[_Key], most: int) -> tuple[WatchedPredicate, ...]:
     ranked = nsmallest(most, clients.items(), key=lambda each: (-each[1], each[0]))
-    return tuple(Watched(*key, count) for key, count in ranked)
+    return tuple(WatchedPredicate(*key, count) for key, count in ranked)
 
 
-async def feed(pipeline: Pipeline, broker: Broker) -> None:
+async def feed_pipeline(pipeline: Pipeline, broker: Broker) -> None:
     """Hand them over, again and again."""
     while True:
         try:
-            pipeline.watch(await watched(broker))
+            pipeline.watch(await registered_predicates(broker))
         except Exception as error:  # or they would never be told again
             log.failure("the registered predicates could not be listed", error)
         await asyncio.sleep(EVERY_S)

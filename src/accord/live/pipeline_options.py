@@ -16,7 +16,7 @@ _NEEDED: Final = ("pyspark", "pyarrow", "pandas")
 Kind = Literal["off", "unavailable", "busy", "timeout", "question", "failed", "ended"]
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class PipelineTimeouts(Struct, frozen=True, kw_only=True):
     """How long the node waits for what; all in seconds."""
 
     first_pause_s: float = 1.0  # before it is started again; twice as long each time
@@ -42,7 +42,7 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
     declared: dict[str, str] = {}
     command: tuple[str, ...] = ()  # to start something else, as tests do
-    patience: Patience = Patience()
+    patience: PipelineTimeouts = PipelineTimeouts()
 
 
 class PipelineError(AccordError):

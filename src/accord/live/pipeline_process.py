@@ -21,9 +21,9 @@ from typing import BinaryIO, Final, cast
 
 from accord.edges.pipeline.messages import (
     FrameError,
-    Frames,
     FromNode,
     FromPipeline,
+    PageFrames,
     decode_from_pipeline,
     encode_frame,
 )
@@ -49,7 +49,7 @@ class PipelineProcess(asyncio.Protocol):
         self.has_ended = asyncio.Event()
         self._output = output
         self._on_message = on_message
-        self._frames = Frames()
+        self._frames = PageFrames()
         self._transport: asyncio.Transport | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._exit: asyncio.Task[int] | None = None

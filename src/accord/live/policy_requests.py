@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from accord.core.errors import AccordError, PolicyError
-from accord.core.qos.book import Book, book_from, document, read_book
+from accord.core.qos.book import PolicySet, book_from, document, parse_policy_set
 from accord.core.qos.reading import policy_from
 from accord.core.qos.writing import policy_document
-from accord.live.administration import MAX_TEXT, Administration, Question, UnknownPolicyError
+from accord.live.administration import MAX_TEXT, ExplainRequest, PolicyAdmin, UnknownPolicyError
 from accord.live.logs import get_log
 
 log = get_log(__name__)
@@ -66,32 +66,50 @@ class Rollback(_Change, frozen=True, tag="rollback"):
     version: int
 
 
-class History(_Request, frozen=True, tag="history"):
+class GetPolicyHistory(_Request, frozen=True, tag="history"):
     pass
 
 
-class TryBook(_Request, frozen=True, tag="dry run"):
+class DryRunPolicies(_Request, frozen=True, tag="dry run"):
     """Whom a book would affect."""
 
     book: dict[str, Any] | None = None
     toml: str | None = None
 
 
-class Explain(Question, frozen=True, tag_field="do", tag="explain"):
+class Explain(ExplainRequest, frozen=True, tag_field="do", tag="explain"):
     pass
 
 
-Request = Get | Put | Patch | PutPolicy | RemovePolicy | Rollback | History | TryBook | Explain
+Request = (
+    Get
+    | Put
+    | Patch
+    | PutPolicy
+    | RemovePolicy
+    | Rollback
+    | GetPolicyHistory
+    | DryRunPolicies
+    | Explain
+)
 _DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _ACTIONS: Final = tuple(
     str(kind.__struct_config__.tag)
-    for kind in (Get, Put, Patch, PutPolicy, RemovePolicy, Rollback, History, TryBook, Explain)
+    for kind in (
+        Get,
+        Put,
+        Patch,
+        PutPolicy,
+        RemovePolicy,
+        Rollback,
+        GetPolicyHistory,
+        DryRunPolicies,
+        Explain,
+    )
 )
 
 
-async def answer(
-    administration: Administration, body: bytes, *, may_change: bool, who: str
-) -> bytes:
+async def answer(administration: PolicyAdmin, body: bytes, *, may_change: bool, who: str) -> bytes:
     """The answer to a request of `who`; never raises."""
     try:
         if not may_change:
@@ -132,13 +150,13 @@ def mistake(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
     return PolicyError(place, problem if is_name else problem[:1].lower() + problem[1:])
 
 
-async def _act(administration: Administration, request: Request, who: str) -> dict[str, object]:
+async def _act(administration: PolicyAdmin, request: Request, who: str) -> dict[str, object]:
     match request:
         case Get():
             return {"ok": True, **_shown(administration.book, request.name)}
-        case History():
+        case GetPolicyHistory():
             return {"ok": True, "history": administration.history()}
-        case TryBook():
+        case DryRunPolicies():
             book = await _read_book(request.book, request.toml)
             return {"ok": True, "dry_run": await administration.dry_run(book)}
         case Explain():
@@ -148,7 +166,7 @@ async def _act(administration: Administration, request: Request, who: str) -> di
             return {"ok": True, "version": book.version}
 
 
-def _shown(book: Book, name: str | None) -> dict[str, object]:
+def _shown(book: PolicySet, name: str | None) -> dict[str, object]:
     if name is None:
         return {"version": book.version, "book": document(book)}
     policy = book.policy(name)
@@ -158,10 +176,10 @@ def _shown(book: Book, name: str | None) -> dict[str, object]:
 
 
 async def _change(
-    administration: Administration,
+    administration: PolicyAdmin,
     request: Put | Patch | PutPolicy | RemovePolicy | Rollback,
     who: str,
-) -> Book:
+) -> PolicySet:
     if_version = request.if_version
     match request:
         case Put():
@@ -178,10 +196,10 @@ async def _change(
             return await administration.rollback(version, who=who, if_version=if_version)
 
 
-async def _read_book(book: dict[str, Any] | None, toml: str | None) -> Book:
+async def _read_book(book: dict[str, Any] | None, toml: str | None) -> PolicySet:
     """In a thread: there may be thousands of policies."""
     if (book is None) == (toml is None):
         raise PolicyError("book", "expected either book or toml")
     if toml is not None:
-        return await asyncio.to_thread(read_book, toml)
+        return await asyncio.to_thread(parse_policy_set, toml)
     return await asyncio.to_thread(book_from, book)

@@ -8,7 +8,7 @@ import sys
 import time
 
 
-class Process:
+class ProcessUsage:
     def cpu_s(self) -> float:
         """CPU time since it was started, of all its threads."""
         return time.process_time()

@@ -17,10 +17,10 @@ from msgspec import Struct
 from accord.core.channels.channels import ROUTED
 from accord.core.channels.template import IN_ORDER, SAME_ORDER
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.exchange import SERVICE, QualityExchange, TierExchange
+from accord.core.negotiation.exchange import SERVICE, OverlayNegotiation, TierNegotiation
 from accord.core.negotiation.mechanisms import SHIPPED
-from accord.core.negotiation.negotiation import Negotiation, Options
-from accord.core.negotiation.notices import Act, Step
+from accord.core.negotiation.negotiation import Negotiation, NegotiationOptions
+from accord.core.negotiation.notices import ApplyMechanism, MechanismStep
 from accord.core.negotiation.properties import Property
 from accord.core.negotiation.property_files import (
     MAX_CHARACTERS,
@@ -29,20 +29,20 @@ from accord.core.negotiation.property_files import (
 )
 from accord.core.negotiation.strategies import strategy_named
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.tiers.lookups import Lookups
+from accord.core.tiers.lookups import ChannelCache
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.hub import Request
-from accord.edges.mqtt.quality import Quality
+from accord.edges.mqtt.hub import NodeRequest
+from accord.edges.mqtt.quality import ClientNegotiation
 from accord.edges.mqtt.quality_requests import answer, property_form
 from accord.edges.mqtt.quality_status import quality_status, quality_totals
-from accord.edges.mqtt.telling import reply
+from accord.edges.mqtt.telling import reply_to_request
 from accord.edges.quality.meters import ORDERED, SAME_FOR_ALL, UNORDERED
 from accord.edges.quality.status import PropertyStatus, QualityStatus, QualityTotals
 from accord.live.logs import get_log
-from accord.live.net import Net
+from accord.live.net import OverlayService
 from accord.live.sending import clock_us
 from accord.live.server import Server
-from accord.live.tiers import Secondary
+from accord.live.tiers import SecondaryService
 
 log = get_log(__name__)
 
@@ -50,9 +50,9 @@ FOLDER: Final = "properties"
 DEFINED: Final = "defined.properties"
 FACT: Final = "property"
 _LOOK_S: Final = 1.0
-_LONGEST_S: Final = 3_600.0
+_MAX_S: Final = 3_600.0
 _STEPS: Final = 20  # of what is due, until others have their turn
-_MOST_PATHS: Final = 8
+_MAX_PATHS: Final = 8
 _OVER_PATHS: Final = ("second-path", "hurry-over-two-paths")
 
 
@@ -84,8 +84,8 @@ class QualityService:
         self._node = node
         self._file = None if folder is None else folder / FOLDER / DEFINED
         self._defined: dict[str, Property] = {}  # at run time, here
-        self._net: Net | None = None
-        self._exchange: TierExchange | None = None
+        self._net: OverlayService | None = None
+        self._exchange: TierNegotiation | None = None
         self._paths: dict[int, str] = {}  # which channel has one more, by reaction
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
@@ -93,12 +93,14 @@ class QualityService:
         negotiation = Negotiation(
             node,
             incarnation=incarnation,
-            options=Options(strategy=options.strategy, patience_us=options.patience_ms * 1_000),
+            options=NegotiationOptions(
+                strategy=options.strategy, patience_us=options.patience_ms * 1_000
+            ),
             is_leaf=is_leaf,
         )
         for name in _OVER_PATHS:
             negotiation.repository.forget(name)
-        self.quality = Quality(broker, negotiation, clock_us)
+        self.quality = ClientNegotiation(broker, negotiation, clock_us)
         self._read_definitions(options.properties)
         broker.quality = self.quality
 
@@ -112,12 +114,12 @@ class QualityService:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
-    def join(self, net: Net) -> None:
+    def join(self, net: OverlayService) -> None:
         """Negotiate with other nodes, too."""
         self._net = net
         negotiation = self.quality.negotiation
         exchange = net.channels.serve(
-            SERVICE, lambda context: QualityExchange(context, negotiation, net.tiers)
+            SERVICE, lambda context: OverlayNegotiation(context, negotiation, net.tiers)
         )
         self._speak(exchange, net.after)
         exchange.defining.on_told = self._told_by_child
@@ -133,9 +135,9 @@ class QualityService:
         for property_ in self._defined.values():
             self._tell_property(property_)
 
-    def join_parents(self, secondary: Secondary) -> None:
+    def join_parents(self, secondary: SecondaryService) -> None:
         """Negotiate with all others through these."""
-        exchange = TierExchange(self.quality.negotiation, secondary.tiers)
+        exchange = TierNegotiation(self.quality.negotiation, secondary.tiers)
         secondary.services.append(exchange)
         self._speak(exchange, secondary.after)
         exchange.defining.on_told = self._take_over
@@ -144,7 +146,7 @@ class QualityService:
         for property_ in self._defined.values():
             self._tell_property(property_)
 
-    def _speak(self, exchange: TierExchange, after: list[Callable[[], None]]) -> None:
+    def _speak(self, exchange: TierNegotiation, after: list[Callable[[], None]]) -> None:
         self._exchange = self.quality.exchange = exchange
         after.append(self._after_net)
 
@@ -153,7 +155,7 @@ class QualityService:
         if self.quality.is_stirred:
             self._go_on()
 
-    def answer(self, request: Request) -> None:
+    def answer(self, request: NodeRequest) -> None:
         """The answer goes to the response topic, or to the client's own subscription."""
         try:
             body, defined = answer(self._broker, self.quality, request)
@@ -162,7 +164,7 @@ class QualityService:
             body, defined = {"ok": False, "error": "failed; the log of the node says why"}, []
         if defined:
             self._keep(defined)
-        reply(self._broker, request, body)
+        reply_to_request(self._broker, request, body)
 
     # For who looks
 
@@ -206,7 +208,7 @@ class QualityService:
                 return  # it looks again then
             self._timer.cancel()
         self._timer_us = due_us
-        delay_s = min(max(due_us - clock_us(), 0) / 1e6, _LONGEST_S)
+        delay_s = min(max(due_us - clock_us(), 0) / 1e6, _MAX_S)
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
 
     def _ring(self) -> None:
@@ -233,11 +235,15 @@ class QualityService:
             self.quality.take([])
             self._server.due()
 
-    def _add_path(self, act: Act) -> None:
-        if act.step is not Step.ADD_PATH or self._net is None or act.reaction in self._paths:
+    def _add_path(self, act: ApplyMechanism) -> None:
+        if (
+            act.step is not MechanismStep.ADD_PATH
+            or self._net is None
+            or act.reaction in self._paths
+        ):
             return
         known = self._net.overlay.registry.look_up(act.channel)
-        if known is not None and known.paths >= _MOST_PATHS:
+        if known is not None and known.paths >= _MAX_PATHS:
             return
         self._paths[act.reaction] = act.channel
         self._widen(act.channel)
@@ -337,7 +343,7 @@ class QualityService:
         return found
 
 
-def order_by(lookups: Lookups, channel: str) -> str:
+def order_by(lookups: ChannelCache, channel: str) -> str:
     """As a parent has told of its template."""
     definition = lookups.look_up(channel)
     if definition is None:

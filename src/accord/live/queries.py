@@ -20,23 +20,23 @@ from msgspec.structs import replace
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.qos.policies import DEFAULT_GRANT, Entity
 from accord.core.scheduling.bins import bin_of
-from accord.edges.mqtt.broker import Broker, Client, make_message
+from accord.edges.mqtt.broker import Broker, ClientConnection, make_message
 from accord.edges.mqtt.codes import ProtocolError, Reason
-from accord.edges.mqtt.delivery import WAITING, Delivery
-from accord.edges.mqtt.history import CatchUp, Wanted, page_room
-from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.delivery import WAITING, ClientDelivery
+from accord.edges.mqtt.history import CatchUp, PageDemand, page_room
+from accord.edges.mqtt.hub import NodeRequest
 from accord.edges.mqtt.kept import result_message
 from accord.edges.mqtt.names import END, PAGE
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.session import Session
-from accord.edges.pipeline.messages import Found, Page
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.pipeline.messages import Page, QueryHit
 from accord.edges.pipeline.tokens import encode_token
 from accord.live.clock import Clock
 from accord.live.logs import get_log
 from accord.live.pipeline import Pipeline
 from accord.live.pipeline_options import PipelineError
 from accord.live.policy_requests import mistake
-from accord.live.questions import Question, is_about_one, read_cursor, read_question, wrong
+from accord.live.questions import QueryRequest, is_about_one, read_cursor, read_question, wrong
 
 log = get_log(__name__)
 
@@ -54,7 +54,7 @@ _POLL_S: Final = 0.01
 _SHAPING_POLLS: Final = 1_000
 
 
-class Find(Question, frozen=True, kw_only=True, tag_field="do", tag="find"):
+class Find(QueryRequest, frozen=True, kw_only=True, tag_field="do", tag="find"):
     """The first page."""
 
     page: int = 100
@@ -87,26 +87,26 @@ class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
     took_ms: int
 
 
-class NoPage(msgspec.Struct, frozen=True, kw_only=True):
+class PageFailure(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = False
     error: str
     place: str = ""
 
 
-class Reply:
+class QueryReply:
     """The answer to one request, on its way through the client's outbox: all in one bin.
 
     It is for the session that asked, and for no other that may have its name later.
     """
 
-    def __init__(self, broker: Broker, request: Request) -> None:
+    def __init__(self, broker: Broker, request: NodeRequest) -> None:
         self.request = request
         self.session = broker.sessions.get(request.client)
         self.qos = 0
         self._broker = broker
         self._bin = _bin(DEFAULT_IMPORTANCE)
         self._identifiers: tuple[int, ...] = ()
-        self._sent: list[Delivery] = []
+        self._sent: list[ClientDelivery] = []
         topic = request.message.properties.response_topic
         assert topic is not None  # requests without are not taken
         self._topic = topic
@@ -124,7 +124,7 @@ class Reply:
         self._identifiers = (subscription.identifier,) if subscription.identifier else ()
         return True
 
-    def send(self, found: Found, importance: int) -> None:
+    def send(self, found: QueryHit, importance: int) -> None:
         """Hand an event to dissemination."""
         session, hub = self.session, self._broker.hub
         assert session is not None
@@ -164,7 +164,7 @@ class Reply:
         session.deliver_kept(message, qos, self._identifiers, DEFAULT_GRANT, self._bin)
 
 
-class Queries:
+class QueryService:
     """`due` is called when there is something to send."""
 
     def __init__(
@@ -195,7 +195,7 @@ class Queries:
             return
         broker.step_histories()
         committed, now_ms = self._committed_offset(), self._clock.now_ms()
-        asking: Counter[Session] = Counter(
+        asking: Counter[MqttSession] = Counter(
             each.session for each in broker.catch_ups.values() if each.is_asking
         )
         for catch_up in broker.catch_ups.values():
@@ -208,10 +208,10 @@ class Queries:
                 asking[catch_up.session] += 1
                 self._start(self._pages, self._continue(catch_up, wanted))
 
-    def take(self, request: Request) -> None:
+    def take(self, request: NodeRequest) -> None:
         """Answer a request."""
         client, correlation = request.client, request.message.properties.correlation_data or b""
-        reply = Reply(self._broker, request)
+        reply = QueryReply(self._broker, request)
         try:
             question = _read(request.message.payload)
         except PipelineError as error:
@@ -224,7 +224,7 @@ class Queries:
             return
         of_client = sum(key[0] == client for key in self._asked.values())
         if len(self._asked) >= _QUERIES or of_client >= _QUERIES_OF_ONE:
-            self._end(reply, NoPage(error="too many queries are under way"))
+            self._end(reply, PageFailure(error="too many queries are under way"))
             return
         task = asyncio.create_task(self._answer(reply, question))
         self._asked[task] = (client, correlation)
@@ -243,7 +243,7 @@ class Queries:
 
     # The past of a subscription.
 
-    async def _continue(self, catch_up: CatchUp, wanted: Wanted) -> None:
+    async def _continue(self, catch_up: CatchUp, wanted: PageDemand) -> None:
         try:
             page = await self._pipeline.page(
                 wanted.ask,
@@ -275,22 +275,22 @@ class Queries:
         problem = f"the past of {catch_up.pattern} can't be read: {catch_up.problem}"
         log.error("a subscription was ended", client=session.name, problem=problem)
         self._broker.unsubscribe(session, catch_up.pattern)
-        if isinstance(session.line, Client):
+        if isinstance(session.line, ClientConnection):
             session.line.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
 
     # Queries.
 
-    async def _answer(self, reply: Reply, question: Find | Next) -> None:
+    async def _answer(self, reply: QueryReply, question: Find | Next) -> None:
         try:
-            end: PageEnd | NoPage = await self._find(reply, question)
+            end: PageEnd | PageFailure = await self._find(reply, question)
         except PipelineError as error:
             end = _refusal(error)
         except Exception as error:
             log.failure("a query failed", error, client=reply.request.client)
-            end = NoPage(error="failed; the log of the node says why")
+            end = PageFailure(error="failed; the log of the node says why")
         self._end(reply, end)
 
-    async def _find(self, reply: Reply, question: Find | Next) -> PageEnd:
+    async def _find(self, reply: QueryReply, question: Find | Next) -> PageEnd:
         request = reply.request
         if not 1 <= question.page <= MAX_PAGE:
             raise wrong("page", f"expected 1 to {MAX_PAGE}, got {question.page}")
@@ -342,7 +342,7 @@ class Queries:
             took_ms=took_ms,
         )
 
-    async def _room(self, reply: Reply) -> tuple[Session, int, int]:
+    async def _room(self, reply: QueryReply) -> tuple[MqttSession, int, int]:
         """Wait until the client has taken most of what it was sent, but not for ever."""
         until_ms = self._clock.now_ms() + _PATIENCE_MS
         while self._clock.now_ms() < until_ms:
@@ -355,7 +355,7 @@ class Queries:
             await asyncio.sleep(_ROOM_POLL_S)
         raise PipelineError("timeout", "what was sent before is not taken")
 
-    async def _parts(self, events: Sequence[Found]) -> AsyncIterator[Sequence[Found]]:
+    async def _parts(self, events: Sequence[QueryHit]) -> AsyncIterator[Sequence[QueryHit]]:
         """A few events at a time: in between others get their turn."""
         for start in range(0, len(events), _PART):
             self._broker.hub.now_ms = self._clock.now_ms()
@@ -363,12 +363,12 @@ class Queries:
             self._due()
             await asyncio.sleep(0)
 
-    def _end(self, reply: Reply, end: PageEnd | NoPage) -> None:
+    def _end(self, reply: QueryReply, end: PageEnd | PageFailure) -> None:
         self._broker.hub.now_ms = self._clock.now_ms()
         reply.end(msgspec.json.encode(end))
         self._due()
 
-    def _importance(self, session: Session, channel: str) -> int:
+    def _importance(self, session: MqttSession, channel: str) -> int:
         """Of what a client asks for of a filter of channels."""
         view = self._broker.router.policies.view(channel)
         return view.publish_grant(view.query(session.entity)).importance
@@ -386,8 +386,8 @@ def _read(body: bytes) -> Find | Next | Stop:
         raise wrong(problem.place, problem.problem) from None
 
 
-def _refusal(error: PipelineError) -> NoPage:
-    return NoPage(error=error.problem, place=error.place)
+def _refusal(error: PipelineError) -> PageFailure:
+    return PageFailure(error=error.problem, place=error.place)
 
 
 def _bin(importance: int) -> int:

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from accord.core.errors import EventError, PredicateError
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 from accord.core.monitoring.ledger import event_number
 from accord.core.predicates.predicate import parse, parse_xpath
-from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.messages import EventQuery
 from accord.edges.pipeline.tokens import decode_token
 from accord.live.pipeline_options import PipelineError
 
@@ -19,7 +19,7 @@ ANY: Final = "#"
 MAX_LIMIT: Final = 1 << 40
 
 
-class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QueryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events: of a filter of channels, by content and time; or the one of this id."""
 
     channel: str | None = None
@@ -32,7 +32,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     event: str | None = None
 
 
-def read_question(question: Question, *, now_ms: int) -> Ask:
+def read_question(question: QueryRequest, *, now_ms: int) -> EventQuery:
     """PipelineError where it can't be answered, with the place that is wrong."""
     since_ms = _moment(question.since, "since", now_ms)
     until_ms = _moment(question.until, "until", now_ms)
@@ -41,7 +41,7 @@ def read_question(question: Question, *, now_ms: int) -> Ask:
     if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
         raise wrong("limit", f"expected 1 to {MAX_LIMIT}, got {question.limit}")
     return checked(
-        Ask(
+        EventQuery(
             channel=_channel(question),
             where=question.where or "",
             xpath=question.xpath or "",
@@ -54,7 +54,7 @@ def read_question(question: Question, *, now_ms: int) -> Ask:
     )
 
 
-def read_cursor(text: str) -> tuple[Ask, str]:
+def read_cursor(text: str) -> tuple[EventQuery, str]:
     """What the cursor of a page asks for, and where to go on; PipelineError where it is none."""
     try:
         ask, cursor = decode_token(text)
@@ -68,12 +68,12 @@ def read_cursor(text: str) -> tuple[Ask, str]:
     return checked(ask), cursor
 
 
-def is_about_one(ask: Ask) -> bool:
+def is_about_one(ask: EventQuery) -> bool:
     """Whether an event is asked for by its id alone: rights count when its channel is known."""
     return ask.number is not None and ask.channel == ANY
 
 
-def checked(ask: Ask) -> Ask:
+def checked(ask: EventQuery) -> EventQuery:
     """`ask`, whose predicate can be read; PipelineError where not."""
     if is_about_one(ask) and (ask.where or ask.xpath):
         # Or who may not see an event could find out what is in it.
@@ -93,7 +93,7 @@ def wrong(place: str, problem: str) -> PipelineError:
     return PipelineError("question", problem, place)
 
 
-def _channel(question: Question) -> str:
+def _channel(question: QueryRequest) -> str:
     if question.channel is None:
         if question.event is None:
             raise wrong("channel", "expected a filter of channels, such as uav/#")
@@ -105,7 +105,7 @@ def _channel(question: Question) -> str:
 
 def _moment(text: str | None, place: str, now_ms: int) -> int | None:
     try:
-        return None if text is None else read_moment(text, now_ms=now_ms)
+        return None if text is None else parse_time(text, now_ms=now_ms)
     except ValueError as error:
         raise wrong(place, str(error)) from None
 

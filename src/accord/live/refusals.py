@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.overlay.status import RefusedStatus
+from accord.core.overlay.status import RefusedLinkStatus
 from accord.edges.link.errors import LinkError
 
 _MOST: Final = 64
@@ -18,7 +18,7 @@ class _Refusal:
         self.attempts = 0
 
 
-class Refusals:
+class RefusedLinks:
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], _Refusal] = {}  # and address; the latest is last
 
@@ -39,10 +39,10 @@ class Refusals:
     def linked(self, node: str, address: str) -> None:
         self._by_name.pop((node, address), None)
 
-    def status(self, now_us: int) -> tuple[RefusedStatus, ...]:
+    def status(self, now_us: int) -> tuple[RefusedLinkStatus, ...]:
         self._forget(now_us)
         return tuple(
-            RefusedStatus(
+            RefusedLinkStatus(
                 node=node,
                 address=address,
                 problem=str(each.error),

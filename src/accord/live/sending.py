@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from accord.core.scheduling.egress import Egress, Turn
+from accord.core.scheduling.egress import Egress, WaitingDestination
 from accord.core.scheduling.pacing import Gate, Pacer
-from accord.core.scheduling.strategies import FIRST_COME, Discipline
+from accord.core.scheduling.strategies import FIFO, Discipline
 from accord.edges.mqtt.connection import Connection
-from accord.live.links import Gauge, Limits
+from accord.live.links import BandwidthLimits, SocketGauge
 
 # Asked for at a time, where the link may have so much: more would leave the order to the kernel.
 WRITE_BYTES: Final = 262_144
@@ -20,8 +20,8 @@ _AGAIN_US: Final = 200
 _FEW_PACERS: Final = 100
 # Who waits longer than this for the node's limit lets what is better go before it.
 _LONG_US: Final = 50_000
-MOST_PACERS: Final = 10_000  # of clients that may be gone
-_NO_LIMITS: Final = Limits()
+MAX_PACERS: Final = 10_000  # of clients that may be gone
+_NO_LIMITS: Final = BandwidthLimits()
 
 
 def clock_us() -> int:
@@ -56,7 +56,7 @@ class Alarm:
         self._call()
 
 
-class Bandwidth:
+class NodeBandwidth:
     """The limits of a node, and whose turn it is where the node's own is reached.
 
     `go_on` is called when it is time to `pump` again.
@@ -89,11 +89,11 @@ class Bandwidth:
             self._pacers = {
                 name: each for name, each in self._pacers.items() if not each.is_idle(now_us)
             }
-            for name in list(self._pacers)[:-MOST_PACERS]:
+            for name in list(self._pacers)[:-MAX_PACERS]:
                 del self._pacers[name]
-            self._many = min(max(2 * len(self._pacers), _FEW_PACERS), 2 * MOST_PACERS)
+            self._many = min(max(2 * len(self._pacers), _FEW_PACERS), 2 * MAX_PACERS)
 
-    def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: BandwidthLimits) -> None:
         """Senders notice when they are next asked to send."""
         self.limits = limits
         self.is_limited = bool(limits.node_bps or limits.client_bps or limits.clients)
@@ -121,7 +121,7 @@ class Bandwidth:
                 self._alarm.set(gate.wait_us)
                 return
             sender = turn.owner
-            assert isinstance(sender, Sender)
+            assert isinstance(sender, ConnectionWriter)
             size = 0
             try:
                 size = sender.take_turn()
@@ -134,9 +134,9 @@ class Bandwidth:
     def _has_better(self) -> bool:
         """Whether one of those who wait has something that need not."""
         has_better = False
-        if self.egress.discipline.strategy != FIRST_COME:
+        if self.egress.discipline.strategy != FIFO:
             for turn in self.egress.turns():
-                assert isinstance(turn.owner, Sender)
+                assert isinstance(turn.owner, ConnectionWriter)
                 has_better = turn.owner.rise() or has_better
         return has_better
 
@@ -154,7 +154,7 @@ class Owner(Protocol):
         """Something could not be sent."""
 
 
-class Sender:
+class ConnectionWriter:
     """One connection's: writes what there is, as far as that is allowed, and else sees to it later.
 
     Most connections are idle: what only others need is made when it is needed.
@@ -178,7 +178,7 @@ class Sender:
 
     def __init__(
         self,
-        bandwidth: Bandwidth,
+        bandwidth: NodeBandwidth,
         connection: Connection,
         transport: asyncio.Transport,
         owner: Owner,
@@ -193,9 +193,9 @@ class Sender:
         self._own: Gate | None = None  # without the node's limit
         self._alarm: Alarm | None = None
         self._is_full = False  # the link: until the alarm
-        self._turn: Turn | None = None  # where the node has a limit
+        self._turn: WaitingDestination | None = None  # where the node has a limit
         self._has_risen = False  # since it offered something
-        self._gauge = Gauge(transport)
+        self._gauge = SocketGauge(transport)
         self._gauge.route(self.link)
 
     def send(self) -> None:
@@ -255,7 +255,7 @@ class Sender:
         head = connection.peek(gate) or connection.peek(self._own)
         if head is not None:
             if self._turn is None:
-                self._turn = Turn(self)
+                self._turn = WaitingDestination(self)
             self._bandwidth.egress.put(self._turn, head, room, gate.large())
         else:
             self._leave()

@@ -22,15 +22,15 @@ from accord.core.node.rights import Rights
 from accord.edges.mqtt.broker import Broker
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.handshake import LOST, Gate, Handshake
-from accord.edges.mqtt.hub import Line
+from accord.edges.mqtt.handshake import LOST, LoginGate, MqttHandshake
+from accord.edges.mqtt.hub import ConnectionPort
 from accord.edges.mqtt.runs import ACK_BYTES
 from accord.live.clock import Clock
-from accord.live.connects import Connects
-from accord.live.containing import Containment
-from accord.live.links import Limits
+from accord.live.connects import ConnectLimiter
+from accord.live.containing import FaultIsolation
+from accord.live.links import BandwidthLimits
 from accord.live.logs import get_log
-from accord.live.sending import WRITE_BYTES, Bandwidth, Sender
+from accord.live.sending import WRITE_BYTES, ConnectionWriter, NodeBandwidth
 from accord.live.users import BusyError
 
 log = get_log(__name__)
@@ -61,8 +61,8 @@ class Server:
         broker: Broker,
         clock: Clock,
         *,
-        gate: Gate | None = None,
-        login: Callable[[Handshake], Awaitable[tuple[Rights | None, str]]] | None = None,
+        gate: LoginGate | None = None,
+        login: Callable[[MqttHandshake], Awaitable[tuple[Rights | None, str]]] | None = None,
         on_turn: Callable[[], bool] | None = None,
     ) -> None:
         """`on_turn` says whether it has to be called after each read, for now."""
@@ -73,7 +73,7 @@ class Server:
         self._login = login
         self._on_turn = on_turn
         self._loop = asyncio.get_running_loop()
-        self.bandwidth = Bandwidth(broker.hub.discipline, self._pump)
+        self.bandwidth = NodeBandwidth(broker.hub.discipline, self._pump)
         self._is_turn_due = False
         self._reads = 0  # that the next turn follows
         self._flushed_ms = 0
@@ -81,9 +81,9 @@ class Server:
         self._appended = 0  # as of the last turn
         self._logins: set[asyncio.Task[None]] = set()
         self._closing: dict[MqttProtocol, int] = {}
-        self._containment = Containment(log)
+        self._containment = FaultIsolation(log)
         limits = broker.limits
-        self._connects = Connects(
+        self._connects = ConnectLimiter(
             per_s=limits.connects_per_s,
             per_s_per_address=limits.connects_per_s_per_address,
             now_ms=clock.now_ms(),
@@ -175,7 +175,7 @@ class Server:
 
     def set_limits(self, node_bps: int, client_bps: int, clients: Mapping[str, int]) -> None:
         """Limit what is sent from now on, in bit/s: to all clients together, each, single ones."""
-        limits = Limits(node_bps=node_bps, client_bps=client_bps, clients=dict(clients))
+        limits = BandwidthLimits(node_bps=node_bps, client_bps=client_bps, clients=dict(clients))
         self.bandwidth.set_limits(limits)
         for connection in self.connections:
             self.broker.hub.wake(connection)
@@ -242,8 +242,8 @@ class Server:
         """Let only those send who have something that matters more than the tasks that wait."""
         hub = self.broker.hub
         importance = hub.tasks.highest()
-        others: list[Line] = []
-        urgent: list[Line] = []
+        others: list[ConnectionPort] = []
+        urgent: list[ConnectionPort] = []
         for line in hub.dirty:
             is_urgent = not isinstance(line, Connection) or line.is_urgent(importance)
             (urgent if is_urgent else others).append(line)
@@ -286,7 +286,7 @@ class Server:
             self._logins.add(task)
             task.add_done_callback(self._logins.discard)
 
-    async def _check_login(self, connection: Handshake) -> None:
+    async def _check_login(self, connection: MqttHandshake) -> None:
         assert self._login is not None
         rights: Rights | None = None
         user = ""
@@ -320,7 +320,7 @@ class MqttProtocol(asyncio.Protocol):
         self._discarded = 0
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
-        self._sender: Sender | None = None
+        self._sender: ConnectionWriter | None = None
 
     @property
     def client_id(self) -> str:
@@ -342,7 +342,9 @@ class MqttProtocol(asyncio.Protocol):
         if self._connection is None:
             self._transport.abort()
             return
-        self._sender = Sender(self._server.bandwidth, self._connection, self._transport, self)
+        self._sender = ConnectionWriter(
+            self._server.bandwidth, self._connection, self._transport, self
+        )
         self._take_frames()
 
     def _take_frames(self) -> None:

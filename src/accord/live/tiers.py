@@ -10,23 +10,23 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.status import CarriedStatus, ChannelStatus, NetStatus, UnlinkedStatus
+from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus, TransitCounts
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.tiers.child import Child
 from accord.core.tiers.options import TierOptions
 from accord.edges.link.codec import LinkCodec
-from accord.edges.link.handshake import Local
+from accord.edges.link.handshake import LocalIdentity
 from accord.edges.link.keys import SharedKey
 from accord.edges.link.messages import SECONDARY
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.upwards import Upwards
-from accord.live.addresses import Address
+from accord.edges.mqtt.upwards import ParentBridge
+from accord.live.addresses import SocketAddress
 from accord.live.clock import Clock
-from accord.live.containing import Containment
-from accord.live.link_status import LinkStatus
+from accord.live.containing import FaultIsolation
+from accord.live.link_status import LinkConnectionStatus
 from accord.live.link_transports import LinkTransports
 from accord.live.logs import get_log
-from accord.live.neighbours import Neighbours
+from accord.live.neighbours import LinkManager
 from accord.live.net import NetOptions
 from accord.live.sending import clock_us
 from accord.live.server import Server
@@ -40,7 +40,7 @@ _PULSES: Final = 10  # without an answer until a parent has failed
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class Service(Protocol):
+class TierService(Protocol):
     """What speaks with the parents, by itself."""
 
     def advance(self, now_us: int) -> None: ...
@@ -48,7 +48,7 @@ class Service(Protocol):
     def next_due_us(self) -> int | None: ...
 
 
-class Secondary:
+class SecondaryService:
     """What the links see of the node; what comes for local clients goes to the broker."""
 
     def __init__(  # noqa: PLR0913 - once per node
@@ -62,21 +62,21 @@ class Secondary:
         incarnation: int,
     ) -> None:
         self.incarnation = incarnation
-        self.addresses: list[Address] = []  # nobody links with it
+        self.addresses: list[SocketAddress] = []  # nobody links with it
         self.after: list[Callable[[], None]] = []  # called when something may have come or be due
         self._options = options
         dead_us = 3 * options.overlay.ping_us
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
         self.child = Child(node, incarnation, tiers)
-        self._upwards = Upwards(broker, clock_us, self.child)
+        self._upwards = ParentBridge(broker, clock_us, self.child)
         self.tiers: TierLinks = self.child.tiers
-        self.services: list[Service] = []
+        self.services: list[TierService] = []
         self._broker = broker
         self._server = server
         self._clock = clock
-        self._containment = Containment(log)
-        self._neighbours: Neighbours | None = None
-        self._local = Local(
+        self._containment = FaultIsolation(log)
+        self._neighbours: LinkManager | None = None
+        self._local = LocalIdentity(
             node=node,
             incarnation=incarnation,
             key=SharedKey(options.key),
@@ -87,7 +87,7 @@ class Secondary:
         """Link with the parents; `stack` leaves them again."""
         transports = LinkTransports(self._options.transports)
         codec = LinkCodec(LinkMessage)
-        self._neighbours = Neighbours(self, self._local, codec, transports.of)
+        self._neighbours = LinkManager(self, self._local, codec, transports.of)
         stack.push_async_callback(self._neighbours.close)
         stack.push_async_callback(self._leave)
         self._broker.abroad = self._upwards
@@ -195,7 +195,7 @@ class Secondary:
             channels=tuple(self.channel_statuses()),
             flows=(),
             arrivals=(),
-            carried=CarriedStatus(
+            carried=TransitCounts(
                 delivered=tier.delivered,
                 sent=sent.messages,
                 sent_bytes=sent.bytes,
@@ -204,7 +204,7 @@ class Secondary:
                 lost=tier.lost,
             ),
             unlinked=tuple(
-                UnlinkedStatus(
+                MissingLinkStatus(
                     address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
                 )
                 for each in links.dials
@@ -214,7 +214,7 @@ class Secondary:
             needs_widened=self.child.needs_widened(),
         )
 
-    def links(self) -> tuple[LinkStatus, ...]:
+    def links(self) -> tuple[LinkConnectionStatus, ...]:
         """What each link of this node has carried."""
         return () if self._neighbours is None else self._neighbours.status().links
 

@@ -10,11 +10,11 @@ import msgspec
 from accord.core.overlay.overlay import Message
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.tier_status import ChildStatus
-from accord.core.tiers.messages import Down, FromChild, FromParent
-from accord.core.tiers.namesakes import ChildNamesakes
+from accord.core.tiers.messages import DownstreamEvent, FromChild, FromParent
+from accord.core.tiers.namesakes import ChildNameConflicts
 from accord.core.tiers.parent import Parent
-from accord.edges.mqtt.abroad import Abroad
-from accord.edges.mqtt.child_nodes import ChildNodes
+from accord.edges.mqtt.abroad import OverlayBridge
+from accord.edges.mqtt.child_nodes import ChildBridge
 from accord.live.containing import FAILED
 from accord.live.logs import get_log
 from accord.live.sending import clock_us
@@ -32,19 +32,19 @@ class ChildLinks:
 
     def __init__(
         self,
-        abroad: Abroad,
+        abroad: OverlayBridge,
         incarnation: int,
         set_clock: Callable[[], None],
         tiers: TierLinks,
     ) -> None:
         self._abroad = abroad
-        self._nodes = ChildNodes(abroad, incarnation, clock_us, tiers)
+        self._nodes = ChildBridge(abroad, incarnation, clock_us, tiers)
         self._parent: Parent = self._nodes.parent
         self._linked: dict[str, bool] = {}
         self._set_clock = set_clock
         assert abroad.channels is not None
         overlay = abroad.channels.overlay
-        self.namesakes = ChildNamesakes(overlay.store, overlay.map)
+        self.namesakes = ChildNameConflicts(overlay.store, overlay.map)
         abroad.children = self._nodes
 
     def __contains__(self, neighbour: str) -> bool:
@@ -82,7 +82,7 @@ class ChildLinks:
         if taken:
             self._set_clock()
             for each in taken:
-                if isinstance(each, Down):
+                if isinstance(each, DownstreamEvent):
                     self._abroad.sent(child, each.event)
         return [_encode(each) for each in taken]
 

@@ -73,7 +73,7 @@ class User(Struct, frozen=True):
         return Rights.less(self.may, self.may_not)
 
 
-class Effort(Struct, frozen=True, kw_only=True):
+class VerificationLimits(Struct, frozen=True, kw_only=True):
     """How many verifications run and wait at a time, how many successes are kept in mind."""
 
     threads: int = 2
@@ -113,7 +113,7 @@ class Users:
         users: Iterable[User] = (),
         *,
         anonymous: Rights | None = None,
-        effort: Effort = Effort(),  # noqa: B008 - a frozen value
+        effort: VerificationLimits = VerificationLimits(),  # noqa: B008 - a frozen value
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._users = {user.name: user for user in users}

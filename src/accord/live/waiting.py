@@ -19,14 +19,14 @@ from accord.core.monitoring.waiting import (
     Ahead,
     Waiting,
 )
-from accord.core.scheduling.parcels import Parcel
+from accord.core.scheduling.parcels import QueueEntry
 from accord.core.scheduling.queues import Queues
 from accord.edges.mqtt.accounts import received_ms
 from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.delivery import WAITING, Delivery
+from accord.edges.mqtt.delivery import WAITING, ClientDelivery
 from accord.edges.mqtt.publishing import PublishTask
 from accord.edges.mqtt.runs import MessageRun
-from accord.edges.mqtt.session import HeldDelivery, Session, is_tracked
+from accord.edges.mqtt.session import HeldDelivery, MqttSession, is_tracked
 from accord.edges.mqtt.shaping import ShapingOrder
 from accord.live.sending import clock_us
 from accord.live.server import Server
@@ -80,14 +80,14 @@ async def find_waiting(server: Server, number: int) -> list[Waiting]:
     return found
 
 
-def _unrecorded(session: Session, number: int) -> Delivery | None:
+def _unrecorded(session: MqttSession, number: int) -> ClientDelivery | None:
     for delivery in session.unacknowledged.values():
         if delivery.stage == WAITING and delivery.number == number:
             return delivery
     return None
 
 
-def _ahead(queues: Queues, parcel: Parcel) -> tuple[Ahead, ...]:
+def _ahead(queues: Queues, parcel: QueueEntry) -> tuple[Ahead, ...]:
     events, sizes = queues.ahead_of(parcel)
     return tuple(
         Ahead(importance=importance, events=count, bytes=sizes[importance])
@@ -96,7 +96,7 @@ def _ahead(queues: Queues, parcel: Parcel) -> tuple[Ahead, ...]:
     )
 
 
-def _facts(server: Server, session: Session, parcel: Parcel) -> dict[str, Any]:
+def _facts(server: Server, session: MqttSession, parcel: QueueEntry) -> dict[str, Any]:
     """What an event in an outbox waits for."""
     line = session.line
     if line is None:
@@ -126,8 +126,8 @@ def _facts(server: Server, session: Session, parcel: Parcel) -> dict[str, Any]:
     }
 
 
-def _waiting(session: Session, parcel: Parcel, now_ms: int, **facts: Any) -> Waiting:
-    of = parcel if isinstance(parcel, MessageRun) else cast("Delivery", parcel).message
+def _waiting(session: MqttSession, parcel: QueueEntry, now_ms: int, **facts: Any) -> Waiting:
+    of = parcel if isinstance(parcel, MessageRun) else cast("ClientDelivery", parcel).message
     return Waiting(
         destination=session.name,
         channel=of.channel,
@@ -137,6 +137,6 @@ def _waiting(session: Session, parcel: Parcel, now_ms: int, **facts: Any) -> Wai
         taken_ms=now_ms,
         size=parcel.size // parcel.count,
         importance=parcel.importance,
-        policy=cast("MessageRun | Delivery", parcel).grant.policy,
+        policy=cast("MessageRun | ClientDelivery", parcel).grant.policy,
         **facts,
     )

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from accord.core.model.document import Condition
 from accord.core.model.importance import DEFAULT_IMPORTANCE
-from accord.core.scheduling.jobs import Job
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.jobs import WorkerJob
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.live.worker_messages import ShapeWork, XPathWork
 from accord.shaping.content import Content
 
@@ -19,7 +19,7 @@ UNKNOWN_US: Final = 20_000  # what a job is taken to cost as long as nobody has 
 FailureKind = Literal["failed", "too long", "died", "shed", "expired", "closed"]
 
 
-class Failure(Struct, frozen=True):
+class JobFailure(Struct, frozen=True):
     """Why a job has no result."""
 
     kind: FailureKind
@@ -27,10 +27,10 @@ class Failure(Struct, frozen=True):
 
 
 Values = list[bool | None]
-Outcome = Content | Values | Failure
+JobOutcome = Content | Values | JobFailure
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class JobPriority(Struct, frozen=True, kw_only=True):
     """What decides when a job has its turn; `due_ms` is 0 where it may have it at any time."""
 
     queued_ms: int
@@ -42,8 +42,11 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 
 def shape_job(
-    content: Content, shape: Shape, terms: Terms, done: Callable[[Content | Failure, int], None]
-) -> Job:
+    content: Content,
+    shape: ShapingTarget,
+    terms: JobPriority,
+    done: Callable[[Content | JobFailure, int], None],
+) -> WorkerJob:
     """The job to make `content` smaller; `done` gets it, and the microseconds that took."""
     work = ShapeWork(content, shape.shaper, shape.max_bytes, shape.max_pixels, shape.argument)
     return _job(work, content.size, terms, done)
@@ -52,9 +55,9 @@ def shape_job(
 def xpath_job(
     source: bytes,
     conditions: Sequence[Condition],
-    terms: Terms,
-    done: Callable[[Values | Failure, int], None],
-) -> Job:
+    terms: JobPriority,
+    done: Callable[[Values | JobFailure, int], None],
+) -> WorkerJob:
     """The job to evaluate `conditions`, best the cheapest first, on a document.
 
     `done` gets a value for each, None where time ran out before it was known.
@@ -65,10 +68,10 @@ def xpath_job(
 def _job(
     work: ShapeWork | XPathWork,
     size: int,
-    terms: Terms,
-    done: Callable[[Content | Failure, int], None] | Callable[[Values | Failure, int], None],
-) -> Job:
-    return Job(
+    terms: JobPriority,
+    done: Callable[[Content | JobFailure, int], None] | Callable[[Values | JobFailure, int], None],
+) -> WorkerJob:
+    return WorkerJob(
         work,
         done,
         size,

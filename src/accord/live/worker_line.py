@@ -24,7 +24,7 @@ class WorkerDiedError(AccordError):
     """A worker process ended, or said what makes no sense, before it had answered."""
 
 
-class WorkerLine(asyncio.SubprocessProtocol):
+class WorkerConnection(asyncio.SubprocessProtocol):
     """The connection to one worker process; `replies` ends with None."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class WorkerLine(asyncio.SubprocessProtocol):
         self._received = bytearray()
 
     @classmethod
-    async def start(cls, memory_mb: int, time_limit_s: float) -> WorkerLine:
+    async def start(cls, memory_mb: int, time_limit_s: float) -> WorkerConnection:
         """Start a process and wait until it is ready; WorkerDiedError where it never is."""
         command = [sys.executable, "-P", "-m", "accord.live.worker_process"]
         try:

@@ -1,7 +1,7 @@
 """What a node and its worker processes say to each other, and how it is framed.
 
 A frame is its length in four bytes, and a message in MessagePack. For each order a worker gives
-any number of `Noted`, then one `Shaped`, `Evaluated` or `Failed`.
+any number of `ConditionEvaluated`, then one `Shaped`, `Evaluated` or `Failed`.
 
 Worker processes import this: keep it light.
 """
@@ -41,7 +41,7 @@ class Ready(Struct, frozen=True, tag="ready", array_like=True):
     """A worker has started."""
 
 
-class Noted(Struct, frozen=True, tag="noted", array_like=True):
+class ConditionEvaluated(Struct, frozen=True, tag="noted", array_like=True):
     """The next condition's value, told at once: the one after it may take too long."""
 
     value: bool | None
@@ -64,7 +64,7 @@ class Failed(Struct, frozen=True, tag="failed", array_like=True):
 
 
 Work = ShapeWork | XPathWork
-Reply = Ready | Noted | Shaped | Evaluated | Failed
+Reply = Ready | ConditionEvaluated | Shaped | Evaluated | Failed
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _WORK: Final[msgspec.msgpack.Decoder[Work]] = msgspec.msgpack.Decoder(Work)

@@ -22,12 +22,12 @@ from typing import BinaryIO, Final
 from accord.core.errors import AccordError
 from accord.core.model.document import parse_xml
 from accord.core.predicates.xpath import run_xpath
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.live.worker_messages import (
     LENGTH,
+    ConditionEvaluated,
     Evaluated,
     Failed,
-    Noted,
     Ready,
     Reply,
     Shaped,
@@ -83,14 +83,14 @@ def answer(work: Work, say: Say) -> None:
 
 
 def _shape(work: ShapeWork) -> Content:
-    shape = Shape(work.shaper, work.max_bytes, work.max_pixels, work.argument)
+    shape = ShapingTarget(work.shaper, work.max_bytes, work.max_pixels, work.argument)
     return registry.shape(work.content, shape)
 
 
 def _evaluate(work: XPathWork, say: Say) -> None:
     root = parse_xml(work.source)
     for condition in work.conditions:
-        say(Noted(run_xpath(root, condition)))
+        say(ConditionEvaluated(run_xpath(root, condition)))
 
 
 def _problem(error: Exception) -> str:

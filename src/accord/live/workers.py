@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from accord.core.scheduling.jobs import Job
+from accord.core.scheduling.jobs import WorkerJob
 from accord.core.scheduling.tasks import Task, Tasks
 from accord.live.clock import Clock
 from accord.live.logs import get_log
-from accord.live.worker_jobs import UNKNOWN_US, Failure, FailureKind, Outcome, Values
-from accord.live.worker_line import WorkerDiedError, WorkerLine
+from accord.live.worker_jobs import UNKNOWN_US, FailureKind, JobFailure, JobOutcome, Values
+from accord.live.worker_line import WorkerConnection, WorkerDiedError
 from accord.live.worker_messages import (
+    ConditionEvaluated,
     Evaluated,
     Failed,
-    Noted,
     Reply,
     Shaped,
     ShapeWork,
@@ -101,7 +101,7 @@ class Workers:
         learned = self.tasks.learned(channel)
         return int(learned.mean) if learned.is_known else UNKNOWN_US
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: WorkerJob) -> None:
         """Have `job` done; its `done` is called later, from the event loop."""
         if self._is_closed:
             self._refuse(job, "closed", _STOPPING)
@@ -132,7 +132,7 @@ class Workers:
             task = self.tasks.take()
             if task is None:
                 return
-            assert isinstance(task, Job)
+            assert isinstance(task, WorkerJob)
             if 0 < task.due_ms <= self._now_ms():
                 self._refuse(task, "expired", "its deadline passed before its turn came")
                 continue
@@ -140,8 +140,8 @@ class Workers:
             self._working.add(running)
             running.add_done_callback(self._working.discard)
 
-    async def _do(self, worker: _Worker, job: Job) -> None:
-        finished = _Finished(Failure("closed", _STOPPING), 0, "closed")
+    async def _do(self, worker: _Worker, job: WorkerJob) -> None:
+        finished = _Finished(JobFailure("closed", _STOPPING), 0, "closed")
         try:
             finished = await worker.do(job.work)
         finally:
@@ -158,12 +158,12 @@ class Workers:
         setattr(self.counts, name, getattr(self.counts, name) + 1)
 
     def _refuse(self, task: Task, kind: FailureKind, reason: str) -> None:
-        assert isinstance(task, Job)
+        assert isinstance(task, WorkerJob)
         self._count(kind)
-        asyncio.get_running_loop().call_soon(_tell, task, Failure(kind, reason), 0)
+        asyncio.get_running_loop().call_soon(_tell, task, JobFailure(kind, reason), 0)
 
 
-def _tell(job: Job, outcome: Outcome, spent_us: int) -> None:
+def _tell(job: WorkerJob, outcome: JobOutcome, spent_us: int) -> None:
     try:
         job.done(outcome, spent_us)
     except Exception as error:
@@ -171,7 +171,7 @@ def _tell(job: Job, outcome: Outcome, spent_us: int) -> None:
 
 
 class _Finished(NamedTuple):
-    outcome: Outcome
+    outcome: JobOutcome
     spent_us: int
     kind: str  # under which it is counted
 
@@ -181,7 +181,7 @@ class _Worker:
 
     def __init__(self, limits: WorkerLimits) -> None:
         self._limits = limits
-        self._line: WorkerLine | None = None
+        self._line: WorkerConnection | None = None
 
     @property
     def pid(self) -> int:
@@ -203,16 +203,16 @@ class _Worker:
             line.send(work)
             async with asyncio.timeout(self._time_limit_s(work)):
                 reply = await line.next()
-                while isinstance(reply, Noted):
+                while isinstance(reply, ConditionEvaluated):
                     noted.append(reply.value)
                     reply = await line.next()
             return _outcome(reply, noted)
         except (TimeoutError, WorkerDiedError) as error:
             await self.end()
             spent_us = int((loop.time() - started) * 1_000_000)
-            failure = Failure("died", str(error))
+            failure = JobFailure("died", str(error))
             if isinstance(error, TimeoutError):
-                failure = Failure("too long", f"not done in {self._time_limit_s(work):g} s")
+                failure = JobFailure("too long", f"not done in {self._time_limit_s(work):g} s")
             log.warning("a worker process was replaced", reason=failure.reason, kind=failure.kind)
             return _Finished(_partly(work, noted) or failure, spent_us, failure.kind)
         except BaseException:
@@ -223,12 +223,12 @@ class _Worker:
         limits = self._limits
         return limits.time_limit_s if isinstance(work, ShapeWork) else limits.xpath_time_limit_s
 
-    async def _ready(self) -> WorkerLine:
+    async def _ready(self) -> WorkerConnection:
         if self._line is not None and not self._line.is_open:
             await self.end()
         if self._line is None:
             limits = self._limits
-            self._line = await WorkerLine.start(limits.memory_mb, limits.time_limit_s)
+            self._line = await WorkerConnection.start(limits.memory_mb, limits.time_limit_s)
         return self._line
 
 
@@ -238,7 +238,7 @@ def _outcome(reply: Reply, noted: Values) -> _Finished:
     if isinstance(reply, Evaluated):
         return _Finished(noted, reply.spent_us, "done")
     if isinstance(reply, Failed):
-        return _Finished(Failure("failed", reply.problem), reply.spent_us, "failed")
+        return _Finished(JobFailure("failed", reply.problem), reply.spent_us, "failed")
     raise WorkerDiedError("a worker process answered what nobody asked")
 
 

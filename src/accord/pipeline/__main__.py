@@ -22,16 +22,16 @@ from typing import Final
 from accord.core.errors import AccordError
 from accord.edges.pipeline.messages import (
     FrameError,
-    Frames,
     FromNode,
     FromPipeline,
-    Start,
+    PageFrames,
+    StartPipeline,
     decode_from_node,
     encode_frame,
 )
 from accord.pipeline.failures import summary
 from accord.pipeline.java import JavaError
-from accord.pipeline.service import Service
+from accord.pipeline.service import PipelineService
 from accord.pipeline.tables import TablesError
 
 LOG: Final = "pipeline.log"
@@ -43,12 +43,12 @@ _PIECE: Final = 1 << 18
 _log: Final = logging.getLogger("accord.pipeline")
 
 
-class Line:
+class NodeSocket:
     """The socket to the node: whole messages each way."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._frames = Frames()
+        self._frames = PageFrames()
         self._sending = threading.Lock()
         self._waiting: list[bytes] = []
 
@@ -78,10 +78,10 @@ class Line:
 class Process:
     """Threads around the service: one reads (this one), one starts it, one ticks."""
 
-    def __init__(self, line: Line, start: Start) -> None:
+    def __init__(self, line: NodeSocket, start: StartPipeline) -> None:
         self.code = 0
         self._line = line
-        self._service = Service(start, line.send)
+        self._service = PipelineService(start, line.send)
         self._ending = threading.Event()
         self._opening = threading.Thread(target=self._open, name="start", daemon=True)
         self._ticking = threading.Thread(target=self._tick, name="tick", daemon=True)
@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     fd: int = parser.parse_args(arguments).fd
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides
-    line = Line(socket.socket(fileno=fd))
+    line = NodeSocket(socket.socket(fileno=fd))
     signal.signal(signal.SIGTERM, lambda *_: line.end())
     try:
         start = line.receive()
@@ -141,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
         return HOPELESS
     if start is None:
         return 0
-    if not isinstance(start, Start):
+    if not isinstance(start, StartPipeline):
         print("accord.pipeline: expected Start as the first message", file=sys.stderr)
         return HOPELESS
     _keep_quiet(Path(start.work))

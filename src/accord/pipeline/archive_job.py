@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from accord.edges.pipeline.messages import Start
+from accord.edges.pipeline.messages import StartPipeline
 from accord.journal import retention
 from accord.pipeline import register
 from accord.pipeline.archive_batch import READER, Archiver, BatchDone, summed
-from accord.pipeline.belonging import check_belonging
+from accord.pipeline.belonging import check_same_journal
 from accord.pipeline.driver_lock import DriverLock, Holder
 from accord.pipeline.failures import summary
 from accord.pipeline.manifest import Manifest
@@ -45,7 +45,7 @@ class ArchiveJob:
     def __init__(
         self,
         spark: SparkSession,
-        start: Start,
+        start: StartPipeline,
         manifest: Manifest,
         on_batch: Callable[[BatchDone], object] = lambda _: None,
     ) -> None:
@@ -143,7 +143,7 @@ class ArchiveJob:
     def _check(self, options: SliceOptions) -> None:
         """What the source would find out too, but could tell only as a failed query."""
         snapshot = self._manifest.snapshot()
-        check_belonging(open_journal(options.journal), options.journal, snapshot, options.node)
+        check_same_journal(open_journal(options.journal), options.journal, snapshot, options.node)
         if not is_remote(options.journal) and Path(options.journal).is_dir():
             retention.register(options.journal, READER, snapshot.archived.get(options.node, 0))
 

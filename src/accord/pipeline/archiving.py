@@ -23,7 +23,7 @@ from accord.pipeline.durable import make_folder, replace
 from accord.pipeline.files import write_file
 from accord.pipeline.reading import open_journal
 from accord.pipeline.rows import columns_of, ledger_columns
-from accord.pipeline.scan import UNREADABLE, Events, scan
+from accord.pipeline.scan import UNREADABLE, ScannedEvents, scan
 from accord.pipeline.tables import (
     EVENTS,
     LEDGER,
@@ -56,7 +56,7 @@ class SliceJob(msgspec.Struct, frozen=True, kw_only=True):
     large_bytes: int = 1 << 20
 
 
-def archive_slice(job: SliceJob) -> list[FileEntry]:
+def write_slice(job: SliceJob) -> list[FileEntry]:
     """The files that were written, and what the journal could not give (table LOST).
 
     TablesError where the journal ends before the slice does, JournalError where it can't be read.
@@ -138,7 +138,7 @@ class _Slice:
         if records:
             self._ledger.append(ledger_columns(records, offsets, self._job.node))
 
-    def _keep_large(self, events: Events) -> dict[int, str]:
+    def _keep_large(self, events: ScannedEvents) -> dict[int, str]:
         """Payloads that get files of their own, and where those are."""
         places = events.payloads
         refs: dict[int, str] = {}

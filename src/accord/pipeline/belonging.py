@@ -18,7 +18,7 @@ from accord.pipeline.reading import JournalReader
 from accord.pipeline.tables import EVENTS, FileEntry
 
 
-class OtherJournalError(AccordError):
+class JournalMismatchError(AccordError):
     """Archive and journal do not belong together."""
 
     def __init__(self, *, node: str, journal: str, archived: int, problem: str) -> None:
@@ -29,23 +29,23 @@ class OtherJournalError(AccordError):
         )
 
 
-def check_reach(extent: Extent, journal: str, archived: int, node: str) -> None:
+def check_extent(extent: Extent, journal: str, archived: int, node: str) -> None:
     if extent.next_offset < archived:
         problem = f"ends at {extent.next_offset}"
-        raise OtherJournalError(node=node, journal=journal, archived=archived, problem=problem)
+        raise JournalMismatchError(node=node, journal=journal, archived=archived, problem=problem)
 
 
-def check_belonging(reader: JournalReader, journal: str, snapshot: Snapshot, node: str) -> None:
+def check_same_journal(reader: JournalReader, journal: str, snapshot: Snapshot, node: str) -> None:
     """OtherJournalError where what is archived can't be from this journal."""
     archived = snapshot.archived.get(node, 0)
     extent = reader.extent()
-    check_reach(extent, journal, archived, node)
+    check_extent(extent, journal, archived, node)
     events = [file for file in snapshot.files if (file.table, file.node) == (EVENTS, node)]
     last = max(events, key=lambda file: file.last_offset, default=None)
     if last is None or last.last_offset < extent.first_offset:
         return
     if problem := _difference(reader, last):
-        raise OtherJournalError(node=node, journal=journal, archived=archived, problem=problem)
+        raise JournalMismatchError(node=node, journal=journal, archived=archived, problem=problem)
 
 
 def _difference(reader: JournalReader, file: FileEntry) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from accord.pipeline.fields import Flags, Places, Texts
+from accord.pipeline.fields import Flags, Places, TextSlices
 
 MAX_STEPS: Final = 64
 _PAYLOAD_FORMAT: Final = 1
@@ -25,13 +25,13 @@ _CORRELATION_DATA: Final = 9
 _USER: Final = 38
 
 
-class Blocks:
+class PropertyBlocks:
     """What is in the blocks of `data`, which goes on a little behind the last of them.
 
     User properties are `names` and `values`, as many of one as of the other.
     """
 
-    def __init__(self, data: bytes, places: Texts) -> None:
+    def __init__(self, data: bytes, places: TextSlices) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
         self._at = places.starts.copy()
         self._stop = places.ends
@@ -52,7 +52,7 @@ class Blocks:
         self.is_odd[rows] |= (self._bytes[at + 1] > 1) | (at + 2 > self._stop[rows])
         self._at[rows] = np.minimum(at + 2, self._stop[rows])
 
-    def _take(self, number: int) -> Texts:
+    def _take(self, number: int) -> TextSlices:
         """The text or data of this property."""
         rows = self._having(number)
         starts = self._at[rows] + 3
@@ -61,9 +61,9 @@ class Blocks:
         self.is_odd[rows] |= ends > stops
         ends = np.minimum(ends, stops)
         self._at[rows] = ends
-        return Texts(rows, np.minimum(starts, ends), ends)
+        return TextSlices(rows, np.minimum(starts, ends), ends)
 
-    def _take_pairs(self) -> tuple[Texts, Texts]:
+    def _take_pairs(self) -> tuple[TextSlices, TextSlices]:
         found: list[tuple[Places, Places, Places, Places]] = []
         data = self._bytes
         rows = np.flatnonzero((self._at < self._stop) & ~self.is_odd)
@@ -88,14 +88,16 @@ class Blocks:
         high = self._bytes[places].astype(np.int64)
         return (high << 8) | self._bytes[places + 1]
 
-    def _in_order(self, found: list[tuple[Places, Places, Places, Places]]) -> tuple[Texts, Texts]:
+    def _in_order(
+        self, found: list[tuple[Places, Places, Places, Places]]
+    ) -> tuple[TextSlices, TextSlices]:
         """Of all steps together, without what was begun of odd blocks."""
         if not found:
             none: Places = np.zeros(0, np.int64)
-            return Texts(none, none, none), Texts(none, none, none)
+            return TextSlices(none, none, none), TextSlices(none, none, none)
         rows, at, middle, last = (np.concatenate(each) for each in zip(*found, strict=True))
         order = np.argsort(rows, kind="stable")
         if self.is_odd.any():
             order = order[~self.is_odd[rows[order]]]
         rows, at, middle, last = rows[order], at[order], middle[order], last[order]
-        return Texts(rows, at + 3, middle), Texts(rows, middle + 2, last)
+        return TextSlices(rows, at + 3, middle), TextSlices(rows, middle + 2, last)

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from accord.core.errors import AccordError, PredicateError
-from accord.core.predicates.tree import Node
+from accord.core.predicates.tree import Expr
 from accord.pipeline.bulk.compiling import (
     SCHEMA,
     ParseAll,
@@ -60,17 +60,17 @@ __all__ = [
     "PREDICATES",
     "BrokeringError",
     "FolderError",
+    "MatchSink",
     "PredicateFolder",
     "PredicateSet",
     "Registered",
     "RegistrationError",
-    "Sink",
-    "address",
     "broker_stream",
     "compile_frame",
     "compile_set",
     "compile_table",
     "match",
+    "to_events",
 ]
 
 PREFIX: Final = "matched/"
@@ -118,7 +118,7 @@ def match(
     return events.mapInArrow(work, result)
 
 
-def address(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
+def to_events(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
     """Matches as events to publish: each for the channel of its predicate.
 
     That is `prefix` with the predicate's key, where `_` stands for what no channel may contain. The
@@ -130,7 +130,7 @@ def address(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
     )
 
 
-class Sink(msgspec.Struct, frozen=True, kw_only=True):
+class MatchSink(msgspec.Struct, frozen=True, kw_only=True):
     """Where matches of a stream go: a format of Spark's, by default the one that publishes.
 
     That needs the node's `url` in `options`. `trigger` is what `DataStreamWriter.trigger` takes.
@@ -145,7 +145,7 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
 def broker_stream(
     events: DataFrame,
     predicates: PredicateSet | PredicateFolder,
-    sink: Sink,
+    sink: MatchSink,
     *,
     prefix: str = PREFIX,
     declared: Collection[str] | None = None,
@@ -154,7 +154,7 @@ def broker_stream(
 
     Each match is an event of its own, for a channel of its predicate: see `address`.
     """
-    matched = address(match(events, predicates, declared=declared), prefix)
+    matched = to_events(match(events, predicates, declared=declared), prefix)
     writer = matched.writeStream.format(sink.format).outputMode("append")
     writer = writer.options(**sink.options).option("checkpointLocation", sink.checkpoint)
     return (writer.trigger(**sink.trigger) if sink.trigger else writer).start()
@@ -174,7 +174,7 @@ def compile_frame(frame: DataFrame) -> PredicateSet:
 
 
 def _parse_on(spark: SparkSession) -> ParseAll:
-    def parse_all(texts: Texts) -> Iterator[Node | PredicateError]:
+    def parse_all(texts: Texts) -> Iterator[Expr | PredicateError]:
         if len(texts) < _WORTH_A_JOB:
             yield from parse_here(texts)
             return

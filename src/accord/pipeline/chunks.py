@@ -11,8 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from accord.edges.pipeline.messages import Found
-from accord.pipeline.cursors import Rank
+from accord.edges.pipeline.messages import QueryHit
+from accord.pipeline.cursors import SortRank
 from accord.pipeline.tables import FileEntry
 from accord.pipeline.tail import size_of
 
@@ -29,8 +29,8 @@ class Chunk:
     """
 
     rows: pa.Table
-    start: Rank | None
-    end: Rank | None
+    start: SortRank | None
+    end: SortRank | None
     archived: int
     files: tuple[FileEntry, ...]
     target: int  # rows of the stretch to look at next
@@ -47,16 +47,16 @@ class Chunk:
         return [each // 1000 for each in micros.to_pylist()]
 
     @cached_property
-    def ranks(self) -> list[Rank]:
+    def ranks(self) -> list[SortRank]:
         places = zip(self._times, self.rows["offset"].to_pylist(), strict=True)
         return [(-ms, -at) for ms, at in places] if self.is_newest_first else list(places)
 
-    def covers(self, after: Rank) -> bool:
+    def covers(self, after: SortRank) -> bool:
         """Whether the rows that come next behind `after` are in it."""
         is_behind = self.start is None or self.start <= after
         return is_behind and (self.end is None or after < self.end)
 
-    def index(self, after: Rank | None) -> int:
+    def index(self, after: SortRank | None) -> int:
         """Of the first row behind `after`."""
         return 0 if after is None else bisect_right(self.ranks, after)
 
@@ -113,9 +113,9 @@ class Row:
             self.payload is not None or self.payload_ref is not None
         )
 
-    def found(self, payload: bytes) -> Found:
+    def found(self, payload: bytes) -> QueryHit:
         assert self.properties is not None
-        return Found(
+        return QueryHit(
             self.offset,
             self.number,
             self.received_ms,
@@ -136,7 +136,7 @@ class Chunks:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, digest: bytes, before: int, after: Rank | None) -> Chunk | None:
+    def get(self, digest: bytes, before: int, after: SortRank | None) -> Chunk | None:
         """For the page behind `after`; a first page is always asked for anew."""
         with self._lock:
             chunk = self._chunks.get((digest, before))
@@ -145,7 +145,7 @@ class Chunks:
             self._chunks.move_to_end((digest, before))
             return chunk
 
-    def target(self, digest: bytes, before: int, after: Rank | None) -> int | None:
+    def target(self, digest: bytes, before: int, after: SortRank | None) -> int | None:
         """What the chunk that ended there suggests for the next one."""
         with self._lock:
             chunk = self._chunks.get((digest, before))

@@ -24,18 +24,18 @@ from accord.core.predicates.tree import (
     Attribute,
     Compare,
     CompareOp,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
     Negative,
-    Node,
     Not,
     Or,
     PathTest,
     XPath,
 )
-from accord.core.predicates.xpath import Engine, compile_xpath
+from accord.core.predicates.xpath import XPathEngine, compile_xpath
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, Declared, field_of
 from accord.pipeline.operands import (
     Operand,
@@ -59,7 +59,7 @@ _XPATH_NUMBER: Final = (
 _NO_EXPONENT: Final = r"[eE][+-]?[ \t\r\n]*\z"
 
 
-def to_column(predicate: Predicate | Node, declared: Declared = MappingProxyType({})) -> Column:
+def to_column(predicate: Predicate | Expr, declared: Declared = MappingProxyType({})) -> Column:
     """Where `predicate` is true; `declared` attributes are columns of their own."""
     tree = predicate.tree if isinstance(predicate, Predicate) else predicate
     return _Compiler(declared).condition(tree)
@@ -69,7 +69,7 @@ class _Compiler:
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
 
-    def condition(self, node: Node) -> Column:
+    def condition(self, node: Expr) -> Column:
         match node:
             case Literal() | Attribute() | Negative() | Arithmetic():
                 return self._operand(node).columns.get("boolean", truth(None))
@@ -95,7 +95,7 @@ class _Compiler:
                 return _xpath(node)
         raise AssertionError(f"no column for {node!r}")
 
-    def _operand(self, node: Node) -> Operand:
+    def _operand(self, node: Expr) -> Operand:
         match node:
             case Literal(value):
                 return constant(value)
@@ -105,7 +105,7 @@ class _Compiler:
                 return finite(self._number(node))
         return Operand({"boolean": self.condition(node)})
 
-    def _number(self, node: Node) -> Column:
+    def _number(self, node: Expr) -> Column:
         match node:
             case Negative(operand):
                 return calculate("-", F.lit(0.0), self._number(operand))
@@ -174,7 +174,7 @@ def _xpath(node: XPath) -> Column:
     return holds(F.col(METADATA).cast("binary"))  # type: ignore[no-any-return]
 
 
-def _xpath_holds(engine: Engine, source: bytes | None) -> bool | None:
+def _xpath_holds(engine: XPathEngine, source: bytes | None) -> bool | None:
     if source is None:
         return None
     try:

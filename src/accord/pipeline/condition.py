@@ -43,7 +43,7 @@ class Counts:
             return sum(rows for _, rows in self._recent) / _RATE_S
 
 
-class Condition:
+class HealthProbe:
     """Looks at journal and archive."""
 
     def __init__(self, manifest: Manifest, journal: str, node: str) -> None:

@@ -20,25 +20,25 @@ from accord.core.model.event import MAX_PAYLOAD, problem_with_name
 from accord.core.model.values import INTEGER_MAX, Value
 from accord.edges.mqtt.mapping import DEADLINE, KEY, METADATA
 from accord.edges.mqtt.properties import read_block
-from accord.pipeline.blocks import Blocks
+from accord.pipeline.blocks import PropertyBlocks
 from accord.pipeline.fields import Flags, Places
-from accord.pipeline.pools import Sparse, inferred, value_structs
-from accord.pipeline.scan import Events
+from accord.pipeline.pools import DictionaryColumn, inferred, value_structs
+from accord.pipeline.scan import ScannedEvents
 from accord.pipeline.tables import ATTRIBUTES_TYPE, LAST_MS
 
 _MANY_NAMES: Final = 32
 _MAX_EXPIRY_S: Final = INTEGER_MAX // 1000
 
 
-class Contents:
+class PropertyColumns:
     """Of `events`: rows that are `bad` have nothing else."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: ScannedEvents) -> None:
         count = len(events)
         self.bad: Flags = np.zeros(count, np.bool_)
-        self.keys = Sparse(count)
-        self.deadlines = Sparse(count)
-        self.content_types = Sparse(count)
+        self.keys = DictionaryColumn(count)
+        self.deadlines = DictionaryColumn(count)
+        self.content_types = DictionaryColumn(count)
         self.documents: dict[int, Document] = {}
         self.names: list[str] = []
         self.values: list[Value] = []
@@ -46,7 +46,7 @@ class Contents:
         self.name_of: Places = self.rows
         self.value_of: Places = self.rows
         self._events = events
-        odd = self._read_shortly(Blocks(events.data, events.blocks))
+        odd = self._read_shortly(PropertyBlocks(events.data, events.blocks))
         if odd.any():
             self._read_fully(np.flatnonzero(odd))
 
@@ -64,12 +64,14 @@ class Contents:
         offsets = pa.array(ends, mask=mask if mask.any() else None)
         return pa.MapArray.from_arrays(offsets, keys, items, ATTRIBUTES_TYPE)
 
-    def column(self, name: str, hold: Callable[[Value], Value | None]) -> tuple[Sparse, Flags]:
+    def column(
+        self, name: str, hold: Callable[[Value], Value | None]
+    ) -> tuple[DictionaryColumn, Flags]:
         """The attribute `name` as far as `hold` gives a value for it, and which entries that are.
 
         `hold` is asked once for each different value.
         """
-        found = Sparse(len(self.bad))
+        found = DictionaryColumn(len(self.bad))
         taken: Flags = np.zeros(len(self.rows), np.bool_)
         if name not in self.names:
             return found, taken
@@ -88,7 +90,7 @@ class Contents:
 
     # The short way.
 
-    def _read_shortly(self, blocks: Blocks) -> Flags:
+    def _read_shortly(self, blocks: PropertyBlocks) -> Flags:
         """All rows but those that are odd; says which."""
         odd = blocks.is_odd
         different = self._events.different
@@ -137,7 +139,7 @@ class Contents:
             if is_bad.any():
                 odd |= is_bad[which]
 
-    def _read_content_types(self, blocks: Blocks, odd: Flags) -> None:
+    def _read_content_types(self, blocks: PropertyBlocks, odd: Flags) -> None:
         which, texts = self._events.different(blocks.content_types)
         rows = blocks.content_types.rows
         is_text = np.array([text is not None and "\0" not in text for text in texts], np.bool_)

@@ -15,18 +15,20 @@ from zlib import crc32
 import msgspec
 
 from accord.core.model.values import INTEGER_MAX
-from accord.pipeline.questions import QuestionError
+from accord.pipeline.questions import InvalidQueryError
 
-Place = tuple[int, int]  # when an event was received, and its offset
-Rank = tuple[int, int]  # a place, or its negative where the newest come first: lower comes sooner
+CursorPosition = tuple[int, int]  # when an event was received, and its offset
+SortRank = tuple[
+    int, int
+]  # a place, or its negative where the newest come first: lower comes sooner
 
 
-class Part(msgspec.Struct, frozen=True):
+class RemainingQuery(msgspec.Struct, frozen=True):
     """What of a question is left: offsets from `first` up to `before`, behind `after`."""
 
     first: int
     before: int
-    after: Rank | None
+    after: SortRank | None
 
 
 _VERSION: Final = 1
@@ -46,7 +48,7 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     left: int  # how many more events at most, -1 without a limit
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CursorPosition:
         return self.received_ms, self.offset
 
     @property
@@ -58,11 +60,13 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(Cursor)
 
 
-def rank_of(place: Place, *, is_newest_first: bool) -> Rank:
+def rank_of(place: CursorPosition, *, is_newest_first: bool) -> SortRank:
     return (-place[0], -place[1]) if is_newest_first else place
 
 
-def write_cursor(digest: bytes, place: Place, *, before_offset: int, left: int | None) -> str:
+def write_cursor(
+    digest: bytes, place: CursorPosition, *, before_offset: int, left: int | None
+) -> str:
     left = _UNLIMITED if left is None else left
     body = _encode(Cursor(_VERSION, digest, *place, before_offset, left))
     return base64.urlsafe_b64encode(crc32(body).to_bytes(_CRC, "big") + body).decode().rstrip("=")
@@ -72,9 +76,9 @@ def read_cursor(text: str, digest: bytes) -> Cursor:
     """QuestionError for what is no cursor, or that of another question."""
     cursor = _decode(text)
     if cursor is None:
-        raise QuestionError("expected the cursor of a page, as it came", place="cursor")
+        raise InvalidQueryError("expected the cursor of a page, as it came", place="cursor")
     if cursor.digest != digest:
-        raise QuestionError("it is the cursor of another question", place="cursor")
+        raise InvalidQueryError("it is the cursor of another question", place="cursor")
     return cursor
 
 

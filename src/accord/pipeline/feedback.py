@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from accord.core.monitoring.registry import parts_of, subject_of
-from accord.edges.pipeline.messages import Measure, Measured, Watched
+from accord.edges.pipeline.messages import Measure, MeasuredValues, WatchedPredicate
 from accord.pipeline.attributes import Declared
 from accord.pipeline.datasets.availability import availability
 from accord.pipeline.datasets.selection import between
@@ -71,7 +71,7 @@ class Rates:
         return measures
 
 
-class Feedback:
+class MeasurementPublisher:
     """What to measure, and when. Batches are counted in one thread, and rates taken in another."""
 
     def __init__(
@@ -88,11 +88,11 @@ class Feedback:
         self._slow_every_ms = slow_every_ms
         self._fresh_ms = 0
         self._slow_ms: int | None = None
-        self._watched: tuple[Watched, ...] = ()
+        self._watched: tuple[WatchedPredicate, ...] = ()
         self._is_counting = False
         self._lock = Lock()
 
-    def watch(self, predicates: Sequence[Watched]) -> None:
+    def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
         self._watched = tuple(most_used(predicates))
 
     def count(self, counts: Counts, *, at_ms: int) -> None:
@@ -101,14 +101,14 @@ class Feedback:
         with self._lock:
             self._rates.add(counts, at_ms=at_ms)
 
-    def fresh(self, *, now_ms: int) -> Measured | None:
+    def fresh(self, *, now_ms: int) -> MeasuredValues | None:
         """The rates of channels, when it is time for them."""
         if now_ms - self._fresh_ms < self._fresh_every_ms:
             return None
         self._fresh_ms = now_ms
         with self._lock:
             measures = self._rates.take(now_ms=now_ms)
-        return Measured(tuple(measures)) if measures else None
+        return MeasuredValues(tuple(measures)) if measures else None
 
     def is_due(self, *, now_ms: int) -> bool:
         """Whether it is time to `measure`; the first time comes a while after the start."""
@@ -118,7 +118,7 @@ class Feedback:
 
     def measure(
         self, events: DataFrame, *, now_ms: int, declared: Declared = MappingProxyType({})
-    ) -> Measured:
+    ) -> MeasuredValues:
         """Run the slow ones over `events`, of which the recent ones count."""
         self._slow_ms = now_ms
         recent = between(events, "received", now_ms - self.recent_ms, now_ms)
@@ -128,14 +128,14 @@ class Feedback:
             measures += _of_channels(measures, now_ms)
         if self._watched:
             measures += _of_predicates(recent, self._watched, seconds, now_ms, declared)
-        return Measured(tuple(measures))
+        return MeasuredValues(tuple(measures))
 
 
-def measure_availability(sightings: DataFrame, kind: str, *, now_ms: int) -> Measured:
+def measure_availability(sightings: DataFrame, kind: str, *, now_ms: int) -> MeasuredValues:
     """Of the nodes or links (`kind`) in a frame that `datasets.availability` takes."""
     rows = availability(sightings).limit(MOST).collect()
     names = ("availability", "failure_probability", "mean_up_s", "mean_down_s")
-    return Measured(
+    return MeasuredValues(
         tuple(
             Measure(kind, row["subject"], name, row[name], now_ms)
             for row in rows
@@ -165,7 +165,7 @@ def _of_channels(of_sources: Iterable[Measure], now_ms: int) -> Iterable[Measure
 
 def _of_predicates(
     events: DataFrame,
-    watched: Sequence[Watched],
+    watched: Sequence[WatchedPredicate],
     seconds: float,
     now_ms: int,
     declared: Declared,

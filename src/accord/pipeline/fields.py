@@ -36,7 +36,7 @@ TEXT: Final = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 BINARY: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 
 
-class Texts:
+class TextSlices:
     """Pieces of a buffer, and of which row each is."""
 
     def __init__(self, rows: Places, starts: Places, ends: Places) -> None:
@@ -45,7 +45,7 @@ class Texts:
         self.ends = ends
 
 
-class Fields:
+class MsgpackFields:
     """Goes through the fields of many records side by side; `at` is where it is in each."""
 
     def __init__(self, data: bytes, starts: Places, ends: Places) -> None:
@@ -91,7 +91,7 @@ class Fields:
         else:
             self.integers()
 
-    def pieces(self, widths: dict[int, int]) -> Texts:
+    def pieces(self, widths: dict[int, int]) -> TextSlices:
         """Of texts or of binary data; a short text has its length in its mark."""
         marks = self._bytes[self.at]
         starts = self.at + 1
@@ -106,7 +106,7 @@ class Fields:
         self.is_odd |= ~is_known
         starts = np.minimum(starts, self._ends)
         self._go_to(starts + lengths)
-        return Texts(np.arange(len(starts)), starts, self.at)
+        return TextSlices(np.arange(len(starts)), starts, self.at)
 
     def _read(self, places: Places, width: int) -> npt.NDArray[np.uint64]:
         """Numbers of so many bytes, the highest first."""

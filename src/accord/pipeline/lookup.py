@@ -22,10 +22,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from accord.pipeline.attributes import TYPES
 from accord.pipeline.columns import to_column
-from accord.pipeline.cursors import Part
+from accord.pipeline.cursors import RemainingQuery
 from accord.pipeline.datasets.selection import selects, shows
-from accord.pipeline.planning import Stretch
-from accord.pipeline.questions import Question
+from accord.pipeline.planning import ScanRange
+from accord.pipeline.questions import CheckedQuery
 from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
 from accord.pipeline.tables import FileEntry, by_declared, read_files
 from accord.pipeline.tail import StaleError
@@ -33,7 +33,7 @@ from accord.pipeline.tail import StaleError
 _CONTENT_BYTES: Final = 32 << 20  # of a chunk, at most
 _FRAMES: Final = 64
 _MISSING: Final = ("FILE_NOT_EXIST", "PATH_NOT_FOUND", "FileNotFoundException")
-_MOST_NAMED: Final = 32  # channels in a condition, instead of their filter
+_MAX_NAMED: Final = 32  # channels in a condition, instead of their filter
 _PLACE: Final = ("received", "offset")
 _COLUMNS: Final = ("offset", "number", "received", "channel", "publisher", "qos")
 _SETTINGS: Final = {
@@ -52,7 +52,7 @@ _SETTINGS: Final = {
 }
 
 
-class Lookup:
+class ArchiveLookup:
     """Asks the archive; several threads may."""
 
     def __init__(self, spark: SparkSession, archive: str) -> None:
@@ -70,7 +70,9 @@ class Lookup:
         self._plentiful: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, question: Question, part: Part, stretch: Stretch, most: int) -> pa.Table:
+    def find(
+        self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, most: int
+    ) -> pa.Table:
         """The first `most` rows of the stretch that the question asks for, in its order.
 
         Few rows are put in order here, which spares Spark a step. Only where there are many does
@@ -91,7 +93,9 @@ class Lookup:
         ascending = not question.is_newest_first
         return _collect(frame.orderBy(*_PLACE, ascending=ascending).limit(most))
 
-    def _question(self, question: Question, part: Part, stretch: Stretch, limit: int) -> DataFrame:
+    def _question(
+        self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, limit: int
+    ) -> DataFrame:
         place = conditions(question, part, stretch)
         columns = (*_COLUMNS, *_contents(limit))
         frames = []
@@ -107,7 +111,7 @@ class Lookup:
             frames.append(self._frame(files).where(condition).selectExpr(*columns))
         return reduce(DataFrame.union, frames)
 
-    def _content(self, question: Question, declared: dict[str, str]) -> Column:
+    def _content(self, question: CheckedQuery, declared: dict[str, str]) -> Column:
         key = (question.ask.where, question.ask.xpath, *sorted(declared.items()))
         with self._lock:
             column = self._columns.get(key)
@@ -168,7 +172,7 @@ class Lookup:
         return frame
 
 
-def _order(question: Question) -> list[tuple[str, str]]:
+def _order(question: CheckedQuery) -> list[tuple[str, str]]:
     direction = "descending" if question.is_newest_first else "ascending"
     return [(name, direction) for name in _PLACE]
 
@@ -189,7 +193,7 @@ def _missing_is_stale() -> Iterator[None]:
         raise
 
 
-def conditions(question: Question, part: Part, stretch: Stretch) -> str:
+def conditions(question: CheckedQuery, part: RemainingQuery, stretch: ScanRange) -> str:
     """Place and time, as SQL."""
     low, high = _time(stretch.low_ms), _time(stretch.high_ms)
     found = [f"received >= {low}", f"received < {high}", f"offset < {part.before}"]
@@ -209,7 +213,7 @@ def _time(ms: int) -> str:
     return f"timestamp_millis({ms}L)"
 
 
-def _named_channels(question: Question, files: Sequence[FileEntry]) -> str | None:
+def _named_channels(question: CheckedQuery, files: Sequence[FileEntry]) -> str | None:
     """Which channels, as SQL, by name: parts of files can be passed over by that.
 
     Nothing where all are asked for, None where they can't be named.
@@ -222,7 +226,7 @@ def _named_channels(question: Question, files: Sequence[FileEntry]) -> str | Non
     selected = sorted(filter(question.selects, channels))
     if len(selected) == len(channels):
         return ""
-    if len(selected) > _MOST_NAMED:
+    if len(selected) > _MAX_NAMED:
         return None
     if not selected:
         return "false"

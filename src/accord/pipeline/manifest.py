@@ -30,11 +30,11 @@ from accord.pipeline.durable import create, make_folder, replace
 from accord.pipeline.manifest_entries import (
     GRACE_MS,
     Already,
-    Entry,
+    ManifestEntry,
     ManifestError,
+    ManifestState,
     MissingError,
     Snapshot,
-    State,
     encode_entry,
     read_entry,
 )
@@ -58,7 +58,7 @@ class Manifest:
         self._folder = self.archive / MANIFEST
         self._clock = clock
         self._mutex = threading.RLock()
-        self._state = State(0)
+        self._state = ManifestState(0)
         self._snapshot = Snapshot()
 
     def snapshot(self) -> Snapshot:
@@ -127,7 +127,7 @@ class Manifest:
         moved: Mapping[str, tuple[int, int]],
         *,
         lost: bool,
-    ) -> Entry:
+    ) -> ManifestEntry:
         files = tuple(file for file in added if file.table != LOST)
         missing = dict(snapshot.lost)
         for file in added:
@@ -144,7 +144,7 @@ class Manifest:
                 missing[node] = missing.get(node, 0) + first - reached
         self._check_files(snapshot, files, removed)
         now_ms = self._clock()
-        return Entry(
+        return ManifestEntry(
             at_ms=now_ms,
             added=files,
             removed=dict.fromkeys(removed, now_ms),
@@ -175,7 +175,7 @@ class Manifest:
             # Others have long gone on: then there is a checkpoint that stands for it.
             self._state = self._newest(is_behind=True)
 
-    def _newest(self, *, is_behind: bool = False) -> State:
+    def _newest(self, *, is_behind: bool = False) -> ManifestState:
         entries, checkpoints = self._versions()
         newest = max((*entries, *checkpoints), default=0)
         state = self._state
@@ -184,7 +184,9 @@ class Manifest:
         checkpoint = max(checkpoints, default=0)
         is_behind |= newest - state.version > CHECKPOINT_EVERY
         if checkpoint > state.version and is_behind:
-            state = State(checkpoint, read_entry(self._path(checkpoint, is_checkpoint=True)))
+            state = ManifestState(
+                checkpoint, read_entry(self._path(checkpoint, is_checkpoint=True))
+            )
         wanted = range(state.version + 1, newest + 1)
         changes = [(version, read_entry(self._path(version))) for version in wanted]
         for version, entry in changes:  # all could be read: not half of them counts

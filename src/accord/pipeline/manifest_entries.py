@@ -28,7 +28,7 @@ class MissingError(ManifestError):
     """An entry is not there."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change, or everything up to one."""
 
     at_ms: int
@@ -65,10 +65,10 @@ class Already(msgspec.Struct, frozen=True):
     snapshot: Snapshot
 
 
-class State:
+class ManifestState:
     """What all entries up to `version` add up to."""
 
-    def __init__(self, version: int, entry: Entry | None = None) -> None:
+    def __init__(self, version: int, entry: ManifestEntry | None = None) -> None:
         self.version = version
         self.files: dict[str, FileEntry] = {}
         self.archived: dict[str, int] = {}
@@ -77,7 +77,7 @@ class State:
         if entry is not None:
             self.apply(version, entry)
 
-    def apply(self, version: int, entry: Entry) -> None:
+    def apply(self, version: int, entry: ManifestEntry) -> None:
         self.version = version
         for path in entry.removed:
             self.files.pop(path, None)
@@ -95,9 +95,9 @@ class State:
             removed=dict(self.removed),
         )
 
-    def entry(self, at_ms: int) -> Entry:
+    def entry(self, at_ms: int) -> ManifestEntry:
         recent = {path: ms for path, ms in self.removed.items() if ms > at_ms - _FORGET_MS}
-        return Entry(
+        return ManifestEntry(
             at_ms=at_ms,
             added=tuple(self.files.values()),
             removed=recent,
@@ -107,10 +107,10 @@ class State:
 
 
 _checked: Final = msgspec.json.Decoder(_Checked)
-_entry: Final = msgspec.json.Decoder(Entry)
+_entry: Final = msgspec.json.Decoder(ManifestEntry)
 
 
-def read_entry(path: Path) -> Entry:
+def read_entry(path: Path) -> ManifestEntry:
     try:
         checked = _checked.decode(path.read_bytes())
         if crc32(checked.entry) != checked.crc32:
@@ -123,6 +123,6 @@ def read_entry(path: Path) -> Entry:
         raise ManifestError(f"is damaged: {error}", place=path) from None
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: ManifestEntry) -> bytes:
     raw = msgspec.json.encode(entry)
     return msgspec.json.encode(_Checked(crc32(raw), msgspec.Raw(raw))) + b"\n"

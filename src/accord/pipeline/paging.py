@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from accord.edges.pipeline.messages import Query
+from accord.edges.pipeline.messages import PageQuery
 from accord.pipeline.chunks import Chunk, Row
-from accord.pipeline.cursors import Part, Rank
-from accord.pipeline.questions import Question
+from accord.pipeline.cursors import RemainingQuery, SortRank
+from accord.pipeline.questions import CheckedQuery
 from accord.pipeline.tables import FileEntry
 from accord.pipeline.tail import Hit
 
 
 @dataclass(slots=True)
-class Asked:
+class PageContext:
     """A question, what of it is left to find, and what finding a page has taken so far."""
 
-    question: Question
-    query: Query
-    part: Part
+    question: CheckedQuery
+    query: PageQuery
+    part: RemainingQuery
     left: int | None  # how many events at most
     check: Callable[[], object]  # raises when nobody waits any more
     until_s: float
@@ -33,10 +33,10 @@ class Asked:
         return self.query.rows if self.left is None else min(self.query.rows, self.left)
 
 
-class Pile:
+class PageBuilder:
     """Events of the page in their order, as many as it may have."""
 
-    def __init__(self, asked: Asked, hits: Sequence[Hit]) -> None:
+    def __init__(self, asked: PageContext, hits: Sequence[Hit]) -> None:
         self.entries: list[Row | Hit] = []
         self.is_full = False  # what comes next has no room
         self.reached = asked.part.after
@@ -68,13 +68,13 @@ class Pile:
         if not self.is_full and chunk.end is not None:
             self.reached = chunk.end
 
-    def _hit(self, end: Rank | None) -> Hit | None:
+    def _hit(self, end: SortRank | None) -> Hit | None:
         if self._next_hit == len(self._hits):
             return None
         hit = self._hits[self._next_hit]
         return hit if end is None or hit.rank <= end else None
 
-    def _add(self, rank: Rank, entry: Row | Hit) -> None:
+    def _add(self, rank: SortRank, entry: Row | Hit) -> None:
         if self.entries and (not self.wanted or entry.size > self._bytes_left):
             self.is_full = True
             return

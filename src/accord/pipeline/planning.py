@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from accord.core.model.values import INTEGER_MAX
-from accord.pipeline.cursors import Place, Rank
-from accord.pipeline.questions import Question
+from accord.pipeline.cursors import CursorPosition, SortRank
+from accord.pipeline.questions import CheckedQuery
 from accord.pipeline.tables import FileEntry
 
 MAX_CHUNK_ROWS: Final = 20_000
@@ -26,7 +26,7 @@ GROWTH: Final = 4
 _WHOLE_FACTOR: Final = 1.25
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class ScanRange(msgspec.Struct, frozen=True):
     """Times from `low_ms` up to `high_ms`; behind it there is nothing where it `is_last`."""
 
     files: tuple[FileEntry, ...]
@@ -34,7 +34,7 @@ class Stretch(msgspec.Struct, frozen=True):
     high_ms: int
     is_last: bool
 
-    def end(self, *, is_newest_first: bool) -> Place:
+    def end(self, *, is_newest_first: bool) -> CursorPosition:
         """The last place there could be in it."""
         return (self.low_ms, 0) if is_newest_first else (self.high_ms - 1, INTEGER_MAX)
 
@@ -52,7 +52,7 @@ def rows_of_chunk(
     return min(most, left) if left is not None else most
 
 
-def first_target(question: Question, files: Sequence[FileEntry], chunk_rows: int) -> int:
+def first_target(question: CheckedQuery, files: Sequence[FileEntry], chunk_rows: int) -> int:
     """How many rows the first stretch should have."""
     if question.ask.number is not None:
         return sum(file.rows for file in files)  # one event, and who knows when
@@ -64,15 +64,15 @@ def first_target(question: Question, files: Sequence[FileEntry], chunk_rows: int
     return round(_WHOLE_FACTOR * chunk_rows) if is_whole else SELECTIVE_ROWS
 
 
-def stretch(
-    files: Sequence[FileEntry], question: Question, after: Rank | None, target: int
-) -> Stretch:
+def next_scan_range(
+    files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None, target: int
+) -> ScanRange:
     """The next one behind `after`, with about `target` rows."""
     is_newest = question.is_newest_first
     low, high = _bounds(files, question, after)
     inside = [file for file in files if file.first_ms < high and file.last_ms >= low]
     if _estimate(inside, low, high) <= target or high - low <= 1:
-        return Stretch(tuple(inside), low, high, True)
+        return ScanRange(tuple(inside), low, high, True)
     near, far = (high, low) if is_newest else (low, high)  # the target is between them
     while abs(far - near) > 1:
         middle = (near + far) // 2
@@ -84,10 +84,12 @@ def stretch(
     low, high = (far, high) if is_newest else (low, far)
     chosen = [file for file in inside if file.first_ms < high and file.last_ms >= low]
     is_last = far == (_bounds(files, question, after)[0 if is_newest else 1])
-    return Stretch(tuple(chosen), low, high, is_last)
+    return ScanRange(tuple(chosen), low, high, is_last)
 
 
-def _bounds(files: Sequence[FileEntry], question: Question, after: Rank | None) -> tuple[int, int]:
+def _bounds(
+    files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None
+) -> tuple[int, int]:
     """Times between which the rest of the answer is."""
     low = min(file.first_ms for file in files)
     high = max(file.last_ms for file in files) + 1

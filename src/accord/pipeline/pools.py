@@ -13,7 +13,7 @@ from accord.core.model.values import Value, infer
 from accord.pipeline.fields import Places
 from accord.pipeline.tables import ARROW, VALUE
 
-_MOST_REMEMBERED: Final = 100_000
+_MAX_REMEMBERED: Final = 100_000
 FIELD_OF: Final[dict[type, str]] = {
     int: "integer",
     float: "float",
@@ -23,7 +23,7 @@ FIELD_OF: Final[dict[type, str]] = {
 }
 
 
-class Sparse:
+class DictionaryColumn:
     """A column of which each row has one of the values in `pool`, or none."""
 
     def __init__(self, rows: int) -> None:
@@ -66,7 +66,7 @@ _remembered: dict[str, Value] = {}
 def inferred(texts: list[str]) -> list[Value]:
     """Numbers and times come again and again, also in later batches."""
     known = _remembered
-    if len(known) > _MOST_REMEMBERED:
+    if len(known) > _MAX_REMEMBERED:
         known.clear()
     values: list[Value] = []
     for text in texts:

@@ -21,11 +21,11 @@ from accord.core.predicates.tree import (
     Attribute,
     Compare,
     CompareOp,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
-    Node,
     Or,
 )
 from accord.pipeline.manifest import Snapshot
@@ -96,7 +96,7 @@ def _channel_test(pattern: str) -> Callable[[FileEntry], bool]:
     return may_have
 
 
-def may_be_true(node: Node, file: FileEntry) -> bool:
+def may_be_true(node: Expr, file: FileEntry) -> bool:
     """Whether `node` may be true of an event in `file`."""
     match node:
         case And(items):

@@ -13,15 +13,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from accord.edges.pipeline.messages import MAX_FRAME, Found, Page, Query
+from accord.edges.pipeline.messages import MAX_FRAME, Page, PageQuery, QueryHit
 from accord.pipeline.chunks import NO_ROWS, Chunk, Chunks, Row
-from accord.pipeline.cursors import Part, rank_of, read_cursor, write_cursor
-from accord.pipeline.lookup import Lookup
+from accord.pipeline.cursors import RemainingQuery, rank_of, read_cursor, write_cursor
+from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.paging import Asked, Pile
-from accord.pipeline.planning import GROWTH, first_target, rows_of_chunk, stretch
+from accord.pipeline.paging import PageBuilder, PageContext
+from accord.pipeline.planning import GROWTH, first_target, next_scan_range, rows_of_chunk
 from accord.pipeline.pruning import select
-from accord.pipeline.questions import QuestionError, check
+from accord.pipeline.questions import InvalidQueryError, check
 from accord.pipeline.reading import open_journal
 from accord.pipeline.tables import EVENTS, FileEntry, TablesError, read_payload
 from accord.pipeline.tail import Hit, StaleError, Tail
@@ -32,11 +32,11 @@ _TAIL_BEHIND: Final = 200_000  # records archived since, after which a chunk is 
 _LARGEST: Final = MAX_FRAME - (1 << 20)
 
 
-class Queries:
+class QueryEngine:
     """Answers questions; several threads may ask."""
 
     def __init__(
-        self, lookup: Lookup, manifest: Manifest, tail: Tail, *, node: str, journal: str
+        self, lookup: ArchiveLookup, manifest: Manifest, tail: Tail, *, node: str, journal: str
     ) -> None:
         self._lookup = lookup
         self._manifest = manifest
@@ -45,7 +45,7 @@ class Queries:
         self._journal = journal
         self._chunks = Chunks()
 
-    def page(self, query: Query, check_on: Callable[[], object] = lambda: None) -> Page:
+    def page(self, query: PageQuery, check_on: Callable[[], object] = lambda: None) -> Page:
         """QuestionError for what can't be answered; `check_on` may raise to stop it."""
         began_s = time.monotonic()
         asked = self._begin(query, check_on, began_s + SOFT_S)
@@ -61,7 +61,9 @@ class Queries:
             took_ms=round((time.monotonic() - began_s) * 1000),
         )
 
-    def _begin(self, query: Query, check_on: Callable[[], object], until_s: float) -> Asked:
+    def _begin(
+        self, query: PageQuery, check_on: Callable[[], object], until_s: float
+    ) -> PageContext:
         question = check(query)
         ask = question.ask
         if query.cursor:
@@ -69,17 +71,17 @@ class Queries:
             after = rank_of(cursor.place, is_newest_first=ask.is_newest_first)
             # It comes from outside: nobody may ask for what is not there yet.
             before = min(cursor.before_offset, self._committed())
-            part = Part(ask.from_offset, before, after)
-            return Asked(question, query, part, cursor.limit, check_on, until_s)
+            part = RemainingQuery(ask.from_offset, before, after)
+            return PageContext(question, query, part, cursor.limit, check_on, until_s)
         committed = self._committed()
         before = committed if ask.before_offset is None else min(committed, ask.before_offset)
-        part = Part(ask.from_offset, before, None)
-        return Asked(question, query, part, ask.limit, check_on, until_s)
+        part = RemainingQuery(ask.from_offset, before, None)
+        return PageContext(question, query, part, ask.limit, check_on, until_s)
 
     def _committed(self) -> int:
         return open_journal(self._journal).extent().next_offset
 
-    def _answer(self, asked: Asked) -> tuple[Pile, Chunk, list[Found]]:
+    def _answer(self, asked: PageContext) -> tuple[PageBuilder, Chunk, list[QueryHit]]:
         digest, before = asked.question.digest, asked.part.before
         lost_from = -1
         for _ in range(_ATTEMPTS):
@@ -96,23 +98,23 @@ class Queries:
                 self._chunks.drop(digest, before)
                 # What neither journal nor archive has, although nothing has moved, is lost.
                 lost_from = archived
-        raise QuestionError("the archive changes faster than it can be read: ask again")
+        raise InvalidQueryError("the archive changes faster than it can be read: ask again")
 
     def _pile(
-        self, asked: Asked, snapshot: Snapshot, chunk: Chunk | None, *, is_final: bool
-    ) -> tuple[Pile, Chunk]:
+        self, asked: PageContext, snapshot: Snapshot, chunk: Chunk | None, *, is_final: bool
+    ) -> tuple[PageBuilder, Chunk]:
         part = asked.part
         archived = chunk.archived if chunk else snapshot.archived.get(self._node, 0)
         # From where the archive ends, whatever is asked for: others ask for the rest of it.
-        tail = Part(archived, part.before, part.after)
+        tail = RemainingQuery(archived, part.before, part.after)
         asked.tail = max(0, tail.before - tail.first)
         most = asked.rows + 1
         hits = self._tail.find(asked.question, tail, most, is_final=is_final, check=asked.check)
-        pile = Pile(asked, hits)
+        pile = PageBuilder(asked, hits)
         target = self._chunks.target(asked.question.digest, part.before, part.after)
         while True:
             if chunk is None:
-                rest = Part(part.first, min(part.before, archived), pile.reached)
+                rest = RemainingQuery(part.first, min(part.before, archived), pile.reached)
                 chunk = self._next_chunk(asked, snapshot, rest, target)
             asked.opened.update((file.path, file) for file in chunk.files)
             pile.merge(chunk)
@@ -124,7 +126,7 @@ class Queries:
             chunk = None
 
     def _next_chunk(
-        self, asked: Asked, snapshot: Snapshot, part: Part, target: int | None
+        self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery, target: int | None
     ) -> Chunk:
         """What the archive has behind the place where `part` begins."""
         question = asked.question
@@ -134,7 +136,7 @@ class Queries:
             return _no_more(part, is_newest)
         most = rows_of_chunk(files, asked.rows, asked.left, is_first=not asked.query.cursor)
         target = target or first_target(question, files, most)
-        chosen = stretch(files, question, part.after, target)
+        chosen = next_scan_range(files, question, part.after, target)
         if not chosen.files:
             return _no_more(part, is_newest)
         rows = self._lookup.find(question, part, chosen, most)
@@ -154,7 +156,9 @@ class Queries:
             chunk.target = target * GROWTH
         return chunk
 
-    def _select(self, asked: Asked, snapshot: Snapshot, part: Part) -> list[FileEntry]:
+    def _select(
+        self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery
+    ) -> list[FileEntry]:
         question, ask = asked.question, asked.question.ask
         if part.first >= part.before:
             return []
@@ -178,7 +182,7 @@ class Queries:
             return [file for file in files if file.first_ms <= ms]
         return [file for file in files if file.last_ms >= ms]
 
-    def _cursor(self, asked: Asked, pile: Pile, chunk: Chunk) -> str:
+    def _cursor(self, asked: PageContext, pile: PageBuilder, chunk: Chunk) -> str:
         """Nothing where that was all."""
         question, before = asked.question, asked.part.before
         left = None if asked.left is None else asked.left - len(pile.entries)
@@ -190,14 +194,16 @@ class Queries:
         place = abs(pile.reached[0]), abs(pile.reached[1])
         return write_cursor(question.digest, place, before_offset=before, left=left)
 
-    def _events(self, pile: Pile, asked: Asked) -> list[Found]:
+    def _events(self, pile: PageBuilder, asked: PageContext) -> list[QueryHit]:
         """The events themselves, with all they contain."""
         if any(entry.size > _LARGEST for entry in pile.entries):
-            raise QuestionError(f"an event has more than the {_LARGEST:,} bytes a page can have")
+            raise InvalidQueryError(
+                f"an event has more than the {_LARGEST:,} bytes a page can have"
+            )
         self._complete([e for e in pile.entries if isinstance(e, Row) and not e.is_whole], asked)
         fresh = [entry.offset for entry in pile.entries if isinstance(entry, Hit)]
         of_tail = iter(self._tail.fetch(fresh))
-        found: list[Found] = []
+        found: list[QueryHit] = []
         for entry in pile.entries:
             if isinstance(entry, Hit):
                 found.append(next(of_tail))
@@ -211,7 +217,7 @@ class Queries:
             found.append(entry.found(payload or b""))
         return found
 
-    def _complete(self, rows: list[Row], asked: Asked) -> None:
+    def _complete(self, rows: list[Row], asked: PageContext) -> None:
         """Get the contents of those rows that came without."""
         if not rows:
             return
@@ -224,7 +230,7 @@ class Queries:
             row.properties, row.payload = by_offset[row.offset]
 
 
-def _no_more(part: Part, is_newest_first: bool) -> Chunk:
+def _no_more(part: RemainingQuery, is_newest_first: bool) -> Chunk:
     return Chunk(
         rows=NO_ROWS,
         start=part.after,

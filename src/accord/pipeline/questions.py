@@ -12,16 +12,16 @@ from accord.core.model.channels import filter_shows, problem_with_filter, select
 from accord.core.model.values import INTEGER_MAX
 from accord.core.predicates.predicate import EVERYTHING, Predicate, parse, parse_xpath
 from accord.core.predicates.tree import And
-from accord.edges.pipeline.messages import Ask, Query
+from accord.edges.pipeline.messages import EventQuery, PageQuery
 
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 32 << 20
 MAX_PREDICATE: Final = 100_000  # characters
-_MOST_CHANNELS: Final = 10_000
+_MAX_CHANNELS: Final = 10_000
 _DIGEST: Final = 8
 
 
-class QuestionError(AccordError):
+class InvalidQueryError(AccordError):
     """A question that can't be answered: `place` is what in it is wrong, if something is."""
 
     def __init__(self, problem: str, *, place: str = "") -> None:
@@ -30,10 +30,10 @@ class QuestionError(AccordError):
         super().__init__(f"{place}: {problem}" if place else problem)
 
 
-class Question:
+class CheckedQuery:
     """`digest` tells it from others, in every process."""
 
-    def __init__(self, ask: Ask, predicate: Predicate) -> None:
+    def __init__(self, ask: EventQuery, predicate: Predicate) -> None:
         self.ask = ask
         self.predicate = predicate
         self.digest = hashlib.blake2b(_encode(ask), digest_size=_DIGEST).digest()
@@ -52,7 +52,7 @@ class Question:
     def selects(self, channel: str) -> bool:
         found = self._selected.get(channel)
         if found is None:
-            if len(self._selected) >= _MOST_CHANNELS:
+            if len(self._selected) >= _MAX_CHANNELS:
                 self._selected.clear()
             found = filter_shows(self.ask.channel, channel)
             found = found and not selects_any(self.ask.without, channel)
@@ -74,11 +74,11 @@ class Question:
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-def check(query: Query) -> Question:
+def check(query: PageQuery) -> CheckedQuery:
     """QuestionError says what is wrong with it."""
     ask = query.ask
     if problem := problem_with_filter(ask.channel):
-        raise QuestionError(problem, place="channel")
+        raise InvalidQueryError(problem, place="channel")
     _check_range("rows", query.rows, 1, MAX_ROWS)
     _check_range("bytes", query.bytes, 1, MAX_BYTES)
     _check_range("limit", ask.limit, 1)
@@ -87,26 +87,26 @@ def check(query: Query) -> Question:
         _check_range(name.removesuffix("_ms"), getattr(ask, name), 0)
     if ask.since_ms is not None and ask.until_ms is not None and ask.since_ms > ask.until_ms:
         problem = f"expected it before until, got {ask.since_ms} and {ask.until_ms}"
-        raise QuestionError(problem, place="since")
+        raise InvalidQueryError(problem, place="since")
     where, xpath = _parse(ask, "where"), _parse(ask, "xpath")
     if where is EVERYTHING or xpath is EVERYTHING:
-        return Question(ask, xpath if where is EVERYTHING else where)
-    return Question(ask, Predicate(And((where.tree, xpath.tree))))
+        return CheckedQuery(ask, xpath if where is EVERYTHING else where)
+    return CheckedQuery(ask, Predicate(And((where.tree, xpath.tree))))
 
 
 def _check_range(place: str, number: int | None, least: int, most: int = INTEGER_MAX) -> None:
     if number is not None and not least <= number <= most:
-        raise QuestionError(f"expected {least:,} to {most:,}, got {number:,}", place=place)
+        raise InvalidQueryError(f"expected {least:,} to {most:,}, got {number:,}", place=place)
 
 
-def _parse(ask: Ask, place: str) -> Predicate:
+def _parse(ask: EventQuery, place: str) -> Predicate:
     text: str = getattr(ask, place)
     if not text:
         return EVERYTHING
     if len(text) > MAX_PREDICATE:
         problem = f"{len(text):,} characters, at most {MAX_PREDICATE:,} accepted"
-        raise QuestionError(problem, place=place)
+        raise InvalidQueryError(problem, place=place)
     try:
         return parse(text) if place == "where" else parse_xpath(text)
     except PredicateError as error:
-        raise QuestionError(error.summary, place=place) from None
+        raise InvalidQueryError(error.summary, place=place) from None

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol
 
-from accord.journal.reader import Extent, Found, Reader
+from accord.journal.reader import Extent, Reader, ReadResult
 from accord.journal.segments import SEGMENT, file_name
 
 REMOTE: Final = ("http://", "https://")
@@ -24,7 +24,7 @@ class JournalReader(Protocol):
     def extent(self) -> Extent: ...
     def read(
         self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
-    ) -> Iterator[Found]: ...
+    ) -> Iterator[ReadResult]: ...
     def sizes(self, extent: Extent) -> list[tuple[int, int]]:
         """Where segments begin and how many bytes each has, about; from the first to the last."""
 
@@ -64,7 +64,7 @@ def open_journal(place: str) -> JournalReader:
     return LocalReader(place)
 
 
-def weigh(sizes: Sequence[tuple[int, int]], first: int, end: int, next_offset: int) -> int:
+def estimate_bytes(sizes: Sequence[tuple[int, int]], first: int, end: int, next_offset: int) -> int:
     """About how many bytes the records from `first` up to `end` have."""
     return sum(
         size * (min(end, there) - max(first, here)) // (there - here)
@@ -73,7 +73,9 @@ def weigh(sizes: Sequence[tuple[int, int]], first: int, end: int, next_offset: i
     )
 
 
-def reach(sizes: Sequence[tuple[int, int]], first: int, next_offset: int, max_bytes: int) -> int:
+def offset_within(
+    sizes: Sequence[tuple[int, int]], first: int, next_offset: int, max_bytes: int
+) -> int:
     """The offset up to which the records from `first` on have about `max_bytes`, at least one."""
     left = max_bytes
     for (here, size), there in _stretches(sizes, next_offset):

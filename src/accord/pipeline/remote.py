@@ -19,8 +19,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import msgspec
 
 from accord.core.errors import AccordError
-from accord.edges.pipeline.remote import JOURNAL, RECORDS, JournalExtent, JournalPart, decode_part
-from accord.journal.reader import Extent, Found, Retired
+from accord.edges.pipeline.remote import JOURNAL, RECORDS, JournalChunk, JournalExtent, decode_part
+from accord.journal.reader import Extent, ReadResult, Retired
 from accord.journal.record import MAX_RECORD, Batch
 from accord.journal.segments import Damaged
 
@@ -80,7 +80,7 @@ class RemoteReader:
 
     def read(
         self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[ReadResult]:
         """As `journal.reader.Reader.read`; `max_bytes` is met by whole parts."""
         end = self.extent().next_offset
         if max_records is not None:
@@ -110,7 +110,7 @@ class RemoteReader:
         except msgspec.DecodeError as error:
             raise self._error(f"an answer that is none: {error}") from error
 
-    def _part(self, offset: int, max_bytes: int) -> JournalPart:
+    def _part(self, offset: int, max_bytes: int) -> JournalChunk:
         asked = urlencode({"offset": offset, "max_bytes": max_bytes})
         try:
             return decode_part(self._get(f"{RECORDS}?{asked}"))
@@ -144,7 +144,7 @@ class RemoteReader:
         return RemoteError(problem, place=self._base)
 
 
-def _found(part: JournalPart) -> list[Batch | Damaged]:
+def _found(part: JournalChunk) -> list[Batch | Damaged]:
     """In the order of their offsets."""
     batches: list[Batch | Damaged] = [
         Batch(each.first_offset, each.time_ms, each.lengths, each.data, 0)

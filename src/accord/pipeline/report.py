@@ -15,16 +15,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.edges.pipeline.messages import Watched
+from accord.edges.pipeline.messages import WatchedPredicate
 from accord.edges.pipeline.report import (
     BUCKETS,
     TOP,
+    DeliveredQuality,
     Loss,
     MomentQuality,
     NamedQuality,
     PairQuality,
     PredicateUse,
-    Quality,
     Report,
     SourceUse,
 )
@@ -50,7 +50,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 def make_report(  # noqa: PLR0913 (whose time, place and channels are all asked for)
     events: DataFrame,
     ledger: DataFrame,
-    watched: Sequence[Watched],
+    watched: Sequence[WatchedPredicate],
     *,
     since_ms: int,
     until_ms: int,
@@ -145,13 +145,15 @@ def _with_totals(used: DataFrame) -> DataFrame:
     )
 
 
-def _totals(rows: Sequence[Row]) -> Quality:
+def _totals(rows: Sequence[Row]) -> DeliveredQuality:
     """Spark has a row of nulls for nothing at all."""
-    return Quality(**_fields(rows[0])) if rows and rows[0]["events"] else Quality()
+    return (
+        DeliveredQuality(**_fields(rows[0])) if rows and rows[0]["events"] else DeliveredQuality()
+    )
 
 
 def _fields(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in Quality.__struct_fields__}
+    return {name: row[name] for name in DeliveredQuality.__struct_fields__}
 
 
 def _named(row: Row, by: str) -> NamedQuality:
@@ -180,7 +182,7 @@ def _source(row: Row) -> SourceUse:
     return SourceUse(last_ms=last_ms, **_shared(row, SourceUse))
 
 
-def _predicate(row: Row, watched: Watched) -> PredicateUse:
+def _predicate(row: Row, watched: WatchedPredicate) -> PredicateUse:
     return PredicateUse(
         channel=watched.channel,
         where=watched.where,

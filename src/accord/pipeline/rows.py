@@ -22,10 +22,10 @@ from accord.core.monitoring.ledger import Row, event_id, outcome_name
 from accord.journal.events import KeptEvent
 from accord.journal.ledger import LedgerRecord
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, to_row
-from accord.pipeline.contents import Contents
-from accord.pipeline.fields import Flags, Places, Texts
+from accord.pipeline.contents import PropertyColumns
+from accord.pipeline.fields import Flags, Places, TextSlices
 from accord.pipeline.pools import FIELD_OF
-from accord.pipeline.scan import Events, decode_batch, scan_events
+from accord.pipeline.scan import ScannedEvents, decode_batch, scan_events
 from accord.pipeline.tables import ARROW, LAST_MS, PATHS_TYPE, arrow_events, arrow_ledger, group_of
 
 __all__ = ["columns_of", "decode_batch", "event_columns", "ledger_columns"]
@@ -46,7 +46,7 @@ def event_columns(
 
 
 def columns_of(
-    events: Events,
+    events: ScannedEvents,
     node: str,
     declared: Mapping[str, str],
     wanted: Collection[str] | None = None,
@@ -71,7 +71,7 @@ class _EventColumns:
     """Columns of events, each made when it is asked for."""
 
     def __init__(
-        self, events: Events, node: str, declared: Mapping[str, str], refs: Mapping[int, str]
+        self, events: ScannedEvents, node: str, declared: Mapping[str, str], refs: Mapping[int, str]
     ) -> None:
         self._events = events
         self._declared = declared
@@ -103,8 +103,8 @@ class _EventColumns:
         return self._typed[0][name] if name in self._declared else self._makers[name](kind)
 
     @cached_property
-    def _contents(self) -> Contents:
-        return Contents(self._events)
+    def _contents(self) -> PropertyColumns:
+        return PropertyColumns(self._events)
 
     @cached_property
     def _typed(self) -> tuple[dict[str, pa.Array], Flags]:
@@ -142,7 +142,7 @@ class _EventColumns:
         ends = events.payloads.ends.copy()
         rows = list(self._refs)
         ends[rows] = events.payloads.starts[rows]
-        payloads = events.array(Texts(events.payloads.rows, events.payloads.starts, ends))
+        payloads = events.array(TextSlices(events.payloads.rows, events.payloads.starts, ends))
         is_elsewhere = np.zeros(len(events), np.bool_)
         is_elsewhere[rows] = True
         return pc.if_else(pa.array(is_elsewhere), pa.scalar(None, kind), payloads)

@@ -21,7 +21,7 @@ from accord.core.model.values import INTEGER_MAX, INTEGER_MIN
 from accord.journal.events import KeptEvent, decode_event
 from accord.journal.ledger import LedgerRecord, decode_ledger
 from accord.journal.record import Batch
-from accord.pipeline.fields import ADDED, BINARY, FEWEST, TEXT, Fields, Places, Texts
+from accord.pipeline.fields import ADDED, BINARY, FEWEST, TEXT, MsgpackFields, Places, TextSlices
 
 _PAD: Final = b"\0" * 16  # nothing minds reading over an end: that is found out afterwards
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
@@ -30,7 +30,7 @@ _batch: Final = msgspec.msgpack.Decoder(list[KeptEvent | LedgerRecord])
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class Events:
+class ScannedEvents:
     """Kept events, as places in `data`: a row for each."""
 
     def __init__(self, data: bytes, offsets: Places, starts: Places, ends: Places) -> None:
@@ -38,7 +38,7 @@ class Events:
         self.offsets = offsets
         self._starts = starts
         self._ends = ends
-        fields = Fields(data, starts, ends)
+        fields = MsgpackFields(data, starts, ends)
         self.received_ms = fields.integers()
         self.channels = fields.pieces(TEXT)
         self.publishers = fields.pieces(TEXT)
@@ -62,7 +62,7 @@ class Events:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def array(self, texts: Texts) -> pa.Array:
+    def array(self, texts: TextSlices) -> pa.Array:
         """The pieces as binary data."""
         count = len(texts.starts)
         if not count:
@@ -74,7 +74,7 @@ class Events:
         pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
         return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
-    def different(self, texts: Texts) -> tuple[Places, list[str | None]]:
+    def different(self, texts: TextSlices) -> tuple[Places, list[str | None]]:
         """Which of the different texts each is, and these; None for one that is not UTF-8."""
         found = self.array(texts).dictionary_encode()
         return found.indices.to_numpy().astype(np.int64), _decoded(found.dictionary)
@@ -86,7 +86,7 @@ class Events:
 class Records(msgspec.Struct, frozen=True):
     """The records of some batches by their kind; `unread` are of no known kind."""
 
-    events: Events
+    events: ScannedEvents
     ledger: list[LedgerRecord]
     ledger_offsets: list[int]
     unread: list[tuple[int, bytes]]
@@ -157,14 +157,14 @@ def _sorted(records: Iterable[tuple[int, Any]], batch: Batch) -> Decoded:
     return decoded
 
 
-def scan_events(records: Sequence[KeptEvent], offsets: Sequence[int]) -> Events:
+def scan_events(records: Sequence[KeptEvent], offsets: Sequence[int]) -> ScannedEvents:
     """The same of records that have been decoded."""
     data, starts, ends = _joined([_encode(_fitting(record)) for record in records])
     return _scan(data, np.array(offsets, np.int64), starts, ends).events
 
 
 def _scan(data: bytes, offsets: Places, starts: Places, ends: Places) -> Records:
-    events = Events(data, offsets, starts, ends)
+    events = ScannedEvents(data, offsets, starts, ends)
     is_odd = events.is_odd
     for which, names in (events.channel_names, events.publisher_names):
         if None in names:
@@ -193,7 +193,7 @@ def _scan(data: bytes, offsets: Places, starts: Places, ends: Places) -> Records
         data, starts, ends = _joined(encoded)
     else:
         starts, ends = starts[rows], ends[rows]
-    return Records(Events(data, offsets[rows], starts, ends), ledger, ledger_offsets, unread)
+    return Records(ScannedEvents(data, offsets[rows], starts, ends), ledger, ledger_offsets, unread)
 
 
 def _joined(encoded: Sequence[bytes | memoryview]) -> tuple[bytes, Places, Places]:

@@ -19,58 +19,58 @@ from pyspark.sql import SparkSession
 from accord.core.node.build import BUILD
 from accord.edges.pipeline.messages import (
     Cancel,
-    Failed,
     FromNode,
     FromPipeline,
     Health,
-    Query,
-    ReportAsked,
-    ReportMade,
-    Start,
-    Watch,
-    Watched,
+    PageQuery,
+    QueryFailure,
+    ReportReply,
+    ReportRequest,
+    StartPipeline,
+    WatchedPredicate,
+    WatchPredicates,
 )
 from accord.edges.pipeline.report import encode_report
 from accord.pipeline import tables
 from accord.pipeline.archive_batch import BatchDone
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.attributes import TYPES, Declared
-from accord.pipeline.condition import Condition
+from accord.pipeline.condition import HealthProbe
 from accord.pipeline.failures import summary
-from accord.pipeline.feedback import Feedback
+from accord.pipeline.feedback import MeasurementPublisher
 from accord.pipeline.housekeeping import Housekeeping, now_ms
-from accord.pipeline.lookup import Lookup
+from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.pruning import select
-from accord.pipeline.queries import Queries
-from accord.pipeline.questions import QuestionError
+from accord.pipeline.queries import QueryEngine
+from accord.pipeline.questions import InvalidQueryError
 from accord.pipeline.report import make_report
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.tail import Tail
-from accord.pipeline.turns import Job, Turns
+from accord.pipeline.turns import QueryJob, QueryScheduler
 from accord.pipeline.warming import warm_up
 
 _log: Final = logging.getLogger(__name__)
 
 
-class Service:
+class PipelineService:
     """What the process does between its first message and its end."""
 
-    def __init__(self, start: Start, send: Callable[[FromPipeline], object]) -> None:
+    def __init__(self, start: StartPipeline, send: Callable[[FromPipeline], object]) -> None:
         self.is_broken = False  # Java is gone
         self._start = start
         self._send = send
         self._manifest = Manifest(start.archive)
-        self._condition = Condition(self._manifest, start.journal, start.node)
-        self._feedback = Feedback()
-        self._watched: tuple[Watched, ...] = ()
+        self._condition = HealthProbe(self._manifest, start.journal, start.node)
+        self._feedback = MeasurementPublisher()
+        self._watched: tuple[WatchedPredicate, ...] = ()
         self._health = Health()
         self._spark: SparkSession | None = None
-        self._lookup: Lookup | None = None
-        self._queries: Queries | None = None
+        self._lookup: ArchiveLookup | None = None
+        self._queries: QueryEngine | None = None
         self._archive: ArchiveJob | None = None
         self._housekeeping: Housekeeping | None = None
-        self._turns = Turns(send, self._interrupt, limit_s=start.timeout_s)
+        self._turns = QueryScheduler(send, self._interrupt, limit_s=start.timeout_s)
 
     def open(self) -> None:
         """Start everything; JavaError, SessionError or TablesError where that can't be."""
@@ -78,9 +78,9 @@ class Service:
         tables.check_declared(start.declared)
         spark = open_session(start)
         self._spark = spark
-        self._lookup = Lookup(spark, start.archive)
+        self._lookup = ArchiveLookup(spark, start.archive)
         tail = Tail(start.journal, start.declared)
-        self._queries = Queries(
+        self._queries = QueryEngine(
             self._lookup, self._manifest, tail, node=start.node, journal=start.journal
         )
         self._archive = ArchiveJob(spark, start, self._manifest, self._on_batch)
@@ -105,25 +105,25 @@ class Service:
             self._handle(message)
         except Exception as error:
             _log.exception("message")
-            if isinstance(message, Query | ReportAsked):
-                self._send(Failed(id=message.id, problem=summary(error)))
+            if isinstance(message, PageQuery | ReportRequest):
+                self._send(QueryFailure(id=message.id, problem=summary(error)))
 
     def _handle(self, message: FromNode) -> None:
         match message:
-            case Query():
+            case PageQuery():
                 self._turns.put(
-                    Job(message.id, message.importance, lambda job: self._page(job, message))
+                    QueryJob(message.id, message.importance, lambda job: self._page(job, message))
                 )
-            case ReportAsked():
+            case ReportRequest():
                 self._turns.put(
-                    Job(message.id, message.importance, lambda job: self._report(job, message))
+                    QueryJob(message.id, message.importance, lambda job: self._report(job, message))
                 )
             case Cancel(id_):
                 self._turns.cancel(id_)
-            case Watch(predicates):
+            case WatchPredicates(predicates):
                 self._watched = predicates
                 self._feedback.watch(predicates)
-            case Start():
+            case StartPipeline():
                 _log.warning("a second start is ignored")
 
     def tick(self) -> None:
@@ -166,17 +166,17 @@ class Service:
             stopper.start()
             stopper.join(max(1.0, until_s - time.monotonic()))
 
-    # What is done in threads of `Turns` and `Housekeeping`.
+    # What is done in threads of `QueryScheduler` and `Housekeeping`.
 
-    def _page(self, job: Job, query: Query) -> FromPipeline:
+    def _page(self, job: QueryJob, query: PageQuery) -> FromPipeline:
         assert self._queries is not None
         assert self._lookup is not None
         with self._lookup.tagged(job.tag):
             return self._queries.page(query, job.check)
 
-    def _report(self, job: Job, asked: ReportAsked) -> FromPipeline:
+    def _report(self, job: QueryJob, asked: ReportRequest) -> FromPipeline:
         if asked.since_ms >= asked.until_ms:
-            raise QuestionError("expected it before until", place="since")
+            raise InvalidQueryError("expected it before until", place="since")
         assert self._lookup is not None
         spark, archive = self._lookup.spark, self._start.archive
         since_ms, until_ms = asked.since_ms, asked.until_ms
@@ -194,7 +194,7 @@ class Service:
                 channel=asked.channel,
                 declared=self._declared,
             )
-        return ReportMade(id=job.id, body=encode_report(report))
+        return ReportReply(id=job.id, body=encode_report(report))
 
     def _measure(self) -> None:
         now = now_ms()

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from accord.core.errors import AccordError
-from accord.edges.pipeline.messages import Start
+from accord.edges.pipeline.messages import StartPipeline
 from accord.pipeline.failures import summary
 from accord.pipeline.java import find_java
 
@@ -107,7 +107,7 @@ class SessionError(AccordError):
         super().__init__(f"Spark at {place}: {problem}")
 
 
-def open_session(start: Start) -> SparkSession:
+def open_session(start: StartPipeline) -> SparkSession:
     """A session where `start.spark` says; JavaError or SessionError where that can't be."""
     work = Path(start.work)
     work.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def open_session(start: Start) -> SparkSession:
         raise SessionError(_summary(error), place=master) from error
 
 
-def settings(start: Start, master: str) -> dict[str, str]:
+def settings(start: StartPipeline, master: str) -> dict[str, str]:
     """What Spark is told before it starts; writes the files that some of it names."""
     work = Path(start.work).absolute()
     logging, pools = work / "log4j2.properties", work / "pools.xml"
@@ -170,7 +170,7 @@ def java_process(spark: SparkSession) -> int | None:
     return process.pid if process is not None else None
 
 
-def _connect(start: Start) -> SparkSession:
+def _connect(start: StartPipeline) -> SparkSession:
     try:
         builder = SparkSession.builder.remote(start.spark)
         for name, value in _ALWAYS.items():

@@ -28,10 +28,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from accord.pipeline.archiving import SliceJob, archive_slice
-from accord.pipeline.belonging import check_reach
+from accord.pipeline.archiving import SliceJob, write_slice
+from accord.pipeline.belonging import check_extent
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.reading import open_journal, reach, split, weigh
+from accord.pipeline.reading import estimate_bytes, offset_within, open_journal, split
 from accord.pipeline.tables import FileEntry
 
 FORMAT: Final = "accord_slices"
@@ -111,7 +111,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = start[_OFFSET]
         journal = open_journal(options.journal)
         extent = journal.extent()
-        check_reach(extent, options.journal, first, options.node)
+        check_extent(extent, options.journal, first, options.node)
         end = extent.next_offset if self._target is None else max(first, self._target)
         if end == first or self._is_patient(end - first):
             return start
@@ -119,7 +119,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             here = max(first, extent.first_offset)
             end = min(end, here + limit.max_rows)
             sizes = journal.sizes(extent)
-            end = min(end, reach(sizes, here, extent.next_offset, options.max_bytes))
+            end = min(end, offset_within(sizes, here, extent.next_offset, options.max_bytes))
         self._last_s = self._clock_s()
         return {_OFFSET: end}
 
@@ -130,7 +130,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, next_ = start[_OFFSET], end[_OFFSET]
         if first < extent.first_offset:  # retired: what is left begins later
             first = min(extent.first_offset, next_)
-        bytes_ = weigh(journal.sizes(extent), first, next_, extent.next_offset)
+        bytes_ = estimate_bytes(journal.sizes(extent), first, next_, extent.next_offset)
         pieces = max((next_ - first) // options.piece_rows, bytes_ // options.piece_bytes)
         cuts = split(first, next_, min(pieces, options.pieces)) if first < next_ else []
         return [Slice(*cut) for cut in cuts]
@@ -147,7 +147,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             declared=options.declared,
             large_bytes=options.large_bytes,
         )
-        yield partition.first, partition.next, encode_entries(archive_slice(job))
+        yield partition.first, partition.next, encode_entries(write_slice(job))
 
     def commit(self, end: dict[str, int]) -> None:
         """The archive job tells the journal itself, right after its own commit."""

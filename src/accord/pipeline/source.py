@@ -30,9 +30,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from accord.journal.errors import JournalError
-from accord.journal.reader import Extent, Found, Retired
+from accord.journal.reader import Extent, ReadResult, Retired
 from accord.journal.record import Batch
-from accord.pipeline.reading import JournalReader, is_remote, open_journal, reach
+from accord.pipeline.reading import JournalReader, is_remote, offset_within, open_journal
 from accord.pipeline.remote import RemoteReader
 from accord.pipeline.row_filters import RowFilters
 from accord.pipeline.rows import decode_batch, event_columns, ledger_columns
@@ -42,7 +42,7 @@ from accord.pipeline.tables import EVENTS
 from accord.pipeline.writing import EventStreamWriter, EventWriter, WriteOptions
 
 FORMAT: Final = "accord"
-MOST_TASKS: Final = 4_000
+MAX_TASKS: Final = 4_000
 _BATCH_ROWS: Final = 10_000
 _BATCH_BYTES: Final = 16 << 20
 
@@ -85,7 +85,7 @@ class AccordSource(DataSource):
 
 
 @dataclass(frozen=True)
-class Piece(InputPartition):
+class JournalPartition(InputPartition):
     """Records of a node's journal from `first` up to `next`."""
 
     node: str
@@ -106,19 +106,19 @@ class _Journals:
         """By the node's name, which a node of its own tells itself."""
         return {name or _name_of(place): place for name, place in self.options.journals.items()}
 
-    def pieces(self, node: str, place: str, first: int, end: int) -> list[Piece]:
+    def pieces(self, node: str, place: str, first: int, end: int) -> list[JournalPartition]:
         """As many tasks as the amount is worth, and not too many."""
         options = self.options
         journal = open_journal(place)
         extent = journal.extent()
         first, end = self._bounds(extent, first, end)
         sizes = journal.sizes(extent)
-        rows = max(options.piece_rows, (end - first) // MOST_TASKS + 1)
-        bytes_ = max(options.piece_bytes, sum(size for _, size in sizes) // MOST_TASKS)
+        rows = max(options.piece_rows, (end - first) // MAX_TASKS + 1)
+        bytes_ = max(options.piece_bytes, sum(size for _, size in sizes) // MAX_TASKS)
         pieces = []
         while first < end:
-            there = min(end, first + rows, reach(sizes, first, extent.next_offset, bytes_))
-            pieces.append(Piece(node, place, first, there))
+            there = min(end, first + rows, offset_within(sizes, first, extent.next_offset, bytes_))
+            pieces.append(JournalPartition(node, place, first, there))
             first = there
         return pieces
 
@@ -131,13 +131,13 @@ class _Journals:
         return first, end
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Piece)
+        assert isinstance(partition, JournalPartition)
         journal = open_journal(partition.place)
         if self.options.table == EVENTS:
             return self._events(partition, journal)
         return self._ledger(partition, journal)
 
-    def _events(self, piece: Piece, journal: JournalReader) -> Iterator[pa.RecordBatch]:
+    def _events(self, piece: JournalPartition, journal: JournalReader) -> Iterator[pa.RecordBatch]:
         is_wanted = self.filters.test(self.options)
         declared = self.options.declared
         events: list[Any] = []
@@ -160,7 +160,7 @@ class _Journals:
         if events:
             yield event_columns(events, offsets, piece.node, declared, self.columns)
 
-    def _ledger(self, piece: Piece, journal: JournalReader) -> Iterator[pa.RecordBatch]:
+    def _ledger(self, piece: JournalPartition, journal: JournalReader) -> Iterator[pa.RecordBatch]:
         for batch in self._batches(piece, journal):
             decoded = decode_batch(batch)
             if decoded.ledger:
@@ -168,7 +168,7 @@ class _Journals:
                     decoded.ledger, decoded.ledger_offsets, piece.node, self.columns
                 )
 
-    def _batches(self, piece: Piece, journal: JournalReader) -> Iterator[Batch]:
+    def _batches(self, piece: JournalPartition, journal: JournalReader) -> Iterator[Batch]:
         for found in journal.read(piece.first, max_records=piece.next - piece.first):
             if isinstance(found, Batch):
                 yield found
@@ -176,13 +176,15 @@ class _Journals:
                 if self.options.is_strict:
                     raise self._loss(found, piece)
                 if found.first_available < piece.next:
-                    left = Piece(piece.node, piece.place, found.first_available, piece.next)
+                    left = JournalPartition(
+                        piece.node, piece.place, found.first_available, piece.next
+                    )
                     yield from self._batches(left, journal)
                 return
             elif self.options.is_strict:
                 raise self._loss(found, piece)
 
-    def _loss(self, found: Found, piece: Piece) -> JournalError:
+    def _loss(self, found: ReadResult, piece: JournalPartition) -> JournalError:
         remedy = "; with the option failOnLoss=false they are passed over"
         if isinstance(found, Retired):
             problem = f"records {found.offset} to {found.first_available} were retired{remedy}"
@@ -196,8 +198,8 @@ class _Journals:
 class JournalsReader(_Journals, DataSourceReader):
     """All there is when it is planned."""
 
-    def partitions(self) -> list[Piece]:
-        pieces: list[Piece] = []
+    def partitions(self) -> list[JournalPartition]:
+        pieces: list[JournalPartition] = []
         for node, place in self.places().items():
             if self.filters.nodes is not None and node not in self.filters.nodes:
                 continue
@@ -206,10 +208,10 @@ class JournalsReader(_Journals, DataSourceReader):
                 first = open_journal(place).extent().first_offset
             pieces += self.pieces(node, place, first, self.options.before_offset)
         # Spark takes no piece at all for one that it must read.
-        return pieces or [Piece("", "", 0, 0)]
+        return pieces or [JournalPartition("", "", 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Piece)
+        assert isinstance(partition, JournalPartition)
         return super().read(partition) if partition.place else iter(())
 
 
@@ -261,8 +263,8 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
             latest[node] = self._start(node, start) + max(0, rows)
         return latest
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Piece]:
-        pieces: list[Piece] = []
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[JournalPartition]:
+        pieces: list[JournalPartition] = []
         places = self._places()
         for node in [node for node in end if node in places]:
             first = self._start(node, start)

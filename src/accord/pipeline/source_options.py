@@ -9,7 +9,7 @@ import msgspec
 
 from accord.core.errors import AccordError
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 from accord.journal.record import MAX_OFFSET
 from accord.pipeline.tables import (
     EVENTS,
@@ -158,7 +158,7 @@ def _moment(options: Mapping[str, str], name: str, table: str, now_ms: int) -> i
         return None
     _check_table(name, table)
     try:
-        return read_moment(text, now_ms=now_ms)
+        return parse_time(text, now_ms=now_ms)
     except ValueError as error:
         raise OptionError(name, str(error)) from None
 

@@ -18,14 +18,14 @@ from typing import Final
 from accord.core.errors import EventError
 from accord.core.model.values import Value
 from accord.edges.mqtt.codes import ProtocolError
-from accord.edges.pipeline.messages import Found
+from accord.edges.pipeline.messages import QueryHit
 from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
 from accord.pipeline.attributes import TYPES, to_row
-from accord.pipeline.cursors import Part, Rank
-from accord.pipeline.questions import Question
+from accord.pipeline.cursors import RemainingQuery, SortRank
+from accord.pipeline.questions import CheckedQuery
 from accord.pipeline.reading import JournalReader, open_journal
 from accord.pipeline.rows import decode_batch
 from accord.pipeline.tables import LAST_MS
@@ -48,7 +48,7 @@ class Hit:
 
     __slots__ = ("offset", "rank", "size")
 
-    def __init__(self, rank: Rank, offset: int, size: int) -> None:
+    def __init__(self, rank: SortRank, offset: int, size: int) -> None:
         self.rank = rank
         self.offset = offset
         self.size = size
@@ -69,7 +69,7 @@ class _Kept:
     def size(self) -> int:
         return size_of(self.event.channel, len(self.event.attributes), len(self.event.payload))
 
-    def matches(self, question: Question, declared: Mapping[str, str]) -> bool:
+    def matches(self, question: CheckedQuery, declared: Mapping[str, str]) -> bool:
         values, document = self._values, None
         if values is None:
             try:
@@ -81,9 +81,9 @@ class _Kept:
                 self._values = values
         return question.predicate.evaluate(_seen(values, declared), document) is True
 
-    def found(self) -> Found:
+    def found(self) -> QueryHit:
         event = self.event
-        return Found(
+        return QueryHit(
             self.offset,
             event.number,
             self.received_ms,
@@ -142,8 +142,8 @@ class Tail:
 
     def find(
         self,
-        question: Question,
-        part: Part,
+        question: CheckedQuery,
+        part: RemainingQuery,
         most: int,
         *,
         is_final: bool = False,
@@ -171,9 +171,9 @@ class Tail:
         hits.sort(key=_rank)
         return hits[:most]
 
-    def fetch(self, offsets: Sequence[int]) -> list[Found]:
+    def fetch(self, offsets: Sequence[int]) -> list[QueryHit]:
         """The events at these offsets, which have been found before."""
-        found: list[Found] = []
+        found: list[QueryHit] = []
         for offset in offsets:
             with self._lock:
                 place = bisect_right(self._blocks, offset, key=lambda block: block.first) - 1
@@ -187,7 +187,11 @@ class Tail:
         return found
 
     def _search(
-        self, block: _Block, question: Question, part: Part, check: Callable[[], object]
+        self,
+        block: _Block,
+        question: CheckedQuery,
+        part: RemainingQuery,
+        check: Callable[[], object],
     ) -> Iterator[Hit]:
         first, before, after = part.first, part.before, part.after
         with self._lock:
@@ -209,7 +213,7 @@ class Tail:
             if not has_predicate or kept.matches(question, self._declared):
                 yield Hit(rank, offset, kept.size)
 
-    def _ordered(self, question: Question, blocks: list[_Block]) -> list[_Block]:
+    def _ordered(self, question: CheckedQuery, blocks: list[_Block]) -> list[_Block]:
         """Those that may have something, those first that may have the first of it."""
         ask = question.ask
         chosen = [
@@ -220,7 +224,7 @@ class Tail:
         ]
         return sorted(chosen, key=lambda block: _best_of(block, question))
 
-    def _take_in(self, part: Part, check: Callable[[], object]) -> list[_Block]:
+    def _take_in(self, part: RemainingQuery, check: Callable[[], object]) -> list[_Block]:
         """Read on as far as needed; the blocks of this part. Others get their turn in between."""
         with self._lock:
             self._forget(part.first)
@@ -233,7 +237,7 @@ class Tail:
                     self._blocks.append(_Block(self._end))
                 self._read_on(self._blocks[-1], part.before)
 
-    def _of(self, part: Part) -> list[_Block]:
+    def _of(self, part: RemainingQuery) -> list[_Block]:
         place = bisect_right(self._blocks, part.first, key=lambda block: block.first) - 1
         if place < 0:
             raise StaleError
@@ -316,11 +320,11 @@ def size_of(channel: str, properties_bytes: int, payload_bytes: int) -> int:
     return 48 + len(channel) + properties_bytes + payload_bytes
 
 
-def _rank(hit: Hit) -> Rank:
+def _rank(hit: Hit) -> SortRank:
     return hit.rank
 
 
-def _best_of(block: _Block, question: Question) -> Rank:
+def _best_of(block: _Block, question: CheckedQuery) -> SortRank:
     """No event of the block comes before this."""
     if question.is_newest_first:
         return -block.last_ms, -block.end

@@ -15,9 +15,9 @@ from typing import Final, Literal
 from accord.core.errors import AccordError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.tasks import Task, Tasks
-from accord.edges.pipeline.messages import Failed, FromPipeline
+from accord.edges.pipeline.messages import FromPipeline, QueryFailure
 from accord.pipeline.failures import summary
-from accord.pipeline.questions import QuestionError
+from accord.pipeline.questions import InvalidQueryError
 
 WORKERS: Final = 2
 WAITING: Final = 200
@@ -27,14 +27,14 @@ _COST_US: Final = 100_000
 _log: Final = logging.getLogger(__name__)
 
 
-class StoppedError(Exception):
+class QueryStoppedError(Exception):
     """Work that is to end now; the reason is with the job."""
 
 
-class Job:
+class QueryJob:
     """A question, and how it is answered. It waits as a task whose number is its id."""
 
-    def __init__(self, id_: int, importance: int, work: Callable[[Job], FromPipeline]) -> None:
+    def __init__(self, id_: int, importance: int, work: Callable[[QueryJob], FromPipeline]) -> None:
         self.id = id_
         self.importance = min(max(importance, 0), IMPORTANCES - 1)
         self.tag = f"accord-{id_}-{time.monotonic_ns()}"
@@ -49,24 +49,24 @@ class Job:
         try:
             self.check()
             return self._work(self)
-        except QuestionError as error:
+        except InvalidQueryError as error:
             kind = "question" if error.place else "busy"
-            return Failed(id=self.id, problem=error.problem, place=error.place, kind=kind)
+            return QueryFailure(id=self.id, problem=error.problem, place=error.place, kind=kind)
         except Exception as error:  # Spark's, Py4J's, ours: each question is on its own
             if self.reason:
                 kind = "timeout" if self.is_late else "busy"
-                return Failed(id=self.id, problem=self.reason, kind=kind)
+                return QueryFailure(id=self.id, problem=self.reason, kind=kind)
             if not isinstance(error, AccordError):
                 _log.exception("question %d", self.id)
-            return Failed(id=self.id, problem=summary(error))
+            return QueryFailure(id=self.id, problem=summary(error))
 
     def check(self) -> None:
         """StoppedError where it is to end."""
         if self.reason:
-            raise StoppedError
+            raise QueryStoppedError
 
 
-class Turns:
+class QueryScheduler:
     """Threads that answer; `send` and `interrupt` are called by them, by tag."""
 
     def __init__(
@@ -83,8 +83,8 @@ class Turns:
         self._interrupt = interrupt
         self._limit_s = limit_s
         self._tasks = Tasks(count_limit=waiting, bytes_limit=waiting)
-        self._known: dict[int, Job] = {}
-        self._running: set[Job] = set()
+        self._known: dict[int, QueryJob] = {}
+        self._running: set[QueryJob] = set()
         self._changed = threading.Condition()
         self._is_stopping = False
         self._threads = [
@@ -105,7 +105,7 @@ class Turns:
     def waiting(self) -> int:
         return self._tasks.waiting
 
-    def put(self, job: Job) -> None:
+    def put(self, job: QueryJob) -> None:
         with self._changed:
             is_known = job.id in self._known
             if not is_known:
@@ -114,10 +114,12 @@ class Turns:
                 shed = [self._known[each.number] for each in self._tasks.put(task) or []]
                 self._changed.notify()
         if is_known:
-            self._send(Failed(id=job.id, problem="there is a question with this id", place="id"))
+            self._send(
+                QueryFailure(id=job.id, problem="there is a question with this id", place="id")
+            )
             return
         for each in shed:
-            self._tell(each, Failed(id=each.id, problem="too many queries wait", kind="busy"))
+            self._tell(each, QueryFailure(id=each.id, problem="too many queries wait", kind="busy"))
 
     def cancel(self, id_: int) -> None:
         """Nobody waits for it; it is told as failed all the same."""
@@ -147,7 +149,7 @@ class Turns:
             if thread.is_alive():
                 thread.join(max(0.0, until_s - time.monotonic()))
 
-    def _end(self, job: Job, reason: str) -> None:
+    def _end(self, job: QueryJob, reason: str) -> None:
         """A waiting one ends when its turn comes, which then takes no time."""
         if not job.reason:
             job.reason = reason
@@ -171,7 +173,7 @@ class Turns:
                 self._running.discard(job)
             self._tell(job, answer)
 
-    def _tell(self, job: Job, answer: FromPipeline) -> None:
+    def _tell(self, job: QueryJob, answer: FromPipeline) -> None:
         with self._changed:
             self._known.pop(job.id, None)
             self.answered += 1

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from accord.edges.pipeline.messages import Ask, Query
-from accord.pipeline.cursors import Part
-from accord.pipeline.lookup import Lookup
-from accord.pipeline.planning import Stretch
+from accord.edges.pipeline.messages import EventQuery, PageQuery
+from accord.pipeline.cursors import RemainingQuery
+from accord.pipeline.lookup import ArchiveLookup
+from accord.pipeline.planning import ScanRange
 from accord.pipeline.questions import check
 from accord.pipeline.tables import EVENTS, FileEntry, arrow_events
 
@@ -47,10 +47,10 @@ def warm_up(spark: SparkSession, work: Path | str) -> None:
         last_offset=0,
         channels=("a",),
     )
-    lookup = Lookup(spark, str(work))
-    stretch = Stretch((file,), 0, 1, True)
+    lookup = ArchiveLookup(spark, str(work))
+    stretch = ScanRange((file,), 0, 1, True)
     for _ in range(_ROUNDS):
         for where in ("b > 0", ""):
-            question = check(Query(id=0, ask=Ask(channel="a", where=where)))
-            found = lookup.find(question, Part(0, 1, None), stretch, 10)
+            question = check(PageQuery(id=0, ask=EventQuery(channel="a", where=where)))
+            found = lookup.find(question, RemainingQuery(0, 1, None), stretch, 10)
             assert len(found) == 1

@@ -152,7 +152,7 @@ async def _publish(session: Session, row: dict[str, Any], options: WriteOptions)
         raise RowError(f"row for channel {event.channel[:200]!r}: {error}") from error
 
 
-class ToPublish(msgspec.Struct, frozen=True, kw_only=True):
+class RowEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What a row says."""
 
     channel: str
@@ -164,7 +164,7 @@ class ToPublish(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, Value]
 
 
-def to_event(row: Mapping[str, Any]) -> ToPublish:
+def to_event(row: Mapping[str, Any]) -> RowEvent:
     """RowError where it has no channel, or a value that is no attribute's."""
     channel = row["channel"]
     if not isinstance(channel, str):
@@ -177,7 +177,7 @@ def to_event(row: Mapping[str, Any]) -> ToPublish:
             attributes.update({n: _value(v, n) for n, v in (value or ()) if _is_set(v)})
         elif name not in _ITS_OWN | _OF_AN_ARCHIVE | {"metadata"} and value is not None:
             attributes[name] = _value(value, name)
-    return ToPublish(
+    return RowEvent(
         channel=channel,
         payload=row.get("payload") or b"",
         key=row.get("key"),

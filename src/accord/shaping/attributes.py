@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.shaping.content import Content, property_size
 
 _KEPT: Final = frozenset(("key", "deadline-ms"))
@@ -23,7 +23,7 @@ class Trimming:
     def accepts(self, content_type: str, head: bytes) -> bool:  # noqa: ARG002
         return True
 
-    def shape(self, content: Content, shape: Shape) -> Content:
+    def shape(self, content: Content, shape: ShapingTarget) -> Content:
         wanted = frozenset(name for part in shape.argument.split(",") if (name := part.strip()))
         properties = content.properties
         if wanted:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from accord.core.errors import PolicyError
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.preferences import NO_SHAPING
 from accord.shaping.registry import names
 
 
-def check_shapers(book: Book) -> None:
+def check_shapers(book: PolicySet) -> None:
     """Raises PolicyError for the first policy that asks for a shaper nobody has."""
     known = (NO_SHAPING, *names())
     for policy in book.policies:

@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from accord.core.errors import AccordError
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 
 _PER_PROPERTY = 5  # what MQTT adds to a name and a value
 
@@ -52,6 +52,6 @@ class Shaper(Protocol):
         """Whether it can shape such content, judged by its type and first bytes; be quick."""
         ...
 
-    def shape(self, content: Content, shape: Shape) -> Content:
+    def shape(self, content: Content, shape: ShapingTarget) -> Content:
         """`content` within the targets of `shape`, or as close as makes sense; ShapingError."""
         ...

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from math import log, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.core.scheduling.shaping import MIN_PIXELS, Shape
+from accord.core.scheduling.shaping import MIN_PIXELS, ShapingTarget
 from accord.shaping.content import Content
 from accord.shaping.sniffing import PNG, sniff
 
@@ -53,7 +53,7 @@ class Scaling:
         """By the bytes where they tell; a publisher may have said nothing, or something else."""
         return bool(sniff(head)) or (not head and _bare(content_type) in _TYPES)
 
-    def shape(self, content: Content, shape: Shape) -> Content:
+    def shape(self, content: Content, shape: ShapingTarget) -> Content:
         payload = scale(content.payload, shape.max_bytes, shape.max_pixels)
         return Content(payload, content.content_type, content.properties)
 

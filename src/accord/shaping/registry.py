@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.shaping.attributes import Trimming
 from accord.shaping.content import Content, Shaper, ShapingError
 from accord.shaping.images import Scaling
@@ -53,7 +53,7 @@ def accepts(name: str, content_type: str, head: bytes) -> bool:
         return False
 
 
-def shape(content: Content, wanted: Shape) -> Content:
+def shape(content: Content, wanted: ShapingTarget) -> Content:
     """`content` as `wanted`, or as it is where that is no gain; raises nothing but ShapingError."""
     shaper = find(wanted.shaper)
     try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.rows import CSV, JSON, LINES, TYPES, Numbers, parse_rows, sniff_rows
 
@@ -33,7 +33,7 @@ class Decimation:
     def accepts(self, content_type: str, head: bytes) -> bool:
         return bool(_kind(content_type, head))
 
-    def shape(self, content: Content, shape: Shape) -> Content:
+    def shape(self, content: Content, shape: ShapingTarget) -> Content:
         kind = _kind(content.content_type, content.payload)
         payload = decimate(content.payload, shape.max_bytes, kind)
         return Content(payload, content.content_type, content.properties)

@@ -14,13 +14,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.exchange import SERVICE, AdmissionExchange
+from accord.core.admission.exchange import SERVICE, OverlayAdmission
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.options import AdmissionOptions
 from accord.core.admission.order import PER_HZ
-from accord.core.admission.request import State
+from accord.core.admission.request import ReservationState
 from accord.core.admission.resources import CPU, link
-from accord.core.admission.subscriptions import Outcome
+from accord.core.admission.subscriptions import AdmissionOutcome
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control
 from accord.core.overlay.tier_links import TierLinks
@@ -31,7 +31,7 @@ from accord.sim.node import OverlayNode
 S: Final = 1_000_000
 
 
-class Advert(Struct, frozen=True):
+class SimAdvertisement(Struct, frozen=True):
     """What a publisher of a node advertises."""
 
     node: str
@@ -41,7 +41,7 @@ class Advert(Struct, frozen=True):
     where: str = ""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class NodeCapacity(Struct, frozen=True, kw_only=True):
     """What each node has; 0 for any."""
 
     rate_hz: int = 0  # copies of events that its processor handles
@@ -49,14 +49,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     wait_us: int = S  # how long events may wait for the processor
 
 
-class AdmittingNode:
+class AdmissionSimNode:
     """`outcomes` has what was decided last of each wish, `discarded` counts events by cause."""
 
     def __init__(
         self,
         start: Start,
-        adverts: Sequence[Advert],
-        limits: Limits,
+        adverts: Sequence[SimAdvertisement],
+        limits: NodeCapacity,
         admission: AdmissionOptions,
         overlay: OverlayOptions,
     ) -> None:
@@ -69,7 +69,7 @@ class AdmittingNode:
         if limits.link_bps:
             for neighbour in start.neighbours:
                 self.admission.set_capacity(link(neighbour), limits.link_bps)
-        self.outcomes: dict[tuple[str, str], Outcome] = {}
+        self.outcomes: dict[tuple[str, str], AdmissionOutcome] = {}
         self.handled = 0  # copies of events
         self.discarded = 0  # events, by its processor
         self._limits = limits
@@ -80,11 +80,11 @@ class AdmittingNode:
         for advert in adverts:
             self.advertise(advert, start.now_us)
 
-    def _join(self, start: Start, options: OverlayOptions) -> tuple[OverlayNode, AdmissionExchange]:
+    def _join(self, start: Start, options: OverlayOptions) -> tuple[OverlayNode, OverlayAdmission]:
         node = OverlayNode(start, options)
         exchange = node.channels.serve(
             SERVICE,
-            lambda context: AdmissionExchange(
+            lambda context: OverlayAdmission(
                 context, node.overlay.store, self.admission, self.tiers
             ),
         )
@@ -96,12 +96,12 @@ class AdmittingNode:
     def deliveries(self) -> list[Delivery]:
         return self.node.deliveries
 
-    def advertise(self, advert: Advert, now_us: int) -> None:
+    def advertise(self, advert: SimAdvertisement, now_us: int) -> None:
         filter_ = _filter(advert.channel, advert.where)
         name = advert.channel + advert.where
         self.exchange.advertise(advert.publisher, name, filter_, advert.rate_hz, now_us)
 
-    def unadvertise(self, advert: Advert) -> None:
+    def unadvertise(self, advert: SimAdvertisement) -> None:
         self.exchange.unadvertise(advert.publisher, advert.channel + advert.where)
 
     def publish(self, publication: Publication, now_us: int) -> None:
@@ -159,7 +159,9 @@ class AdmittingNode:
     def check_invariants(self) -> None:
         self.node.check_invariants()
         for key, outcome in self.outcomes.items():
-            assert (outcome.state is State.ADMITTED) == (self._wishes[key] in self._active)
+            assert (outcome.state is ReservationState.ADMITTED) == (
+                self._wishes[key] in self._active
+            )
 
     # -------------------------------------------------------------------------------- decisions
 
@@ -169,11 +171,11 @@ class AdmittingNode:
             self._decided(outcome, now_us)
         decisions.clear()
 
-    def _decided(self, outcome: Outcome, now_us: int) -> None:
+    def _decided(self, outcome: AdmissionOutcome, now_us: int) -> None:
         assert isinstance(outcome.key, str)
         key = (outcome.client, outcome.key)
         self.outcomes[key] = outcome
-        self._set_active(self._wishes[key], outcome.state is State.ADMITTED, now_us)
+        self._set_active(self._wishes[key], outcome.state is ReservationState.ADMITTED, now_us)
 
     def _set_active(self, wish: Wish, is_active: bool, now_us: int) -> None:
         if is_active and wish not in self._active:
@@ -215,18 +217,18 @@ class AdmittingNode:
 
 
 def admitting_nodes(
-    adverts: Sequence[Advert],
+    adverts: Sequence[SimAdvertisement],
     *,
-    limits: Limits | None = None,
-    of_nodes: Mapping[str, Limits] | None = None,
+    limits: NodeCapacity | None = None,
+    of_nodes: Mapping[str, NodeCapacity] | None = None,
     admission: AdmissionOptions | None = None,
     overlay: OverlayOptions | None = None,
 ) -> Make:
     """How to make the nodes of a simulation; `of_nodes` have other limits than the rest."""
-    usual = limits or Limits()
+    usual = limits or NodeCapacity()
 
-    def make(start: Start) -> AdmittingNode:
-        return AdmittingNode(
+    def make(start: Start) -> AdmissionSimNode:
+        return AdmissionSimNode(
             start,
             [advert for advert in adverts if advert.node == start.name],
             (of_nodes or {}).get(start.name, usual),

@@ -1,9 +1,9 @@
 """What `BEST_EFFORT` promises: only links lose events, on ways as short as they must be.
 
 Who loses more than its way does, and who takes a way on which much is lost, are two mistakes, and
-neither may hide behind the other. So the template tells by which tree an event goes. `ShareChecker`
+neither may hide behind the other. So the template tells by which tree an event goes. `LossChecker`
 compares what arrives with what links let through on that tree: who loses more, or takes another
-way, has less. `WayChecker` compares the tree with the shortest ways that there are: no node may be
+way, has less. `PathChecker` compares the tree with the shortest ways that there are: no node may be
 farther from where the tree is to begin than `factor` times its distance. On a tree that sources
 share, a member may be as far from a source as both are from its root.
 
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from accord.core.channels.trees.spanner import Graph, distances
 from accord.core.channels.trees.tree import Tree
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
 from accord.sim.machine import Machine, Publication
 from accord.sim.network import Network
@@ -38,7 +38,7 @@ TreeOf = Callable[[Machine, str], Tree | None]
 Ways = dict[str, tuple[str, ...]]  # by node: all from the source to it, both among them
 
 
-class Shares(Struct):
+class LossStatistics(Struct):
     """What came of many throws of which the chances are known; those of several runs add up."""
 
     got: int = 0
@@ -66,7 +66,7 @@ class Shares(Struct):
         self.most = max(self.most, len(chances))
 
 
-class WayChecker(Checker):
+class PathChecker(Checker):
     """Trees begin where they are to begin, and lead nowhere by a detour that is not allowed."""
 
     name = "ways"
@@ -82,7 +82,7 @@ class WayChecker(Checker):
         self._lengths: Graph = {}
         self._seen: dict[tuple[Tree, str], bool] = {}
 
-    def sampled(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def sampled(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
         if not self._lengths:
             self._lengths = _lengths(world.network)
             is_varied = not all(
@@ -116,7 +116,7 @@ class WayChecker(Checker):
                 yield f"{depths[child]} µs from {root} to {child} and back, of {far[child]}"
 
 
-class ShareChecker(Checker):
+class LossChecker(Checker):
     """No more is lost than links lose on the ways that events take.
 
     On a tree who gets an event can only lose it to the next: so what each member gets is compared
@@ -130,8 +130,8 @@ class ShareChecker(Checker):
 
     def __init__(self, loss: float, tree_of: TreeOf, since_us: Mapping[str, int]) -> None:
         super().__init__()
-        self.shares = Shares()
-        self.by_node: dict[str, Shares] = {}
+        self.shares = LossStatistics()
+        self.by_node: dict[str, LossStatistics] = {}
         self._loss = loss
         self._tree_of = tree_of
         self._since_us = since_us
@@ -140,7 +140,7 @@ class ShareChecker(Checker):
         self._on: dict[int, tuple[Tree | None, str]] = {}
         self._has: dict[int, dict[str, bool]] = {}  # publication: members' nodes
 
-    def sampled(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def sampled(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
         self._lengths = self._lengths or _lengths(world.network)
 
     def published(self, publication: Publication, machine: Machine, now_us: int) -> None:  # noqa: ARG002
@@ -169,7 +169,7 @@ class ShareChecker(Checker):
             where = "" if is_on_way else f", no way led to {node}"
             self.find(now_us, node, f"{subscriber} did not get {what(publication)}{where}")
 
-    def ended(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def ended(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
         for number, has in self._has.items():
             key = self._on[number]
             if key[0] is None:
@@ -194,7 +194,7 @@ class ShareChecker(Checker):
             if len(way) > 1 and (place == 0 or has[way[place]]):
                 chance = (1 - self._loss) ** (len(way) - 1 - place)
                 self.shares.throw([chance], int(has_it))
-                self.by_node.setdefault(node, Shares()).throw([chance], int(has_it))
+                self.by_node.setdefault(node, LossStatistics()).throw([chance], int(has_it))
 
     def _compare_all(self, ways: Ways, has: Mapping[str, bool]) -> None:
         """Copies of one event may be lost together: it is one throw for all its members."""

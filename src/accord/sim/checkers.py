@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from accord.sim.machine import Machine, Publication
 from accord.sim.network import Network
-from accord.sim.tally import Tally
+from accord.sim.tally import DeliveryOracle
 
-MOST_KEPT: Final = 100
+MAX_KEPT: Final = 100
 
 
 class Finding(Struct, frozen=True):
@@ -32,14 +32,14 @@ class Finding(Struct, frozen=True):
         return f"{self.at_us / 1_000_000:.6f} s{where}: {self.checker}: {self.problem}"
 
 
-class World(Protocol):
+class CheckedRun(Protocol):
     """What checkers may look at."""
 
     @property
     def network(self) -> Network: ...
 
     @property
-    def tally(self) -> Tally: ...
+    def tally(self) -> DeliveryOracle: ...
 
     def machines(self) -> Mapping[str, Machine]:
         """Those that run, by name."""
@@ -56,7 +56,7 @@ class Checker:
 
     def find(self, at_us: int, node: str, problem: str) -> None:
         self.count += 1
-        if len(self.findings) < MOST_KEPT:
+        if len(self.findings) < MAX_KEPT:
             self.findings.append(Finding(at_us, node, self.name, problem))
 
     def published(self, publication: Publication, machine: Machine, now_us: int) -> None:
@@ -73,10 +73,10 @@ class Checker:
     def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
         """A client did not get what it ought to have got."""
 
-    def sampled(self, world: World, now_us: int) -> None:
+    def sampled(self, world: CheckedRun, now_us: int) -> None:
         """Some time has passed."""
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         """The run is over."""
 
 
@@ -97,7 +97,7 @@ class DeliveryChecker(Checker):
     def unwanted(self, number: int, subscriber: str, node: str, now_us: int) -> None:
         self.find(now_us, node, f"{subscriber} got publication {number}, which it did not want")
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         if self.least >= 1.0:
             return
         for channel, tally in world.tally.channels.items():
@@ -193,7 +193,7 @@ class DeadlineChecker(Checker):
             what = f"{publication.publisher} {publication.channel} {publication.sequence}"
             self.find(now_us, node, f"{subscriber} got {what} {late_us} µs late")
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         for channel, tally in world.tally.channels.items():
             share = tally.in_time_share
             if share is not None and share < self.least:
@@ -219,7 +219,7 @@ class QueueChecker(Checker):
         self.machine_bytes = machine_bytes
         self._seen: dict[str, int] = {}
 
-    def sampled(self, world: World, now_us: int) -> None:
+    def sampled(self, world: CheckedRun, now_us: int) -> None:
         for (source, _), link in world.network.links.items():
             self._compare(now_us, source, f"link {link.name}",
                           link.counts.most_queued_bytes, self.link_bytes)  # fmt: skip
@@ -230,7 +230,7 @@ class QueueChecker(Checker):
             if ask is not None:
                 self._compare(now_us, name, "the node", int(ask()), self.machine_bytes)
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         self.sampled(world, now_us)
 
     def _compare(self, now_us: int, node: str, what: str, size: int, limit: int) -> None:

@@ -21,7 +21,7 @@ from accord.sim.machine import Machine, Make
 from accord.sim.network import Network
 from accord.sim.trace import Trace
 
-MOST_SPINS: Final = 10_000  # calls of one machine in one moment, after which it is stuck
+MAX_SPINS: Final = 10_000  # calls of one machine in one moment, after which it is stuck
 
 
 class Engine:
@@ -141,7 +141,7 @@ class Engine:
             host.spins = 0
             return
         host.spins += 1
-        if host.spins > MOST_SPINS:
+        if host.spins > MAX_SPINS:
             raise SimulationError(f"{host.name} is due at {host.due_us} µs whatever it does")
 
     def settle(self, host: Host, machine: Machine, now_us: int) -> None:
@@ -189,7 +189,7 @@ class Engine:
             for frame in frames:
                 link.send(frame, now_us)
             taken += 1
-            if taken > MOST_SPINS:
+            if taken > MAX_SPINS:
                 raise SimulationError(f"{link.name}: data without end")
         if link.is_up and link.free_us > now_us and not link.is_pulling:
             link.is_pulling = True

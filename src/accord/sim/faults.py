@@ -18,12 +18,12 @@ from accord.sim.network import Network
 from accord.sim.seeds import stream
 from accord.sim.topology import Topology
 
-MOST_FAULTS: Final = 1_000_000
+MAX_FAULTS: Final = 1_000_000
 
 Disk = Literal["kept", "torn", "lost"]
 
 
-class World(Protocol):
+class FaultTarget(Protocol):
     """What faults act upon."""
 
     @property
@@ -45,7 +45,7 @@ class LinkDown(Struct, frozen=True, tag="link_down"):
     is_one_way: bool = False
     is_told: bool = False
 
-    def apply(self, world: World, now_us: int) -> None:
+    def apply(self, world: FaultTarget, now_us: int) -> None:
         for source, target in _ways(self.one, self.other, self.is_one_way):
             world.network.block(source, target, "link", now_us, is_told=self.is_told)
 
@@ -55,7 +55,7 @@ class LinkUp(Struct, frozen=True, tag="link_up"):
     other: str
     is_one_way: bool = False
 
-    def apply(self, world: World, now_us: int) -> None:
+    def apply(self, world: FaultTarget, now_us: int) -> None:
         for source, target in _ways(self.one, self.other, self.is_one_way):
             world.network.unblock(source, target, "link", now_us)
 
@@ -68,7 +68,7 @@ class SlowDown(Struct, frozen=True, tag="slow_down"):
     factor: float
     is_one_way: bool = False
 
-    def apply(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def apply(self, world: FaultTarget, now_us: int) -> None:  # noqa: ARG002
         for source, target in _ways(self.one, self.other, self.is_one_way):
             world.network.link(source, target).slowdown = self.factor
 
@@ -81,7 +81,7 @@ class ChangeLoss(Struct, frozen=True, tag="change_loss"):
     loss: float
     is_one_way: bool = False
 
-    def apply(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def apply(self, world: FaultTarget, now_us: int) -> None:  # noqa: ARG002
         for source, target in _ways(self.one, self.other, self.is_one_way):
             link = world.network.link(source, target)
             link.model = replace(link.model, loss=self.loss)
@@ -98,14 +98,14 @@ class NodeDown(Struct, frozen=True, tag="node_down"):
     disk: Disk = "kept"
     is_silent: bool = False
 
-    def apply(self, world: World, now_us: int) -> None:
+    def apply(self, world: FaultTarget, now_us: int) -> None:
         world.crash(self.node, now_us, disk=self.disk, is_silent=self.is_silent)
 
 
 class NodeUp(Struct, frozen=True, tag="node_up"):
     node: str
 
-    def apply(self, world: World, now_us: int) -> None:
+    def apply(self, world: FaultTarget, now_us: int) -> None:
         world.restart(self.node, now_us)
 
 
@@ -114,14 +114,14 @@ class Partition(Struct, frozen=True, tag="partition"):
 
     groups: tuple[tuple[str, ...], ...]
 
-    def apply(self, world: World, now_us: int) -> None:
+    def apply(self, world: FaultTarget, now_us: int) -> None:
         world.network.partition(self.groups, now_us)
 
 
 class Heal(Struct, frozen=True, tag="heal"):
     """The end of all partitions."""
 
-    def apply(self, world: World, now_us: int) -> None:
+    def apply(self, world: FaultTarget, now_us: int) -> None:
         world.network.heal(now_us)
 
 
@@ -209,8 +209,8 @@ class RandomFaults(Struct, frozen=True, kw_only=True):
 
 def _add(found: list[Timed], spells: Iterable[tuple[Fault, Fault, tuple[int, int]]]) -> None:
     for begin, end, (begin_us, end_us) in spells:
-        if len(found) >= MOST_FAULTS:
-            raise SimulationError(f"expected at most {MOST_FAULTS} faults")
+        if len(found) >= MAX_FAULTS:
+            raise SimulationError(f"expected at most {MAX_FAULTS} faults")
         found.append(Timed(begin_us, begin))
         found.append(Timed(end_us, end))
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from accord.core.errors import file_problem
 from accord.sim.errors import GraphError, SimulationError
 from accord.sim.topologies import delay_of_km
-from accord.sim.topology import MOST_NODES, MOST_SPANS, Span, Topology
+from accord.sim.topology import MAX_NODES, MAX_SPANS, Span, Topology
 
 MAX_BYTES: Final = 32_000_000
 MAX_NAME: Final = 64
@@ -34,8 +34,8 @@ KILOMETRES: Final = ("dist", "distance", "length", "km", "dist_km")
 MILLISECONDS: Final = ("delay_ms", "latency_ms", "delay", "latency")
 
 _EARTH_KM: Final = 6_371.0
-_MOST_KM: Final = 1_000_000.0
-_MOST_MS: Final = 3_600_000.0
+_MAX_KM: Final = 1_000_000.0
+_MAX_MS: Final = 3_600_000.0
 
 
 class GraphNode(Struct, frozen=True):
@@ -61,10 +61,10 @@ class Graph(Struct, frozen=True):
 
 def assemble(graph: Graph, file: str) -> Topology:
     """Names, spans and delays from what the file says."""
-    if not 1 <= len(graph.nodes) <= MOST_NODES:
-        raise GraphError(file, f"expected 1 to {MOST_NODES} nodes, got {len(graph.nodes)}")
-    if len(graph.edges) > MOST_SPANS:
-        raise GraphError(file, f"expected at most {MOST_SPANS} edges, got {len(graph.edges)}")
+    if not 1 <= len(graph.nodes) <= MAX_NODES:
+        raise GraphError(file, f"expected 1 to {MAX_NODES} nodes, got {len(graph.nodes)}")
+    if len(graph.edges) > MAX_SPANS:
+        raise GraphError(file, f"expected at most {MAX_SPANS} edges, got {len(graph.edges)}")
     names = _names(graph.nodes)
     places = {node.id: _place(node) for node in graph.nodes}
     spans: dict[tuple[str, str], Span] = {}
@@ -127,10 +127,10 @@ def _delay_us(
 ) -> int | None:
     delay_ms = _first(edge.facts, MILLISECONDS)
     if delay_ms is not None:
-        return round(1_000 * _number(delay_ms, _MOST_MS, f"{edge.place}: delay in ms"))
+        return round(1_000 * _number(delay_ms, _MAX_MS, f"{edge.place}: delay in ms"))
     distance_km = _first(edge.facts, KILOMETRES)
     if distance_km is not None:
-        return delay_of_km(_number(distance_km, _MOST_KM, f"{edge.place}: distance in km"))
+        return delay_of_km(_number(distance_km, _MAX_KM, f"{edge.place}: distance in km"))
     if one is not None and other is not None:
         return delay_of_km(_globe_km(one, other))
     return None

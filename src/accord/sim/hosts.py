@@ -16,7 +16,7 @@ NEVER: Final = 1 << 62
 BEGIN_MS: Final = 1_750_000_000_000
 
 
-class Neighbours(dict[str, Link]):
+class HostLinks(dict[str, Link]):
     """The links of one node, by the node at their other end."""
 
     def __missing__(self, name: str) -> Link:
@@ -30,7 +30,7 @@ class Host:
         self, name: str, links: dict[str, Link], seed: int, channels: tuple[ChannelSpec, ...]
     ) -> None:
         self.name = name
-        self.links = Neighbours(links)
+        self.links = HostLinks(links)
         self.machine: Machine | None = None
         self.node: Node | None = None  # the machine, if clients can use it
         self.started_us = 0

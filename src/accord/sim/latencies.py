@@ -21,13 +21,13 @@ import numpy.typing as npt
 from accord.sim.errors import GraphError
 from accord.sim.graph import MAX_BYTES, read_bytes
 from accord.sim.seeds import stream
-from accord.sim.topologies import LEAST_US, names
+from accord.sim.topologies import MIN_US, names
 from accord.sim.topology import Span, Topology
 
-MOST_ROWS: Final = 2_000
-MOST_FILES: Final = 1_000
-MOST_POINTS: Final = 1_000_000
-MOST_US: Final = 3_600_000_000.0
+MAX_ROWS: Final = 2_000
+MAX_FILES: Final = 1_000
+MAX_POINTS: Final = 1_000_000
+MAX_US: Final = 3_600_000_000.0
 
 Matrix = npt.NDArray[np.float64]
 
@@ -43,19 +43,19 @@ def read_matrix(path: str | Path, unit_us: int) -> Matrix:
         if rows and len(values) != len(rows[0]):
             problem = f"expected {len(rows[0])} values as in the first line, got {len(values)}"
             raise GraphError(f"{file}:{number}", problem)
-        if len(values) > MOST_ROWS:
-            raise GraphError(f"{file}:{number}", f"expected at most {MOST_ROWS} nodes")
+        if len(values) > MAX_ROWS:
+            raise GraphError(f"{file}:{number}", f"expected at most {MAX_ROWS} nodes")
         rows.append(values)
     if len(rows) < 2 or len(rows) != len(rows[0]):
         wide = len(rows[0]) if rows else 0
         raise GraphError(str(file), f"expected as many lines as columns, got {len(rows)} × {wide}")
     trips = np.array(rows, dtype=np.float64) * unit_us
-    if float(trips.max()) > MOST_US:
+    if float(trips.max()) > MAX_US:
         raise GraphError(str(file), "expected round trips below an hour: is the unit right?")
     np.fill_diagonal(trips, 0.0)
     measured = trips[trips > 0]
-    trips[trips == 0] = float(measured.min()) / 2.0 if measured.size else LEAST_US
-    one_way: Matrix = np.maximum((trips + trips.T) / 4.0, LEAST_US)
+    trips[trips == 0] = float(measured.min()) / 2.0 if measured.size else MIN_US
+    one_way: Matrix = np.maximum((trips + trips.T) / 4.0, MIN_US)
     np.fill_diagonal(one_way, 0.0)
     return one_way
 
@@ -68,8 +68,8 @@ def read_series(path: str | Path, unit_us: int) -> tuple[int, ...]:
         for number, line in enumerate(_lines(file), 1)
         for value in _numbers(line, f"{file}:{number}")
     ]
-    if not 1 <= len(found) <= MOST_POINTS:
-        raise GraphError(str(file), f"expected 1 to {MOST_POINTS} delays, got {len(found)}")
+    if not 1 <= len(found) <= MAX_POINTS:
+        raise GraphError(str(file), f"expected 1 to {MAX_POINTS} delays, got {len(found)}")
     return tuple(found)
 
 
@@ -81,8 +81,8 @@ def from_matrices(
     The shortest tree connects them; besides, each is linked to its `nearest`, and to `far` others
     wherever they are. A link's series are its delays in all matrices.
     """
-    if not 1 <= len(matrices) <= MOST_FILES:
-        raise GraphError("latencies", f"expected 1 to {MOST_FILES} files, got {len(matrices)}")
+    if not 1 <= len(matrices) <= MAX_FILES:
+        raise GraphError("latencies", f"expected 1 to {MAX_FILES} files, got {len(matrices)}")
     size = len(matrices[0])
     if any(len(matrix) != size for matrix in matrices):
         raise GraphError("latencies", "expected files with as many nodes as the first")

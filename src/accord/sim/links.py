@@ -32,10 +32,10 @@ STREAM: Final = "stream"
 DATAGRAM: Final = "datagram"
 PULL_BYTES: Final = 65_536
 _PULL_US: Final = 10_000  # how much data may be ahead of a control message
-_LEAST_PULL_BYTES: Final = 1_500
+_MIN_PULL_BYTES: Final = 1_500
 _RETRY_US: Final = 20_000
-_MOST_RETRY_US: Final = 3_200_000
-_MOST_DOUBLINGS: Final = 8
+_MAX_RETRY_US: Final = 3_200_000
+_MAX_DOUBLINGS: Final = 8
 
 _encode: Final = Encoder().encode
 
@@ -159,7 +159,7 @@ class Link:
         rate = self._model.rate_bps
         if not rate:
             return PULL_BYTES
-        return min(max(rate * _PULL_US // 8_000_000, _LEAST_PULL_BYTES), PULL_BYTES)
+        return min(max(rate * _PULL_US // 8_000_000, _MIN_PULL_BYTES), PULL_BYTES)
 
     @property
     def free_us(self) -> int:
@@ -225,7 +225,7 @@ class Link:
                     self.counts.lost += 1
                     self._break(self)
                     return
-                takes_us += min(retry_us << min(tries - 1, _MOST_DOUBLINGS), _MOST_RETRY_US)
+                takes_us += min(retry_us << min(tries - 1, _MAX_DOUBLINGS), _MAX_RETRY_US)
                 tries += 1
             self.counts.retried += tries - 1
         self._fly(parcel, now_us + takes_us)
@@ -290,7 +290,7 @@ class Link:
     def release(self, now_us: int) -> None:
         """Send again what was held, a while after the link is free again."""
         held, self._held, self._held_bytes = self._held, deque(), 0
-        at_us = now_us + min(2 * self.typical_us + _RETRY_US, _MOST_RETRY_US)
+        at_us = now_us + min(2 * self.typical_us + _RETRY_US, _MAX_RETRY_US)
         for parcel in held:
             self._transmit(parcel, at_us)
 

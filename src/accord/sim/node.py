@@ -12,17 +12,17 @@ from accord.core.channels.channels import Channels
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.node.message import Message
-from accord.core.node.remotes import Remotes
+from accord.core.node.remotes import RemoteInterests
 from accord.core.node.router import Router
-from accord.core.node.routes import Receiver, Subscription, Way
+from accord.core.node.routes import PublisherFanOut, Receiver, RouterSubscription
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.predicates.predicate import parse, parse_xpath
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import Entity, Grant, Policies
-from accord.core.scheduling.outbox import Run
+from accord.core.scheduling.outbox import EventRun
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
 
 _decoder: Final = msgspec.msgpack.Decoder(Carried)
@@ -55,7 +55,7 @@ class _Event(Message):
         return len(self.payload)
 
 
-class Subscriber(Receiver):
+class RouterSubscriber(Receiver):
     """Hands each message to `on_message`."""
 
     def __init__(self, name: str, on_message: Callable[[Message], None]) -> None:
@@ -73,13 +73,15 @@ class Subscriber(Receiver):
     ) -> None:
         self._on_message(message)
 
-    def forward(self, run: Run) -> None:
+    def forward(self, run: EventRun) -> None:
         raise NotImplementedError
 
 
-def noting_subscriber(name: str, deliveries: list[Delivery]) -> Subscriber:
+def noting_subscriber(name: str, deliveries: list[Delivery]) -> RouterSubscriber:
     """One that appends what it gets to `deliveries`."""
-    return Subscriber(name, lambda message: deliveries.append(Delivery(name, message.payload)))
+    return RouterSubscriber(
+        name, lambda message: deliveries.append(Delivery(name, message.payload))
+    )
 
 
 class OverlayNode:
@@ -87,14 +89,14 @@ class OverlayNode:
 
     def __init__(self, start: Start, options: OverlayOptions) -> None:
         self.deliveries: list[Delivery] = []
-        self.router = Router([], Policies(Book()))
-        self.remotes = Remotes(self.router)
+        self.router = Router([], Policies(PolicySet()))
+        self.remotes = RemoteInterests(self.router)
         self.overlay = Overlay(
             start.name, start.incarnation, options, start.random.random, self.remotes.need
         )
         self.channels = Channels(self.overlay)
         self._now_us = start.now_us
-        self._subscriptions: dict[Wish, Subscription] = {}
+        self._subscriptions: dict[Wish, RouterSubscription] = {}
         for channel in start.channels:
             self.overlay.registry.create(
                 ChannelDefinition(
@@ -170,7 +172,7 @@ class OverlayNode:
         if wish.xpath:
             predicate = parse_xpath(wish.xpath)
         receiver = noting_subscriber(wish.subscriber, self.deliveries)
-        subscription = Subscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
+        subscription = RouterSubscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)
         self.overlay.need(wish.filter, (wish.where, wish.xpath), predicate)
@@ -204,7 +206,7 @@ class OverlayNode:
         self.overlay.deliveries.clear()
 
     def _route(self, message: Message) -> None:
-        way = Way(Entity(message.publisher), self.router.route(message.channel))
+        way = PublisherFanOut(Entity(message.publisher), self.router.route(message.channel))
         self.router.publish(message, way)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from accord.core.channels.template import Template
-from accord.sim.checkers import Checker, World
+from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.machine import Machine, Publication
 
 _SAMPLES: Final = 1_000
@@ -20,22 +20,22 @@ _SAMPLES: Final = 1_000
 MembersOf = Callable[[Machine, str], tuple[str, ...] | None]
 
 
-class Places(Protocol):
+class UptimeLog(Protocol):
     def has_run_since(self, node: str, since_us: int) -> bool: ...
 
 
-class LivesChecker(Checker):
+class IncarnationChecker(Checker):
     """One that asks whether nodes were started again in between."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: Places | None = None
+        self.places: UptimeLog | None = None
 
     def has_run_since(self, node: str, since_us: int) -> bool:
         return self.places is None or self.places.has_run_since(node, since_us)
 
 
-class OnceChecker(LivesChecker):
+class NoDuplicatesChecker(IncarnationChecker):
     """Nobody gets anything twice."""
 
     name = "once"
@@ -47,7 +47,7 @@ class OnceChecker(LivesChecker):
             self.find(now_us, node, f"{subscriber} got {what(publication)} again")
 
 
-class AllChecker(Checker):
+class CompletenessChecker(Checker):
     """Every member that stays gets everything from when its source knows of it.
 
     With `parted_us` it need not get what was published shortly before its node was cut off from the
@@ -73,7 +73,7 @@ class AllChecker(Checker):
         self._parts: deque[tuple[int, dict[str, int]]] = deque(maxlen=_SAMPLES)
         self._known: dict[tuple[str, str], deque[tuple[int, tuple[str, ...]]]] = {}
 
-    def sampled(self, world: World, now_us: int) -> None:
+    def sampled(self, world: CheckedRun, now_us: int) -> None:
         if self._parted_us is not None:
             network = world.network
             parts = {each: network.part(each) for each in network.by_source}
@@ -111,7 +111,7 @@ class AllChecker(Checker):
         )
 
 
-class InOrderChecker(LivesChecker):
+class InOrderChecker(IncarnationChecker):
     """What one source publishes comes in that order."""
 
     name = "in order"
@@ -132,7 +132,7 @@ class InOrderChecker(LivesChecker):
         self._last[key] = (publication.sequence, now_us)
 
 
-class SameOrderChecker(LivesChecker):
+class SameOrderChecker(IncarnationChecker):
     """All members get what they get in the same order.
 
     Each got something right after something else; all these pairs together must not lead round in
@@ -161,7 +161,7 @@ class SameOrderChecker(LivesChecker):
             self._after[last][number] = f"{subscriber} at {node}"
         self._last[key] = (number, now_us)
 
-    def ended(self, world: World, now_us: int) -> None:  # noqa: ARG002
+    def ended(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
         before = dict.fromkeys(self._after, 0)
         for ends in self._after.values():
             for each in ends:
@@ -183,7 +183,7 @@ class SameOrderChecker(LivesChecker):
             self.find(now_us, "", f"no order fits all: {'; '.join(circle[:6])}")
 
 
-class LeftChecker(Checker):
+class LeakChecker(Checker):
     """In the end, if the run goes on for so long, templates have kept nothing."""
 
     name = "left"
@@ -193,7 +193,7 @@ class LeftChecker(Checker):
         self._template_of = template_of
         self._after_us = after_us
 
-    def ended(self, world: World, now_us: int) -> None:
+    def ended(self, world: CheckedRun, now_us: int) -> None:
         if now_us < self._after_us:
             return
         for name, machine in world.machines().items():

@@ -21,7 +21,7 @@ from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Machine, Make, Publication, Wish, number_of
 from accord.sim.models import with_delays
 from accord.sim.outcome import Outcome
-from accord.sim.tally import Tally
+from accord.sim.tally import DeliveryOracle
 from accord.sim.topology import Span, Topology
 from accord.sim.trace import Trace
 from accord.sim.workloads import Workload
@@ -69,7 +69,9 @@ class Simulation(Engine):
         self.seed = seed
         self.topology = topology
         self.options = options
-        self.tally = Tally(self, settle_us=options.settle_us, patience_us=options.patience_us)
+        self.tally = DeliveryOracle(
+            self, settle_us=options.settle_us, patience_us=options.patience_us
+        )
         self.checkers = list(checkers)
         self._replay = replay or f"Simulation(…, seed={seed})"
         self._build(model, tuple(channels))

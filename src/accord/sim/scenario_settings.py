@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from accord.sim.faults import Disk
 from accord.sim.models import Shape
 from accord.sim.topologies import DELAY_US, SIZE_KM
-from accord.sim.topology import MOST_NODES
+from accord.sim.topology import MAX_NODES
 from accord.sim.workloads import FOREVER, S
 
 ANY = "*"
@@ -51,7 +51,7 @@ class TopologySettings(Struct, frozen=True, kw_only=True):
         Meta(description="How it is made."),
     ] = "waxman"  # fmt: skip
     nodes: Annotated[
-        int, Meta(ge=1, le=MOST_NODES, description="How many; not for files and grids.")
+        int, Meta(ge=1, le=MAX_NODES, description="How many; not for files and grids.")
     ] = 50
     width: Annotated[int, Meta(ge=1, le=1_000, description="Of a grid.")] = 5
     height: Annotated[int, Meta(ge=1, le=1_000, description="Of a grid.")] = 5
@@ -164,7 +164,7 @@ class RandomFaultSettings(Struct, frozen=True, kw_only=True):
     partition: Annotated[int, _of("time", "For how long.")] = 30 * S
 
 
-class ChannelSettings(Struct, frozen=True, kw_only=True):
+class ScenarioChannelSettings(Struct, frozen=True, kw_only=True):
     """What is asked of the channels that a filter selects."""
 
     name: str
@@ -241,7 +241,7 @@ class ScenarioSettings(Struct, frozen=True, kw_only=True):
     link: tuple[LinkException, ...] = ()
     faults: tuple[FaultSettings, ...] = ()
     random_faults: RandomFaultSettings = RandomFaultSettings()
-    channels: tuple[ChannelSettings, ...] = ()
+    channels: tuple[ScenarioChannelSettings, ...] = ()
     publishers: tuple[PublisherSettings, ...] = ()
     subscribers: tuple[SubscriberSettings, ...] = ()
     checks: CheckSettings = CheckSettings()

@@ -50,7 +50,7 @@ class ChannelTally(Struct, kw_only=True):
         return self.delivered - self.in_time
 
 
-class Places(Protocol):
+class ReachabilityLog(Protocol):
     """What the tally asks the simulation."""
 
     def has_run_since(self, node: str, since_us: int) -> bool: ...
@@ -58,7 +58,7 @@ class Places(Protocol):
     def is_reachable(self, node: str, other: str) -> bool: ...
 
 
-class Active:
+class ActiveSubscription:
     """A wish that counts since some time."""
 
     __slots__ = ("predicate", "since_us", "wish", "xpath")
@@ -83,7 +83,7 @@ class Active:
         return self.xpath.evaluate(values, Document(metadata.encode())) is True
 
 
-class Open(Struct):
+class PendingPublication(Struct):
     """A publication that is not judged yet: who waits for it, and who has it."""
 
     publication: Publication
@@ -96,8 +96,8 @@ class Open(Struct):
 Missed = Callable[[Publication, str, str], None]
 
 
-class Tally:
-    def __init__(self, places: Places, *, settle_us: int, patience_us: int) -> None:
+class DeliveryOracle:
+    def __init__(self, places: ReachabilityLog, *, settle_us: int, patience_us: int) -> None:
         self.channels: dict[str, ChannelTally] = {}
         self.unpublished = 0  # because their node did not run
         self.overdue = 0  # delivered when they had been given up
@@ -105,19 +105,19 @@ class Tally:
         self._places = places
         self._settle_us = settle_us
         self._patience_us = patience_us
-        self._active: dict[tuple[str, str], Active] = {}
-        self._by_channel: dict[str, list[Active]] = {}
-        self._open: dict[int, Open] = {}
-        self._in_turn: deque[Open] = deque()
+        self._active: dict[tuple[str, str], ActiveSubscription] = {}
+        self._by_channel: dict[str, list[ActiveSubscription]] = {}
+        self._open: dict[int, PendingPublication] = {}
+        self._in_turn: deque[PendingPublication] = deque()
         self._last = 0  # number of a publication
-        self._former: deque[tuple[int, Active]] = deque()  # until when, and what it was
+        self._former: deque[tuple[int, ActiveSubscription]] = deque()  # until when, and what it was
 
     @property
     def is_empty(self) -> bool:
         return not self._open
 
     def wish(self, wish: Wish, now_us: int) -> None:
-        self._active[wish.subscriber, wish.filter] = Active(wish, now_us)
+        self._active[wish.subscriber, wish.filter] = ActiveSubscription(wish, now_us)
         self._by_channel.clear()
 
     def unwish(self, wish: Wish, now_us: int) -> None:
@@ -139,7 +139,7 @@ class Tally:
                     wanted[active.wish.subscriber] = is_reachable
         tally.wanted += len(wanted)
         until_us = now_us + max(self._patience_us, publication.deadline_us)
-        known = Open(publication, until_us, wanted, {})
+        known = PendingPublication(publication, until_us, wanted, {})
         self._last = publication.number
         self._open[publication.number] = known
         self._in_turn.append(known)
@@ -184,11 +184,11 @@ class Tally:
         while self._former and self._former[0][0] + self._patience_us <= now_us:
             self._former.popleft()
 
-    def _forget(self, known: Open) -> None:
+    def _forget(self, known: PendingPublication) -> None:
         tally = self._channel(known.publication.channel)
         tally.excused += sum(subscriber not in known.got for subscriber in known.wanted)
 
-    def _close(self, known: Open, missed: Missed) -> None:
+    def _close(self, known: PendingPublication, missed: Missed) -> None:
         publication = known.publication
         tally = self._channel(publication.channel)
         for subscriber, is_reachable in known.wanted.items():
@@ -226,13 +226,13 @@ class Tally:
             for ended_us, active in self._former
         )
 
-    def _selecting(self, channel: str) -> list[Active]:
+    def _selecting(self, channel: str) -> list[ActiveSubscription]:
         found = self._by_channel.get(channel)
         if found is None:
             found = self._by_channel[channel] = list(self._find(channel))
         return found
 
-    def _find(self, channel: str) -> Iterator[Active]:
+    def _find(self, channel: str) -> Iterator[ActiveSubscription]:
         for active in self._active.values():
             if filter_selects(active.wish.filter, channel):
                 yield active

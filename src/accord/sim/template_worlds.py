@@ -35,7 +35,7 @@ WAITING: Final[tuple[Mapping[str, str], ...]] = (
 PATIENT: Final[Mapping[str, str]] = {"patience_ms": "180000"}
 
 
-class World(Struct, frozen=True, kw_only=True):
+class TemplateScenario(Struct, frozen=True, kw_only=True):
     """What is done to a template in one run.
 
     In a long one links differ in what they lose, everything happens more slowly, and nodes ask less
@@ -97,7 +97,9 @@ def topology_of(random: Random, count: int) -> Topology:
     )()
 
 
-def model_of(random: Random, world: World, seed: int) -> LinkModel | Callable[[Span], LinkModel]:
+def model_of(
+    random: Random, world: TemplateScenario, seed: int
+) -> LinkModel | Callable[[Span], LinkModel]:
     loses_all = bool(seed % 2)
     model = LinkModel(
         delay=Lognormal(random.choice((2_000, 10_000, 30_000)), 0.3),
@@ -119,7 +121,7 @@ def _mixed(model: LinkModel, seed: int) -> Callable[[Span], LinkModel]:
     return choose
 
 
-def faults_of(random: Random, world: World) -> RandomFaults:
+def faults_of(random: Random, world: TemplateScenario) -> RandomFaults:
     rarely = 5 if world.is_long else 1
     return RandomFaults(
         begin_us=PUBLISH_US + 3 * S,
@@ -135,7 +137,7 @@ def faults_of(random: Random, world: World) -> RandomFaults:
     )
 
 
-def workload_of(random: Random, topology: Topology, world: World) -> Workload:
+def workload_of(random: Random, topology: Topology, world: TemplateScenario) -> Workload:
     publishers, subscribers = [], []
     for place, channel in enumerate(CHANNELS):
         for number in range(1 if place == 0 else random.randint(2, 3)):

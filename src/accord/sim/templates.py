@@ -19,33 +19,33 @@ from typing import Final
 
 from accord.core.channels.channels import ROUTED, SHIPPED, Channels
 from accord.core.channels.members import Members
-from accord.core.channels.multicast import Multicast, SingleSource, Unreliable, factor_of
+from accord.core.channels.multicast import SingleSource, TreeMulticast, Unreliable, factor_of
 from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.template import ALL, BEST_EFFORT, IN_ORDER, ONCE, SAME_ORDER, Template
 from accord.core.channels.trees.tree import Tree
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Said
-from accord.sim.best_effort import ShareChecker, WayChecker
+from accord.core.overlay.signals import TemplateMessage
+from accord.sim.best_effort import LossChecker, PathChecker
 from accord.sim.checkers import Checker
 from accord.sim.faults import Timed
 from accord.sim.machine import Machine, Make, Publication, Start
 from accord.sim.node import OverlayNode
 from accord.sim.outcome import Outcome
 from accord.sim.promises import (
-    AllChecker,
+    CompletenessChecker,
+    IncarnationChecker,
     InOrderChecker,
-    LeftChecker,
-    LivesChecker,
-    OnceChecker,
+    LeakChecker,
+    NoDuplicatesChecker,
     SameOrderChecker,
 )
 from accord.sim.run import Options, Simulation
 from accord.sim.template_worlds import (
     CHANNELS,
     S,
-    World,
+    TemplateScenario,
     faults_of,
     model_of,
     topology_of,
@@ -57,8 +57,8 @@ from accord.sim.workloads import Workload
 NAME: Final = "checked"
 
 
-LEAVE_US: Final = World().leave_us
-END_US: Final = World().end_us
+LEAVE_US: Final = TemplateScenario().leave_us
+END_US: Final = TemplateScenario().end_us
 
 
 class TemplateNode(OverlayNode):
@@ -97,7 +97,7 @@ class TemplateNode(OverlayNode):
         return kept if kept or not frames else self.take(neighbour, bytes_wanted)
 
     def _is_lost(self, message: Control) -> bool:
-        return isinstance(message, Said) and self._random.random() < self._loss
+        return isinstance(message, TemplateMessage) and self._random.random() < self._loss
 
 
 def check_template(
@@ -109,13 +109,13 @@ def check_template(
     options: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
     """Run `template` in one world for each seed; raises RunFailedError at the first that fails."""
-    world = World(loss=loss, nodes=nodes, options=options or {})
+    world = TemplateScenario(loss=loss, nodes=nodes, options=options or {})
     return [template_run(template, world, seed).run(END_US).check() for seed in seeds]
 
 
 def template_run(
     template: type[Template],
-    world: World,
+    world: TemplateScenario,
     seed: int,
     *,
     faults: Iterable[Timed] | None = None,
@@ -152,12 +152,12 @@ def template_run(
         replay=replay or f"check_template({template.__name__}, …, seeds=[{seed}])",
     )
     for checker in checkers:
-        if isinstance(checker, LivesChecker):
+        if isinstance(checker, IncarnationChecker):
             checker.places = run
     return run
 
 
-def nodes_of(template: type[Template], world: World, loss: float) -> Make:
+def nodes_of(template: type[Template], world: TemplateScenario, loss: float) -> Make:
     overlay = OverlayOptions(
         tell_flows_us=0,
         tell_arrivals_us=0,
@@ -183,11 +183,11 @@ def _members_of(machine: Machine, channel: str) -> tuple[str, ...] | None:
 
 def _tree_of(machine: Machine, channel: str) -> Tree | None:
     template = machine.template if isinstance(machine, TemplateNode) else None
-    return template.tree(channel) if isinstance(template, Multicast) else None
+    return template.tree(channel) if isinstance(template, TreeMulticast) else None
 
 
 def _best_effort(
-    template: type[Template], world: World, topology: Topology, workload: Workload
+    template: type[Template], world: TemplateScenario, topology: Topology, workload: Workload
 ) -> list[Checker]:
     """Where nothing fails, and only what the template sends is lost."""
 
@@ -204,21 +204,21 @@ def _best_effort(
         if not each.away_us
     }
     return [
-        WayChecker(_tree_of, root_of, factor_of(_definition(NAME, world.options))),
-        ShareChecker(world.loss, _tree_of, since_us),
+        PathChecker(_tree_of, root_of, factor_of(_definition(NAME, world.options))),
+        LossChecker(world.loss, _tree_of, since_us),
     ]
 
 
-def _checkers(promises: tuple[str, ...], world: World) -> list[Checker]:
+def _checkers(promises: tuple[str, ...], world: TemplateScenario) -> list[Checker]:
     found: list[Checker] = [
-        LeftChecker(lambda machine: getattr(machine, "template", None), world.end_us)
+        LeakChecker(lambda machine: getattr(machine, "template", None), world.end_us)
     ]
     if ONCE in promises:
-        found.append(OnceChecker())
+        found.append(NoDuplicatesChecker())
     is_ordered = SAME_ORDER in promises
     if ALL in promises:
         parted_us = world.settle_us if is_ordered else None
-        found.append(AllChecker(_members_of, CHANNELS, parted_us=parted_us))
+        found.append(CompletenessChecker(_members_of, CHANNELS, parted_us=parted_us))
     if IN_ORDER in promises:
         found.append(InOrderChecker())
     if is_ordered:

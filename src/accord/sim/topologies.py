@@ -15,12 +15,12 @@ from typing import Final
 
 from accord.sim.errors import SimulationError
 from accord.sim.seeds import stream
-from accord.sim.topology import MOST_NODES, Span, Topology
+from accord.sim.topology import MAX_NODES, Span, Topology
 
-MOST_PLACED: Final = 3_000  # all pairs of them are looked at
+MAX_PLACED: Final = 3_000  # all pairs of them are looked at
 
 US_PER_KM: Final = 5
-LEAST_US: Final = 50  # nodes in one place are not one
+MIN_US: Final = 50  # nodes in one place are not one
 DELAY_US: Final = 10_000
 SIZE_KM: Final = 4_000
 
@@ -106,22 +106,22 @@ def barabasi_albert(count: int, seed: int, links: int = 2, size_km: int = SIZE_K
 
 def names(count: int) -> list[str]:
     """Names of nodes that sort as they count: n00, n01, …"""
-    if not 1 <= count <= MOST_NODES:
-        raise SimulationError(f"expected 1 to {MOST_NODES} nodes, got {count}")
+    if not 1 <= count <= MAX_NODES:
+        raise SimulationError(f"expected 1 to {MAX_NODES} nodes, got {count}")
     width = len(str(count - 1))
     return [f"n{number:0{width}}" for number in range(count)]
 
 
 def delay_of_km(distance_km: float) -> int:
-    return max(LEAST_US, round(distance_km * US_PER_KM))
+    return max(MIN_US, round(distance_km * US_PER_KM))
 
 
 Places = dict[str, tuple[float, float]]
 
 
 def _scatter(kind: str, count: int, seed: int, size_km: int) -> tuple[list[str], Places, Random]:
-    if count > MOST_PLACED:
-        raise SimulationError(f"{kind}: expected at most {MOST_PLACED} nodes, got {count}")
+    if count > MAX_PLACED:
+        raise SimulationError(f"{kind}: expected at most {MAX_PLACED} nodes, got {count}")
     random = stream(seed, "topology", kind)
     nodes = names(count)
     places = {name: (random.random() * size_km, random.random() * size_km) for name in nodes}

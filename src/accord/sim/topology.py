@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from accord.sim.errors import SimulationError
 
-MOST_NODES: Final = 10_000
-MOST_SPANS: Final = 200_000
+MAX_NODES: Final = 10_000
+MAX_SPANS: Final = 200_000
 
 
 class Span(Struct, frozen=True):
@@ -36,10 +36,10 @@ class Topology:
         self._check()
 
     def _check(self) -> None:
-        if not 1 <= len(self.nodes) <= MOST_NODES:
-            raise SimulationError(f"expected 1 to {MOST_NODES} nodes, got {len(self.nodes)}")
-        if len(self.spans) > MOST_SPANS:
-            raise SimulationError(f"expected at most {MOST_SPANS} links, got {len(self.spans)}")
+        if not 1 <= len(self.nodes) <= MAX_NODES:
+            raise SimulationError(f"expected 1 to {MAX_NODES} nodes, got {len(self.nodes)}")
+        if len(self.spans) > MAX_SPANS:
+            raise SimulationError(f"expected at most {MAX_SPANS} links, got {len(self.spans)}")
         if len(self._known) != len(self.nodes):
             raise SimulationError("expected names of nodes that differ")
         for span in self.spans:

@@ -90,7 +90,7 @@ class Subscriber(Struct, frozen=True, kw_only=True):
         return Wish(self.name, self.node, self.filter, self.where, self.xpath, self.qos)
 
 
-class World(Protocol):
+class WorkloadTarget(Protocol):
     """Where clients act."""
 
     @property
@@ -147,7 +147,7 @@ class Workload:
         self.publishers = publishers
         self.subscribers = subscribers
         self._published = 0
-        self._world: World | None = None
+        self._world: WorkloadTarget | None = None
         for what, names in (
             ("publishers", [publisher.name for publisher in publishers]),
             ("subscribers", [f"{each.name} {each.filter}" for each in subscribers]),
@@ -162,7 +162,7 @@ class Workload:
         for subscriber in self.subscribers:
             yield subscriber.name, subscriber.node
 
-    def begin(self, world: World, seed: int) -> None:
+    def begin(self, world: WorkloadTarget, seed: int) -> None:
         """Put the first step of every client into the clock."""
         if self._world is not None:
             raise SimulationError("expected a workload of its own for each simulation")

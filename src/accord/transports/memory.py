@@ -21,7 +21,7 @@ class MemoryNetwork:
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, int], Factory] = {}
-        self._ends: list[MemoryEnd] = []
+        self._ends: list[MemoryConnection] = []
         self._last_port = 50_000
         self.is_silent = False
 
@@ -38,8 +38,8 @@ class MemoryNetwork:
         accept = self._places.get((host, port))
         if accept is None:
             raise ConnectionRefusedError(111, "Connection refused")
-        dialer = MemoryEnd(self, f"{host}:{port}", factory())
-        listener = MemoryEnd(self, "dialer", accept())
+        dialer = MemoryConnection(self, f"{host}:{port}", factory())
+        listener = MemoryConnection(self, "dialer", accept())
         dialer.meet(listener)
         listener.meet(dialer)
         self._ends += (dialer, listener)
@@ -57,7 +57,7 @@ class MemoryNetwork:
         for end in list(self._ends):
             end.look()
 
-    def forget(self, end: MemoryEnd) -> None:
+    def forget(self, end: MemoryConnection) -> None:
         if end in self._ends:
             self._ends.remove(end)
 
@@ -72,7 +72,7 @@ class _MemoryListener:
         self._places.pop((self.host, self.port), None)
 
 
-class MemoryEnd(asyncio.Transport):
+class MemoryConnection(asyncio.Transport):
     """One end of a connection. What is written counts as waiting until the other end reads it."""
 
     def __init__(self, network: MemoryNetwork, other: str, protocol: asyncio.Protocol) -> None:
@@ -80,7 +80,7 @@ class MemoryEnd(asyncio.Transport):
         self._network = network
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
-        self._other: MemoryEnd | None = None
+        self._other: MemoryConnection | None = None
         self._incoming: deque[bytes] = deque()  # nothing in it: the other end has ended
         self._waiting = 0
         self._high = _HIGH
@@ -92,7 +92,7 @@ class MemoryEnd(asyncio.Transport):
         self._is_closing = False
         self._is_lost = False
 
-    def meet(self, other: MemoryEnd) -> None:
+    def meet(self, other: MemoryConnection) -> None:
         self._other = other
 
     def start(self) -> None:

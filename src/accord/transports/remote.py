@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 from typing import Any, Final
 
-from accord.edges.link.handshake import Remote
+from accord.edges.link.handshake import RemoteEndpoint
 
 # Set by transports that never leave this process.
 IS_LOCAL: Final = "is_local"
@@ -14,11 +14,11 @@ IS_LOCAL: Final = "is_local"
 IS_FORWARDED: Final = "is_forwarded"
 
 
-def remote_of(transport: asyncio.BaseTransport) -> Remote:
+def remote_of(transport: asyncio.BaseTransport) -> RemoteEndpoint:
     peer: Any = transport.get_extra_info("peername")
     address = str(peer[0]) if isinstance(peer, tuple) and peer else str(peer or "")
     is_here = bool(transport.get_extra_info(IS_LOCAL)) or is_loopback(address)
-    return Remote(
+    return RemoteEndpoint(
         address=address,
         is_loopback=is_here and not transport.get_extra_info(IS_FORWARDED),
         is_encrypted=transport.get_extra_info("sslcontext") is not None,

@@ -33,20 +33,22 @@ _REGULAR: Final = (1000, 1001, 1005)
 _FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
-class Upgrades(Protocol):
+class UpgradeLimiter(Protocol):
     """Who counts those that ask for an upgrade."""
 
     @property
     def path(self) -> str: ...
 
-    def came(self, accepting: Accepting) -> bool: ...
-    def went(self, accepting: Accepting, *, is_open: bool) -> None: ...
+    def came(self, accepting: AcceptedWebSocket) -> bool: ...
+    def went(self, accepting: AcceptedWebSocket, *, is_open: bool) -> None: ...
 
 
-class WebSocketEnd(asyncio.Transport):
+class WebSocketAdapter(asyncio.Transport):
     """Takes bytes, sends them in binary messages."""
 
-    def __init__(self, owner: Upgraded, raw: asyncio.Transport, *, is_forwarded: bool) -> None:
+    def __init__(
+        self, owner: WebSocketConnection, raw: asyncio.Transport, *, is_forwarded: bool
+    ) -> None:
         super().__init__({IS_FORWARDED: is_forwarded})
         self._owner = owner
         self._raw = raw
@@ -95,7 +97,7 @@ class WebSocketEnd(asyncio.Transport):
         self._raw.set_write_buffer_limits(high, low)
 
 
-class Upgraded(asyncio.Protocol):
+class WebSocketConnection(asyncio.Protocol):
     """What both sides share. `inner` is the link's, once the connection is open."""
 
     def __init__(self, factory: Factory, socket: ServerProtocol | ClientProtocol) -> None:
@@ -168,7 +170,7 @@ class Upgraded(asyncio.Protocol):
         assert self._raw is not None
         self._set_timer(0.0)
         self.inner = self._factory()
-        self.inner.connection_made(WebSocketEnd(self, self._raw, is_forwarded=is_forwarded))
+        self.inner.connection_made(WebSocketAdapter(self, self._raw, is_forwarded=is_forwarded))
 
     def _send(self) -> None:
         raw = self._raw
@@ -198,10 +200,10 @@ class Upgraded(asyncio.Protocol):
         return ConnectionAbortedError(f"WebSocket {close}")
 
 
-class Accepting(Upgraded):
+class AcceptedWebSocket(WebSocketConnection):
     """A connection that another opened, from its request on."""
 
-    def __init__(self, upgrades: Upgrades, factory: Factory, socket: ServerProtocol) -> None:
+    def __init__(self, upgrades: UpgradeLimiter, factory: Factory, socket: ServerProtocol) -> None:
         super().__init__(factory, socket)
         self._upgrades = upgrades
         self._server_side = socket
@@ -242,7 +244,7 @@ class Accepting(Upgraded):
             self._upgrades.went(self, is_open=is_open)
 
 
-class Dialing(Upgraded):
+class DialledWebSocket(WebSocketConnection):
     """A connection that this node opens; `opened` when it is there, or to why it is not."""
 
     def __init__(self, factory: Factory, socket: ClientProtocol, *, is_forwarded: bool) -> None:

@@ -23,7 +23,13 @@ from websockets.uri import WebSocketURI
 
 from accord.transports.interface import Factory, Listener
 from accord.transports.proxy import connect_through
-from accord.transports.upgraded import MESSAGE_BYTES, SILENT, SUBPROTOCOL, Accepting, Dialing
+from accord.transports.upgraded import (
+    MESSAGE_BYTES,
+    SILENT,
+    SUBPROTOCOL,
+    AcceptedWebSocket,
+    DialledWebSocket,
+)
 
 _HANDSHAKE_S: Final = 5.0
 _BACKLOG: Final = 128
@@ -46,11 +52,11 @@ class WebSocketTransport:
         self._accepting = accepting
         self._dialing = dialing
         self._proxy = proxy
-        self._pending: dict[Accepting, None] = {}
+        self._pending: dict[AcceptedWebSocket, None] = {}
 
     async def listen(self, host: str, port: int, factory: Factory) -> Listener:
         server = await asyncio.get_running_loop().create_server(
-            lambda: Accepting(self, factory, self._server_side()),
+            lambda: AcceptedWebSocket(self, factory, self._server_side()),
             host,
             port,
             ssl=self._accepting,
@@ -65,7 +71,7 @@ class WebSocketTransport:
         client = ClientProtocol(
             uri, subprotocols=[SUBPROTOCOL], max_size=MESSAGE_BYTES, logger=SILENT
         )
-        dialing = Dialing(factory, client, is_forwarded=self._proxy is not None)
+        dialing = DialledWebSocket(factory, client, is_forwarded=self._proxy is not None)
         try:
             await self._connect(dialing, host, port)
             await dialing.opened
@@ -75,7 +81,7 @@ class WebSocketTransport:
 
     # What those who ask for an upgrade tell.
 
-    def came(self, accepting: Accepting) -> bool:
+    def came(self, accepting: AcceptedWebSocket) -> bool:
         """Whether another one may try."""
         if len(self._pending) >= _PENDING:
             self.refused += 1
@@ -83,11 +89,11 @@ class WebSocketTransport:
         self._pending[accepting] = None
         return True
 
-    def went(self, accepting: Accepting, *, is_open: bool) -> None:
+    def went(self, accepting: AcceptedWebSocket, *, is_open: bool) -> None:
         self._pending.pop(accepting, None)
         self.refused += not is_open
 
-    async def _connect(self, dialing: Dialing, host: str, port: int) -> None:
+    async def _connect(self, dialing: DialledWebSocket, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         if self._proxy is None:
             await loop.create_connection(
@@ -125,7 +131,7 @@ class WebSocketTransport:
 
 
 class _WebSocketListener:
-    def __init__(self, server: asyncio.Server, pending: dict[Accepting, None]) -> None:
+    def __init__(self, server: asyncio.Server, pending: dict[AcceptedWebSocket, None]) -> None:
         self._server = server
         self._pending = pending
         self.host, self.port = server.sockets[0].getsockname()[:2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord.apps.agent.settings import AgentError, fill, read_settings
-from accord.core.negotiation.costs import Linear
+from accord.core.negotiation.costs import LinearCost
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "agent"
 GOOD = """
@@ -40,7 +40,7 @@ def test_settings(tmp_path: Path) -> None:
     assert (settings.channel, settings.source) == ("lab/t", None)
     assert (settings.apply, settings.stop_s) == (signal.SIGHUP, 1.5)
     assert settings.config == tmp_path / "out"
-    assert settings.capabilities[0].cost == Linear(0, 0.5)
+    assert settings.capabilities[0].cost == LinearCost(0, 0.5)
     assert settings.couplings == ()
 
 

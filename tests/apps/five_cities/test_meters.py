@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from accord.apps.five_cities.cities import Channel
-from accord.apps.five_cities.meters import Meter
+from accord.apps.five_cities.cities import CityChannel
+from accord.apps.five_cities.meters import ChannelLatencies
 
-CHANNEL = Channel("alert", "Washington", 100)
+CHANNEL = CityChannel("alert", "Washington", 100)
 
 
-def metered(*events: tuple[float, float | None]) -> Meter:
+def metered(*events: tuple[float, float | None]) -> ChannelLatencies:
     """Events with when each is published, and how long it takes; None: it never comes."""
-    meter = Meter(CHANNEL)
+    meter = ChannelLatencies(CHANNEL)
     came = []
     for published_s, took_s in events:
         number = meter.publish(published_s)

@@ -17,17 +17,17 @@ from accord.apps.five_cities.cities import (
     TIGHT,
     WASHINGTON,
 )
-from accord.apps.five_cities.play import Play
-from accord.apps.five_cities.story import Act, Flow, Kind, Phase
+from accord.apps.five_cities.play import FiveCitiesScenario
+from accord.apps.five_cities.story import CityFlow, CityPhase, CityPhasePlan, Kind
 from accord.core.errors import AccordError
 from accord.testing import MemoryNode
 
 LIMIT_S = 60.0
 URLS = dict.fromkeys(CITIES, "mqtt://memory")
-FIRST = Flow(((SEATTLE, DENVER, WASHINGTON),), (29.0,))
-OTHER = Flow(((SEATTLE, LOS_ANGELES, WASHINGTON),), (38.0,))
-STILL = Flow(((SEATTLE, LOS_ANGELES, ORLANDO),), (41.0,))
-ACTS = [Act("a", "nothing", "All is well."), Act("b", "slow", "It is not.")]
+FIRST = CityFlow(((SEATTLE, DENVER, WASHINGTON),), (29.0,))
+OTHER = CityFlow(((SEATTLE, LOS_ANGELES, WASHINGTON),), (38.0,))
+STILL = CityFlow(((SEATTLE, LOS_ANGELES, ORLANDO),), (41.0,))
+ACTS = [CityPhasePlan("a", "nothing", "All is well."), CityPhasePlan("b", "slow", "It is not.")]
 
 
 class Notes:
@@ -40,17 +40,17 @@ class Notes:
     async def happen(self, kind: Kind) -> None:
         self.happened.append(kind)
 
-    async def flows(self) -> Mapping[str, Flow]:
+    async def flows(self) -> Mapping[str, CityFlow]:
         if self.is_broken and self.happened:
             raise AccordError("the network is gone")
         tight = OTHER if "slow" in self.happened else FIRST
         return {TIGHT.name: tight, LOOSE.name: STILL}
 
 
-def played(stage: Notes) -> Play:
-    async def run() -> Play:
+def played(stage: Notes) -> FiveCitiesScenario:
+    async def run() -> FiveCitiesScenario:
         async with asyncio.timeout(LIMIT_S), MemoryNode() as node:
-            play = Play(
+            play = FiveCitiesScenario(
                 URLS,
                 stage,
                 paths=1,
@@ -61,7 +61,7 @@ def played(stage: Notes) -> Play:
             await play.run(ACTS, [0.3, 0.5])
             return play
 
-    ended: list[Phase] = []
+    ended: list[CityPhase] = []
     play = asyncio.run(run())
     assert play.phases == ended
     return play
@@ -79,8 +79,8 @@ def test_every_act_happens_and_is_told_with_its_paths() -> None:
     stage = Notes()
     tight, loose = zip(*(phase.lines for phase in played(stage).phases), strict=True)
     assert stage.happened == ["nothing", "slow"]
-    assert [(line.before, line.after) for line in tight] == [(Flow(()), FIRST), (FIRST, OTHER)]
-    assert [(line.before, line.after) for line in loose] == [(Flow(()), STILL), (STILL, STILL)]
+    assert [(line.before, line.after) for line in tight] == [(CityFlow(()), FIRST), (FIRST, OTHER)]
+    assert [(line.before, line.after) for line in loose] == [(CityFlow(()), STILL), (STILL, STILL)]
     assert tight[1].settled_s > 0
     assert loose[1].settled_s == 0
 

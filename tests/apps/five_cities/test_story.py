@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
-from accord.apps.five_cities.meters import Span
-from accord.apps.five_cities.story import Flow, Line, Phase, acts, narrate
+from accord.apps.five_cities.meters import PhaseMeasurement
+from accord.apps.five_cities.story import ChannelPhase, CityFlow, CityPhase, acts, summarise_phase
 
 OVER_DENVER = (SEATTLE, DENVER, WASHINGTON)
 OVER_LOS_ANGELES = (SEATTLE, LOS_ANGELES, WASHINGTON)
 ALL = (SEATTLE, LOS_ANGELES, DENVER, WASHINGTON)
-GOOD = Span(delivered=1_000, late=0, violated_s=0, gap_s=0.03, median_s=0.03, longest_s=0.04)
-LATE = Span(delivered=1_000, late=7, violated_s=0.31, gap_s=0.12, median_s=0.03, longest_s=0.5)
+GOOD = PhaseMeasurement(
+    delivered=1_000, late=0, violated_s=0, gap_s=0.03, median_s=0.03, longest_s=0.04
+)
+LATE = PhaseMeasurement(
+    delivered=1_000, late=7, violated_s=0.31, gap_s=0.12, median_s=0.03, longest_s=0.5
+)
 
 
 def told(
-    before: tuple[tuple[str, ...], ...], after: tuple[tuple[str, ...], ...], span: Span
+    before: tuple[tuple[str, ...], ...], after: tuple[tuple[str, ...], ...], span: PhaseMeasurement
 ) -> str:
-    line = Line(TIGHT, Flow(before), Flow(after), 0.25, span)
-    return "\n".join(narrate(Phase(acts()[1], 8.0, [line])))
+    line = ChannelPhase(TIGHT, CityFlow(before), CityFlow(after), 0.25, span)
+    return "\n".join(summarise_phase(CityPhase(acts()[1], 8.0, [line])))
 
 
 def test_four_phases_in_which_things_happen() -> None:

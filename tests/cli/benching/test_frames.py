@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accord.cli.benching.frames import (
     CHUNK_BYTES,
     MAX_ID,
-    Template,
+    PacketTemplate,
     latencies_ns,
     replies,
     split,
@@ -67,14 +67,14 @@ def test_replies_to_all_at_once() -> None:
 
 class TestTemplate:
     def test_of_quality_0(self) -> None:
-        template = Template("bench/x", 100, 0)
+        template = PacketTemplate("bench/x", 100, 0)
         assert template.count * template.packet_size <= CHUNK_BYTES
         published = decoded(template.packets(3, 5))
         assert published == [Publish("bench/x", (5).to_bytes(8, "big") + bytes(92))] * 3
 
     @pytest.mark.parametrize("qos", [1, 2])
     def test_packet_identifiers_go_round_and_are_never_0(self, qos: int) -> None:
-        template = Template("bench/x", 8, qos)
+        template = PacketTemplate("bench/x", 8, qos)
         seen: list[int] = []
         while len(seen) < MAX_ID + 10:
             for packet in decoded(template.packets(template.count, 1)):
@@ -86,7 +86,7 @@ class TestTemplate:
         assert seen[MAX_ID : MAX_ID + 3] == [1, 2, 3]
 
     def test_a_payload_larger_than_a_chunk(self) -> None:
-        template = Template("bench/x", 1_000_000, 1)
+        template = PacketTemplate("bench/x", 1_000_000, 1)
         assert template.count == 1
         (packet,) = decoded(template.packets(1, 1))
         assert isinstance(packet, Publish)
@@ -95,7 +95,7 @@ class TestTemplate:
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_how_old_payloads_are(qos: int) -> None:
-    template = Template("bench/x", 100, qos)
+    template = PacketTemplate("bench/x", 100, qos)
     data = template.packets(2, 1_000) + template.packets(1, 4_000)
     (run,), _ = split(data)
     assert latencies_ns(run, 100, 5_000).tolist() == [4_000, 4_000, 1_000]

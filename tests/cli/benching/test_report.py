@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from accord.cli.benching.load import Result, Shape
-from accord.cli.benching.report import Report, show_report, title, to_fields
+from accord.cli.benching.load import LoadShape, Result
+from accord.cli.benching.report import BenchReport, show_report, title, to_fields
 from accord.cli.benching.samples import Samples
 
 
@@ -26,18 +26,18 @@ def result(**changed: float) -> Result:
     return Result(samples=samples, **facts)  # type: ignore[arg-type]
 
 
-def report(throughput: Result, **changed: object) -> Report:
+def report(throughput: Result, **changed: object) -> BenchReport:
     facts = {
         "place": "mqtt://127.0.0.1:1883",
         "host": "127.0.0.1",
         "latency_hz": 1_000.0,
         **changed,
     }
-    shape = Shape(subscribers=2)
-    return Report(shape=shape, throughput=throughput, latency=result(), **facts)  # type: ignore[arg-type]
+    shape = LoadShape(subscribers=2)
+    return BenchReport(shape=shape, throughput=throughput, latency=result(), **facts)  # type: ignore[arg-type]
 
 
-def shown(given: Report) -> list[str]:
+def shown(given: BenchReport) -> list[str]:
     output = io.StringIO()
     show_report(Console(file=output, width=100), given)
     lines = [" ".join(line.split()) for line in output.getvalue().splitlines()]
@@ -45,7 +45,7 @@ def shown(given: Report) -> list[str]:
 
 
 def test_title() -> None:
-    assert title(Shape(subscribers=2, qos=1)) == "1 publisher → 2 subscribers, 100 B, QoS 1"
+    assert title(LoadShape(subscribers=2, qos=1)) == "1 publisher → 2 subscribers, 100 B, QoS 1"
 
 
 def test_for_people() -> None:
@@ -71,7 +71,7 @@ def test_for_people() -> None:
         (report(result(), asked_hz=600_000.0), "The rate asked for, 600,000/s, was not reached."),
     ],
 )
-def test_what_else_there_is_to_say(given: Report, line: str) -> None:
+def test_what_else_there_is_to_say(given: BenchReport, line: str) -> None:
     assert any(line in each for each in shown(given))
 
 
@@ -93,8 +93,13 @@ def test_without_subscribers_there_is_no_latency() -> None:
         cpu_share=0.0,
         samples=Samples(),
     )
-    given = Report(
-        place="mqtt://x:1", host="x", shape=Shape(), throughput=none, latency=none, latency_hz=0.0
+    given = BenchReport(
+        place="mqtt://x:1",
+        host="x",
+        shape=LoadShape(),
+        throughput=none,
+        latency=none,
+        latency_hz=0.0,
     )
     assert to_fields(given)["latency_us"] is None
     assert not any("latency" in line for line in shown(given))

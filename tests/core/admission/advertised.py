@@ -12,7 +12,7 @@ from accord.core.admission.index.filters import Filter, covers, intersects
 from accord.core.admission.index.tables import Sums
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
-from accord.core.predicates.tree import And, Attribute, Compare, In, IsNull, Like, Literal, Node, Or
+from accord.core.predicates.tree import And, Attribute, Compare, Expr, In, IsNull, Like, Literal, Or
 
 CHANNELS = ("a", "b", "a/b", "a/b/c", "$s/a", "a/+", "+/b", "a/#", "#", "+", "a/+/c", "$s/#")
 NODES = ("", "denver", "orlando")
@@ -20,7 +20,7 @@ CONSTANTS: tuple[Value, ...] = (1, 2, 2.5, 7, 2**62 + 1, "a", "ab", "b", True)
 
 names = st.sampled_from(["x", "y", "z"]).map(Attribute)
 constants = st.sampled_from(CONSTANTS)
-simple: st.SearchStrategy[Node] = st.one_of(
+simple: st.SearchStrategy[Expr] = st.one_of(
     st.builds(
         Compare, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), names, constants.map(Literal)
     ),

@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from accord.core.admission.messages import AdmissionMessage, Wish
-from accord.core.admission.protocol import Protocol
-from accord.core.admission.request import State, Timing
-from accord.core.admission.resources import CPU, Amounts, Books, link
+from accord.core.admission.messages import AdmissionMessage, FlowSpec
+from accord.core.admission.protocol import ReservationProtocol
+from accord.core.admission.request import ReservationState, ReservationTimers
+from accord.core.admission.resources import CPU, Amounts, ReservationTable, link
 
 MS: Final = 1_000
 S: Final = 1_000_000
@@ -31,16 +31,16 @@ class Node:
     def __init__(self, name: str, now_us: int, capacity: int, neighbours: list[str]) -> None:
         self.name = name
         self.started_us = now_us
-        self.books = Books()
+        self.books = ReservationTable()
         self.books.set_capacity(CPU, capacity)
         for neighbour in neighbours:
             self.books.set_capacity(link(neighbour), capacity)
-        self.protocol = Protocol(name, 1_000 + now_us, self.books, assess)
+        self.protocol = ReservationProtocol(name, 1_000 + now_us, self.books, assess)
         self.timer_us = -1
-        self.last: dict[int, State] = {}  # what clients were told, by request
+        self.last: dict[int, ReservationState] = {}  # what clients were told, by request
 
 
-def assess(wish: Wish, towards: str, source: str) -> Amounts:
+def assess(wish: FlowSpec, towards: str, source: str) -> Amounts:
     return {CPU: wish.event_bytes, link(towards): wish.event_bytes}
 
 
@@ -56,7 +56,7 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         self.nodes: dict[str, Node] = {}
         self.names = sorted({name for pair in links for name in pair})
-        self.told: list[tuple[str, int, State]] = []
+        self.told: list[tuple[str, int, ReservationState]] = []
         self._number = 0
         self._happenings: list[tuple[int, int, Callable[[], None]]] = []
         for name in self.names:
@@ -92,7 +92,7 @@ class Network:
     ) -> int:
         """Fully guaranteed, if no percentage is given."""
         protocol = self.nodes[origin].protocol
-        wish = Wish("a", "TRUE", is_full=percent is None, event_bytes=amount)
+        wish = FlowSpec("a", "TRUE", is_full=percent is None, event_bytes=amount)
         number = protocol.requests.request(
             wish, paths, {CPU: amount}, percent=percent or 100.0, now_us=self.now_us
         )
@@ -113,7 +113,7 @@ class Network:
             (name, number)
             for name, node in self.nodes.items()
             for number, state in node.last.items()
-            if state is State.ADMITTED
+            if state is ReservationState.ADMITTED
         ]
 
     def at(self, time_us: int, happening: Callable[[], None]) -> None:
@@ -137,7 +137,7 @@ class Network:
             assert not node.books.overbooked()
         for name, node in self.nodes.items():
             for request in node.protocol.requests._requests.values():
-                if request.state is not State.ADMITTED:
+                if request.state is not ReservationState.ADMITTED:
                     continue
                 for number, leg in request.legs.items():
                     for other in leg.yes:
@@ -154,14 +154,16 @@ class Network:
         expected: dict[str, set[Hashable]] = {name: set() for name in self.nodes}
         for name, node in self.nodes.items():
             for request in node.protocol.requests._requests.values():
-                assert request.state is State.ADMITTED
-                assert node.last[request.id.number] is State.ADMITTED
+                assert request.state is ReservationState.ADMITTED
+                assert node.last[request.id.number] is ReservationState.ADMITTED
                 if request.own.is_yes:
                     expected[name].add(request.id)
                 for number, leg in request.legs.items():
                     for other in leg.yes:
                         expected[other].add((request.id, number))
-            admitted = [number for number, state in node.last.items() if state is State.ADMITTED]
+            admitted = [
+                number for number, state in node.last.items() if state is ReservationState.ADMITTED
+            ]
             assert sorted(admitted) == sorted(node.protocol.requests._requests)
         for name, node in self.nodes.items():
             assert set(node.books) == expected[name], name
@@ -173,7 +175,7 @@ class Network:
         node = self.nodes[name]
         for decision in node.protocol.decisions:
             self._tell(node, decision.number, decision.state)
-            assert decision.state is State.ADMITTED or decision.refusals
+            assert decision.state is ReservationState.ADMITTED or decision.refusals
         node.protocol.decisions.clear()
         sends = list(node.protocol.sends)
         node.protocol.sends.clear()
@@ -186,13 +188,13 @@ class Network:
                 node.timer_us = due_us
                 self.at(due_us, lambda: self._wake(node, due_us))
 
-    def _tell(self, node: Node, number: int, state: State) -> None:
+    def _tell(self, node: Node, number: int, state: ReservationState) -> None:
         before = node.last.get(number)
-        if state is State.WITHDRAWN:
-            assert before is State.ADMITTED
+        if state is ReservationState.WITHDRAWN:
+            assert before is ReservationState.ADMITTED
         else:
-            assert before in (None, State.ADMITTED)
-            assert state is State.ADMITTED or before is None
+            assert before in (None, ReservationState.ADMITTED)
+            assert state is ReservationState.ADMITTED or before is None
         node.last[number] = state
         self.told.append((node.name, number, state))
 
@@ -223,4 +225,4 @@ class Network:
             self._look(neighbour)
 
 
-TIMING: Final = Timing()
+TIMING: Final = ReservationTimers()

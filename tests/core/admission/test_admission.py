@@ -7,14 +7,14 @@ import pytest
 from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.enforcement import Standing
+from accord.core.admission.enforcement import Compliance
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.messages import AdmissionMessage, Ask, RequestId, Wish
+from accord.core.admission.messages import AdmissionMessage, FlowSpec, ReservationId, Reserve
 from accord.core.admission.needs import Basis, Measured
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind, Mode
-from accord.core.admission.request import State
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
+from accord.core.admission.request import ReservationState
 from accord.core.admission.resources import CPU, MEMORY, Resource, client, link
-from accord.core.admission.subscriptions import Outcome, Refusal
+from accord.core.admission.subscriptions import AdmissionOutcome, AdmissionRefusal
 
 S = 1_000_000
 EVENT = 1_000
@@ -26,7 +26,9 @@ def node(name: str = "a", **options: object) -> Admission:
     return Admission(name, 1, chosen)
 
 
-def subscribe(admission: Admission, who: str, where: str, **options: object) -> Outcome | None:
+def subscribe(
+    admission: Admission, who: str, where: str, **options: object
+) -> AdmissionOutcome | None:
     return admission.subscribe(who, where, filter_of(where), now_us=0, **options)  # type: ignore[arg-type]
 
 
@@ -42,9 +44,9 @@ class Trio:
             else:
                 each.advertised_elsewhere("c", "ann", "trades", filter_of("price > 0"), 10)
 
-    def settle(self, now_us: int = 0) -> list[Outcome]:
+    def settle(self, now_us: int = 0) -> list[AdmissionOutcome]:
         """All that is said and decided."""
-        decided: list[Outcome] = []
+        decided: list[AdmissionOutcome] = []
         is_quiet = False
         while not is_quiet:
             is_quiet = True
@@ -67,17 +69,19 @@ def test_a_subscription_is_admitted_while_there_is_room() -> None:
     admission.set_capacity(client("bob"), 100_000)
     admission.advertise("ann", "trades", filter_of("price > 0"), 10, 0)
     first = subscribe(admission, "bob", "price > 5")
-    assert first == Outcome(client="bob", key="price > 5", state=State.ADMITTED)
+    assert first == AdmissionOutcome(client="bob", key="price > 5", state=ReservationState.ADMITTED)
     second = subscribe(admission, "bob", "price > 6")
     assert second is not None
-    assert second.state is State.REFUSED
-    assert second.refusals == (Refusal("a", Resource.BANDWIDTH, 80_000, 20_000, "client bob"),)
+    assert second.state is ReservationState.REFUSED
+    assert second.refusals == (
+        AdmissionRefusal("a", Resource.BANDWIDTH, 80_000, 20_000, "client bob"),
+    )
     assert admission.decisions == []
     assert subscribe(admission, "carol", "price > 6") is not None
     admission.unsubscribe("bob", "price > 5")
     again = subscribe(admission, "bob", "price > 6")
     assert again is not None
-    assert again.state is State.ADMITTED
+    assert again.state is ReservationState.ADMITTED
     admission.check_invariants()
 
 
@@ -86,10 +90,10 @@ def test_what_nobody_advertises_needs_next_to_nothing() -> None:
     admission.set_capacity(CPU, 0)
     admission.set_capacity(MEMORY, 1_200)
     for number in range(2):
-        assert subscribe(admission, "bob", f"x > {number}").state is State.ADMITTED  # type: ignore[union-attr]
+        assert subscribe(admission, "bob", f"x > {number}").state is ReservationState.ADMITTED  # type: ignore[union-attr]
     refused = subscribe(admission, "bob", "x > 2")
     assert refused is not None
-    assert refused.refusals == (Refusal("a", Resource.MEMORY, 500, 200),)
+    assert refused.refusals == (AdmissionRefusal("a", Resource.MEMORY, 500, 200),)
 
 
 def test_cpu_is_learned_and_refusals_speak_of_events_per_second() -> None:
@@ -99,12 +103,15 @@ def test_cpu_is_learned_and_refusals_speak_of_events_per_second() -> None:
     refused = subscribe(admission, "bob", "price > 5")
     assert refused is not None
     # 50 are processed already, by whatever: nothing is free.
-    assert refused.refusals == (Refusal("a", Resource.CPU, 30, 0),)
+    assert refused.refusals == (AdmissionRefusal("a", Resource.CPU, 30, 0),)
     admission.look_at_cpu(0.2, 5)
     outcomes = [subscribe(admission, "bob", where) for where in ("price > 5", "price > 6")]
-    assert [each.state for each in outcomes if each] == [State.ADMITTED, State.REFUSED]
+    assert [each.state for each in outcomes if each] == [
+        ReservationState.ADMITTED,
+        ReservationState.REFUSED,
+    ]
     assert outcomes[1] is not None
-    assert outcomes[1].refusals == (Refusal("a", Resource.CPU, 30, 20),)
+    assert outcomes[1].refusals == (AdmissionRefusal("a", Resource.CPU, 30, 20),)
 
 
 def test_clients_that_fail_release_what_they_held() -> None:
@@ -125,17 +132,17 @@ def test_different_guarantees_for_different_clients() -> None:
     trio = Trio()
     a = trio.nodes["a"]
     trio.nodes["b"].set_capacity(link("a"), 50_000)
-    percentage = Guarantee(kind=Kind.PERCENTAGE, percent=60)
-    none = Guarantee(kind=Kind.NONE)
+    percentage = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=60)
+    none = Guarantee(kind=GuaranteeKind.NONE)
     where = filter_of("price > 5")
     assert a.subscribe("bob", 1, where, [PATH], now_us=0) is None
     assert a.subscribe("carol", 1, where, [PATH], now_us=0, guarantee=percentage) is None
     best_effort = a.subscribe("dave", 1, where, [PATH], now_us=0, guarantee=none)
-    assert best_effort == Outcome(client="dave", key=1, state=State.ADMITTED)
+    assert best_effort == AdmissionOutcome(client="dave", key=1, state=ReservationState.ADMITTED)
     bob, carol = sorted(trio.settle(), key=lambda each: each.client)
-    refusal = Refusal("b", Resource.BANDWIDTH, 80_000, 50_000, "link a")
-    assert (bob.state, bob.refusals) == (State.REFUSED, (refusal,))
-    assert (carol.state, carol.refusals) == (State.ADMITTED, (refusal,))
+    refusal = AdmissionRefusal("b", Resource.BANDWIDTH, 80_000, 50_000, "link a")
+    assert (bob.state, bob.refusals) == (ReservationState.REFUSED, (refusal,))
+    assert (carol.state, carol.refusals) == (ReservationState.ADMITTED, (refusal,))
     assert round(carol.share, 3) == 0.667
     assert [len(trio.nodes[name].books) for name in "abc"] == [1, 0, 1]
     a.client_gone("carol")
@@ -148,7 +155,7 @@ def test_each_node_computes_the_need_from_its_own_advertisements() -> None:
     trio.nodes["b"].advertise("eve", "others", filter_of("price > 3"), 100, 0)
     trio.nodes["a"].subscribe("bob", 1, filter_of("price > 5"), [PATH], now_us=0)
     (outcome,) = trio.settle()
-    assert outcome.state is State.ADMITTED
+    assert outcome.state is ReservationState.ADMITTED
     # What b's own publishers publish does not come over this way.
     (key,) = trio.nodes["b"].books
     assert trio.nodes["b"].books.amounts(key)[CPU] == 10_000
@@ -161,7 +168,7 @@ def test_a_mode_that_only_reports() -> None:
     admission.advertise("ann", "trades", filter_of("price > 0"), 10, 0)
     outcomes = [subscribe(admission, "bob", f"price > {number}") for number in range(3)]
     assert [each.state for each in outcomes if each] == [
-        State.ADMITTED, State.REFUSED, State.REFUSED,
+        ReservationState.ADMITTED, ReservationState.REFUSED, ReservationState.REFUSED,
     ]  # fmt: skip
     assert not any(each.is_binding for each in outcomes if each)
     assert len(admission.books) == 1, "what would have been refused takes nothing"
@@ -171,7 +178,7 @@ def test_switched_off_it_asks_nobody() -> None:
     admission = node(mode=Mode.OFF)
     admission.set_capacity(MEMORY, 0)
     outcome = admission.subscribe("bob", 1, filter_of("TRUE"), [PATH], now_us=0)
-    assert outcome == Outcome(client="bob", key=1, state=State.ADMITTED)
+    assert outcome == AdmissionOutcome(client="bob", key=1, state=ReservationState.ADMITTED)
     assert admission.sends == []
     assert len(admission.books) == 0
 
@@ -194,14 +201,14 @@ def test_a_subscription_that_replaces_another_leaves_it_if_refused() -> None:
     assert admission.subscribe("bob", "k", filter_of("price > 5"), now_us=0)
     refused = admission.subscribe("bob", "k", filter_of("TRUE"), now_us=0)
     assert refused is not None
-    assert refused.state is State.REFUSED
+    assert refused.state is ReservationState.REFUSED
     admission.check_invariants()
     kept = admission.subscriptions.get("bob", "k")
     assert kept is not None
     assert str(kept.filter.predicate) == "price > 5"
     replaced = admission.subscribe("bob", "k", filter_of("price > 6"), now_us=0)
     assert replaced is not None
-    assert replaced.state is State.ADMITTED
+    assert replaced.state is ReservationState.ADMITTED
     assert len(admission.books) == 1
     admission.check_invariants()
     assert admission.unsubscribe("bob", "k")
@@ -214,7 +221,7 @@ def test_replacing_while_the_first_is_not_decided_yet() -> None:
     for where in ("price > 5", "price > 6", "price > 7"):
         assert a.subscribe("bob", "k", filter_of(where), [PATH], now_us=0) is None
         a.check_invariants()
-    assert [each.state for each in trio.settle()] == [State.ADMITTED]
+    assert [each.state for each in trio.settle()] == [ReservationState.ADMITTED]
     assert [len(trio.nodes[name].books) for name in "abc"] == [1, 1, 1]
     a.subscribe("bob", "k", filter_of("price > 8"), [PATH], now_us=0)
     a.unsubscribe("bob", "k")
@@ -249,10 +256,10 @@ def test_publishers_beyond_their_rate_are_told() -> None:
     admission.advertise("ann", "trades", filter_of("price > 0"), 2, 0)
     values = {"price": 5}
     standings = [admission.published("ann", "market", values, None, 0) for _ in range(3)]
-    assert standings == [Standing.WITHIN, Standing.WITHIN, Standing.OVER]
+    assert standings == [Compliance.WITHIN, Compliance.WITHIN, Compliance.OVER]
     assert [each.advertisement for each in admission.overruns] == ["trades"]
     admission.publisher_gone("ann")
-    assert admission.published("ann", "market", values, None, 0) is Standing.FREE
+    assert admission.published("ann", "market", values, None, 0) is Compliance.FREE
     assert admission.order.advertisements == 0
 
 
@@ -270,7 +277,7 @@ def test_what_gone_nodes_advertised_goes_with_them() -> None:
 
 
 def test_a_refused_advertisement_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.core.admission.enforcement.MOST_OF_ONE", 1)
+    monkeypatch.setattr("accord.core.admission.enforcement.MAX_OF_ONE", 1)
     admission = node()
     admission.advertise("ann", "1", filter_of("price > 0"), 2, 0)
     with pytest.raises(AdmissionError):
@@ -282,15 +289,15 @@ def test_a_refused_advertisement_leaves_nothing(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "wish",
     [
-        Wish("c", "price >", True),
-        Wish("c/#/d", "TRUE", True),
-        Wish("c", "TRUE", True, basis="guess"),
-        Wish("c", "TRUE", True, event_bytes=-1),
+        FlowSpec("c", "price >", True),
+        FlowSpec("c/#/d", "TRUE", True),
+        FlowSpec("c", "TRUE", True, basis="guess"),
+        FlowSpec("c", "TRUE", True, event_bytes=-1),
     ],
 )
-def test_wishes_that_make_no_sense(wish: Wish) -> None:
+def test_wishes_that_make_no_sense(wish: FlowSpec) -> None:
     admission = node("b")
-    admission.receive("a", Ask(RequestId("a", 1, 1), 1, 1, ("a", "b"), wish), 0)
+    admission.receive("a", Reserve(ReservationId("a", 1, 1), 1, 1, ("a", "b"), wish), 0)
     assert admission.sends == []
     assert admission.dropped == 1
     admission.check_invariants()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.elsewhere import Elsewhere, publisher_of
+from accord.core.admission.elsewhere import RemoteAdvertisements, publisher_of
 
 TRADES = filter_of("price > 0")
 SENSOR = publisher_of("x", "sensor")
@@ -18,7 +18,7 @@ def rates(admission: Admission) -> dict[str, float]:
 
 def test_the_latest_active_parent_counts() -> None:
     admission = Admission("c", 1)
-    elsewhere = Elsewhere(admission)
+    elsewhere = RemoteAdvertisements(admission)
     elsewhere.tell("b", SENSOR, "n", TRADES, 5)
     elsewhere.tell("a", SENSOR, "n", TRADES, 5)
     elsewhere.tell("a", "client", "n", TRADES, 1)
@@ -37,7 +37,7 @@ def test_the_latest_active_parent_counts() -> None:
 
 def test_another_parent_counts_when_one_is_gone() -> None:
     admission = Admission("c", 1)
-    elsewhere = Elsewhere(admission)
+    elsewhere = RemoteAdvertisements(admission)
     for node in "ab":
         elsewhere.tell(node, SENSOR, "n", TRADES, 5)
     elsewhere.rank("a", "x", (1, 1, True))
@@ -55,7 +55,7 @@ def test_another_parent_counts_when_one_is_gone() -> None:
 
 
 def test_a_child_without_a_name_leaves_nothing() -> None:
-    elsewhere = Elsewhere(Admission("c", 1))
+    elsewhere = RemoteAdvertisements(Admission("c", 1))
     elsewhere.tell("b", publisher_of("", "sensor"), "n", TRADES, 5)
     elsewhere.untell("b", publisher_of("", "sensor"), "n")
     elsewhere.check_invariants()

@@ -8,16 +8,16 @@ from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.exchange import SERVICE, AdmissionExchange
+from accord.core.admission.exchange import SERVICE, OverlayAdmission
 from accord.core.admission.options import AdmissionOptions
 from accord.core.admission.repeating import ADVERT
-from accord.core.admission.request import State
+from accord.core.admission.request import ReservationState
 from accord.core.admission.resources import CPU, Resource, link
-from accord.core.admission.subscriptions import Outcome, Refusal
+from accord.core.admission.subscriptions import AdmissionOutcome, AdmissionRefusal
 from accord.core.channels.channels import Channels
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signals import Said
+from accord.core.overlay.signals import TemplateMessage
 
 MS = 1_000
 S = 1_000_000
@@ -33,7 +33,7 @@ class Nodes:
         self.now_us = 0
         self.cut: set[frozenset[str]] = set()
         self.channels: dict[str, Channels] = {}
-        self.exchanges: dict[str, AdmissionExchange] = {}
+        self.exchanges: dict[str, OverlayAdmission] = {}
         for name in names:
             self.start(name)
         for one, other in links:
@@ -46,7 +46,7 @@ class Nodes:
         admission = Admission(name, 1, AdmissionOptions(event_bytes=1_000))
         channels = self.channels[name] = Channels(overlay)
         self.exchanges[name] = channels.serve(
-            SERVICE, lambda context: AdmissionExchange(context, overlay.store, admission)
+            SERVICE, lambda context: OverlayAdmission(context, overlay.store, admission)
         )
 
     def admission(self, name: str) -> Admission:
@@ -62,10 +62,10 @@ class Nodes:
     def settle(self) -> None:
         self.run(2 * S)
 
-    def subscribe(self, name: str, client: str, where: str) -> Outcome | None:
+    def subscribe(self, name: str, client: str, where: str) -> AdmissionOutcome | None:
         return self.exchanges[name].subscribe(client, where, filter_of(where), now_us=self.now_us)
 
-    def decisions(self, name: str) -> list[Outcome]:
+    def decisions(self, name: str) -> list[AdmissionOutcome]:
         decisions = list(self.admission(name).decisions)
         self.admission(name).decisions.clear()
         return decisions
@@ -122,13 +122,15 @@ def test_a_subscription_is_asked_for_along_the_way_its_events_come() -> None:
     assert nodes.subscribe("a", "bob", "price > 5") is None
     nodes.settle()
     (outcome,) = nodes.decisions("a")
-    assert outcome.state is State.ADMITTED
+    assert outcome.state is ReservationState.ADMITTED
     assert [len(nodes.admission(name).books) for name in "abc"] == [1, 1, 1]
     nodes.subscribe("a", "carol", "price > 6")
     nodes.settle()
     (outcome,) = nodes.decisions("a")
-    assert outcome.state is State.REFUSED
-    assert outcome.refusals == (Refusal("b", Resource.BANDWIDTH, 80_000, 20_000, "link a"),)
+    assert outcome.state is ReservationState.REFUSED
+    assert outcome.refusals == (
+        AdmissionRefusal("b", Resource.BANDWIDTH, 80_000, 20_000, "link a"),
+    )
     nodes.exchanges["a"].client_gone("bob")
     nodes.settle()
     assert [len(nodes.admission(name).books) for name in "abc"] == [0, 0, 0]
@@ -138,7 +140,7 @@ def test_where_all_publishers_are_here_nobody_is_asked() -> None:
     nodes = line()
     outcome = nodes.subscribe("c", "bob", "price > 5")
     assert outcome is not None
-    assert outcome.state is State.ADMITTED
+    assert outcome.state is ReservationState.ADMITTED
     assert nodes.exchanges["c"].unsubscribe("bob", "price > 5")
     assert nodes.exchanges["a"].ways(filter_of("price < 0")) == ()
 
@@ -158,7 +160,7 @@ def test_another_way_is_asked_when_a_link_fails() -> None:
     nodes.run(10 * S)
     assert nodes.exchanges["a"].ways(TRADES)[0].path == ("a", other, "c")
     assert [len(nodes.admission(name).books) for name in ("a", between, "c", other)] == [1, 0, 1, 1]
-    assert [each.state for each in nodes.decisions("a")] == [State.ADMITTED]
+    assert [each.state for each in nodes.decisions("a")] == [ReservationState.ADMITTED]
 
 
 def test_what_is_advertised_later_is_booked_too_or_the_client_told() -> None:
@@ -166,7 +168,7 @@ def test_what_is_advertised_later_is_booked_too_or_the_client_told() -> None:
     nodes.admission("b").set_capacity(CPU, 100_000)
     nodes.subscribe("a", "bob", "price > 5")
     nodes.settle()
-    assert [each.state for each in nodes.decisions("a")] == [State.ADMITTED]
+    assert [each.state for each in nodes.decisions("a")] == [ReservationState.ADMITTED]
     nodes.exchanges["c"].advertise("ann", "quotes", TRADES, 70, nodes.now_us)
     nodes.settle()
     assert nodes.admission("b").books.free(CPU) == 20_000
@@ -174,8 +176,8 @@ def test_what_is_advertised_later_is_booked_too_or_the_client_told() -> None:
     nodes.exchanges["c"].advertise("ann", "news", TRADES, 30, nodes.now_us)
     nodes.settle()
     (outcome,) = nodes.decisions("a")
-    assert outcome.state is State.WITHDRAWN
-    assert outcome.refusals == (Refusal("b", Resource.CPU, 110, 100),)
+    assert outcome.state is ReservationState.WITHDRAWN
+    assert outcome.refusals == (AdmissionRefusal("b", Resource.CPU, 110, 100),)
     assert [len(nodes.admission(name).books) for name in "abc"] == [0, 0, 0]
 
 
@@ -214,7 +216,7 @@ def test_nonsense_of_others_is_counted() -> None:
     nodes = line()
     exchange = nodes.exchanges["b"]
     store = nodes.channels["c"].overlay.store
-    nodes.channels["b"].overlay.receive("a", Said(SERVICE, "", b"\xc1"), nodes.now_us)
+    nodes.channels["b"].overlay.receive("a", TemplateMessage(SERVICE, "", b"\xc1"), nodes.now_us)
     assert exchange.dropped == 1
     store.put(ADVERT, "ann\ntrades", b"\xc1")
     store.put(ADVERT, "bob\ntrades", msgspec.msgpack.encode(("market", "price >", 1.0)))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.admission.looking import AT_A_TIME, PAUSE_US, Looking, Which
+from accord.core.admission.looking import AT_A_TIME, PAUSE_US, ReevaluationQueue, Which
 
 SETTLE = 1_000
 EVERYONE: list[Which] = [("ann", number) for number in range(AT_A_TIME + 5)]
@@ -11,13 +11,13 @@ def everyone() -> list[Which]:
 
 
 def test_nothing_is_looked_at_while_nothing_changes() -> None:
-    looking = Looking[Which](SETTLE)
+    looking = ReevaluationQueue[Which](SETTLE)
     assert looking.take(everyone, 0) == []
     assert looking.next_due_us() is None
 
 
 def test_all_are_looked_at_a_while_after_a_change_some_at_a_time() -> None:
-    looking = Looking[Which](SETTLE)
+    looking = ReevaluationQueue[Which](SETTLE)
     looking.changed()
     assert looking.next_due_us() == SETTLE
     assert looking.take(everyone, 100) == []
@@ -29,7 +29,7 @@ def test_all_are_looked_at_a_while_after_a_change_some_at_a_time() -> None:
 
 
 def test_what_changes_meanwhile_is_looked_at_again() -> None:
-    looking = Looking[Which](SETTLE)
+    looking = ReevaluationQueue[Which](SETTLE)
     looking.changed()
     looking.take(everyone, 0)
     looking.take(everyone, SETTLE)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.core.admission.advertised import filter_of, filters
 
 from accord.core.admission.index.filters import Filter
-from accord.core.admission.needs import Basis, Between, Measured, Needs, measured
-from accord.core.admission.order import Order
+from accord.core.admission.needs import Basis, DemandEstimator, Interval, Measured, measured
+from accord.core.admission.order import FilterPoset
 from accord.core.model.channels import filter_selects
 from accord.core.model.values import Value
-from accord.core.monitoring.registry import LocalRegistry, subject_of
+from accord.core.monitoring.registry import MeasurementRegistry, subject_of
 
 DEU = "name = 'DEU'"
 NAMES = ("a", "b", "a/b", "a/b/c", "a/x", "$s/a", "x/b", "x")
@@ -40,8 +40,8 @@ EVENTS: list[tuple[str, dict[str, Value]]] = [
 ]
 
 
-def figure_5() -> Needs:
-    order = Order()
+def figure_5() -> DemandEstimator:
+    order = FilterPoset()
     for number, (where, rate_hz) in enumerate(
         (
             ("price > 0", 4),
@@ -53,51 +53,51 @@ def figure_5() -> Needs:
         )
     ):
         order.advertise(number, filter_of(where), rate_hz)
-    return Needs(order)
+    return DemandEstimator(order)
 
 
 def test_figure_5() -> None:
     need = figure_5().need(filter_of(f"price > 2 AND {DEU}"))
-    assert need.paper_rate_hz == Between(18, 31)
-    assert need.paper_count == Between(3, 6)
+    assert need.paper_rate_hz == Interval(18, 31)
+    assert need.paper_count == Interval(3, 6)
     assert not need.is_advertised
-    assert need.rate_hz == Between(18, 31)
+    assert need.rate_hz == Interval(18, 31)
 
 
 def test_an_advertised_filter_needs_its_rate() -> None:
     needs = figure_5()
     need = needs.need(filter_of("price > 5"))
     assert need.is_advertised
-    assert need.paper_rate_hz == Between(23, 23)
-    assert need.paper_count == Between(4, 4)
+    assert need.paper_rate_hz == Interval(23, 23)
+    assert need.paper_count == Interval(4, 4)
     assert needs.asked_hz(filter_of("price > 5"), Basis.PAPER) == 23
     # Others may also publish what it asks for.
-    assert need.rate_hz == Between(23, 31)
+    assert need.rate_hz == Interval(23, 31)
     assert needs.asked_hz(filter_of("price > 5")) == 31
 
 
 def test_bounds_are_tighter_where_filters_lie_apart() -> None:
     needs = figure_5()
     need = needs.need(filter_of("price > 0 AND price < 6 AND name = 'FRA'"))
-    assert need.paper_rate_hz == Between(0, 31)
-    assert need.rate_hz == Between(0, 9)
+    assert need.paper_rate_hz == Interval(0, 31)
+    assert need.rate_hz == Interval(0, 9)
     wide = needs.need(filter_of("TRUE"))
-    assert wide.paper_rate_hz == Between(31, inf)
-    assert wide.rate_hz == Between(31, 31)
+    assert wide.paper_rate_hz == Interval(31, inf)
+    assert wide.rate_hz == Interval(31, 31)
     assert needs.asked_hz(filter_of("TRUE"), Basis.PAPER) == 31
 
 
 def test_the_papers_maximum_is_too_small_where_an_advertisement_reaches_out() -> None:
-    order = Order()
+    order = FilterPoset()
     order.advertise(1, filter_of("price > 0"), 5)
     order.advertise(2, filter_of(DEU), 10)  # at any price
-    need = Needs(order).need(filter_of("price > 1"))
-    assert need.paper_rate_hz == Between(0, 5)
-    assert need.rate_hz == Between(0, 15)
+    need = DemandEstimator(order).need(filter_of("price > 1"))
+    assert need.paper_rate_hz == Interval(0, 5)
+    assert need.rate_hz == Interval(0, 15)
 
 
 def test_estimates_take_some_room_and_never_exceed_what_was_promised() -> None:
-    needs = Needs(figure_5().order, room=1.5)
+    needs = DemandEstimator(figure_5().order, room=1.5)
     asked = filter_of("price > 5")
     assert needs.asked_hz(asked, Basis.ESTIMATE, measured=Measured(10)) == 15
     assert needs.asked_hz(asked, Basis.ESTIMATE, measured=Measured(30)) == 31
@@ -107,7 +107,7 @@ def test_estimates_take_some_room_and_never_exceed_what_was_promised() -> None:
 
 
 def test_what_was_measured_is_found_in_the_registry() -> None:
-    registry = LocalRegistry()
+    registry = MeasurementRegistry()
 
     def known(kind: str, subject: str, name: str) -> float | None:
         return registry.get(kind, subject, name, now_ms=0)
@@ -140,7 +140,7 @@ def test_bounds_contain_the_truth_of_every_stream(
     advertised: list[tuple[Filter, int]], asked: Filter, data: st.DataObject
 ) -> None:
     """Publishers publish what they promised at most, of whatever their filters allow."""
-    order = Order()
+    order = FilterPoset()
     stream: list[int] = []
     publishers = 0
     wanted = set(matching(asked))
@@ -153,7 +153,7 @@ def test_bounds_contain_the_truth_of_every_stream(
         stream += chosen
         publishers += bool(wanted.intersection(chosen))
     truth_hz = sum(event in wanted for event in stream)
-    need = Needs(order).need(asked)
+    need = DemandEstimator(order).need(asked)
     assert need.rate_hz.low <= truth_hz <= need.rate_hz.high
     assert need.count.low <= publishers <= need.count.high
     assert need.paper_rate_hz.low <= truth_hz or need.is_advertised

@@ -11,41 +11,41 @@ from accord.core.admission import guests as guest_module
 from accord.core.admission import hops as hop_module
 from accord.core.admission.admission import Admission
 from accord.core.admission.exchange import SERVICE
-from accord.core.admission.guests import MOST_GUESTS, Guests
+from accord.core.admission.guests import MAX_CHILD_RESERVATIONS, ChildReservations
 from accord.core.admission.hops import MAX_LEGS
 from accord.core.admission.messages import (
     AdmissionMessage,
-    Answer,
-    Ask,
+    FlowSpec,
+    NodeVerdict,
     Release,
-    RequestId,
-    Verdict,
-    Wish,
+    ReservationId,
+    Reserve,
+    ReserveReply,
 )
 from accord.core.admission.options import AdmissionOptions
-from accord.core.admission.posting import Advert, Post
-from accord.core.admission.request import State
-from accord.core.admission.requests import MOST_REQUESTS
+from accord.core.admission.posting import AdvertisementDelta, AdvertisementRecord
+from accord.core.admission.request import ReservationState
+from accord.core.admission.requests import MAX_REQUESTS
 from accord.core.admission.resources import MEMORY, link
 from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.exchange import PastExchange
+from accord.core.channels.persistent.exchange import HistoryProtocol
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Said
+from accord.core.overlay.signals import TemplateMessage
 from accord.core.overlay.tier_links import TierLink
-from accord.core.tiers.answering import Answering
+from accord.core.tiers.answering import FeedbackRouter
 
-HUGE = Wish("#", "TRUE", True, event_bytes=(1 << 64) - 1)
+HUGE = FlowSpec("#", "TRUE", True, event_bytes=(1 << 64) - 1)
 
 
-def say(tiers: Tiers, message: AdmissionMessage | Post) -> None:
-    said = Said(SERVICE, "", msgspec.msgpack.encode(message))
+def say(tiers: Tiers, message: AdmissionMessage | AdvertisementDelta) -> None:
+    said = TemplateMessage(SERVICE, "", msgspec.msgpack.encode(message))
     tiers.tiers["a"].heard("x", said, tiers.now_us)
 
 
-def ask(wish: Wish, replaces: tuple[int, ...] = ()) -> Ask:
-    return Ask(RequestId("x", 1, 900), 1, 1, ("x", "a"), wish, (), replaces)
+def ask(wish: FlowSpec, replaces: tuple[int, ...] = ()) -> Reserve:
+    return Reserve(ReservationId("x", 1, 900), 1, 1, ("x", "a"), wish, (), replaces)
 
 
 @pytest.mark.parametrize("who", ["a", "c"])
@@ -54,7 +54,7 @@ def test_a_need_beyond_all_numbers_is_refused(who: str) -> None:
     tiers.admission(who).set_capacity(MEMORY, 10_000_000)
     say(tiers, ask(HUGE))
     tiers.run(S)
-    assert tiers.expect("price > 1").state is State.ADMITTED
+    assert tiers.expect("price > 1").state is ReservationState.ADMITTED
 
 
 def test_nothing_is_promised_that_could_not_be_told() -> None:
@@ -71,7 +71,7 @@ def test_publishers_may_advertise_more_together_than_one_may() -> None:
     for publisher in "pqr":
         tiers.exchanges["c"].advertise(publisher, "n", TRADES, 1e9, tiers.now_us)
     tiers.settle()
-    assert tiers.expect("price > 1").state is State.ADMITTED
+    assert tiers.expect("price > 1").state is ReservationState.ADMITTED
     assert tiers.promised()["x"] == 3_000_000_000_000
 
 
@@ -79,38 +79,40 @@ def test_so_many_legs_are_replaced_at_most() -> None:
     tiers = advertising()
     tiers.admission("a").set_capacity(link("x"), 100 * KBIT)
     guests = tiers.exchanges["a"].guests
-    say(tiers, ask(Wish("#", "TRUE", True), tuple(range(2, 3 + MAX_LEGS))))
+    say(tiers, ask(FlowSpec("#", "TRUE", True), tuple(range(2, 3 + MAX_LEGS))))
     assert (guests.dropped, len(guests)) == (1, 0)
-    say(tiers, ask(Wish("#", "TRUE", True), tuple(range(2, 2 + MAX_LEGS))))
+    say(tiers, ask(FlowSpec("#", "TRUE", True), tuple(range(2, 2 + MAX_LEGS))))
     assert (guests.dropped, len(guests)) == (1, 1)
 
 
-def guest(child: str, number: int, where: str = "TRUE") -> Ask:
-    return Ask(RequestId(child, 1, number), 1, 1, (child, "a"), Wish("trades", where, True))
+def guest(child: str, number: int, where: str = "TRUE") -> Reserve:
+    return Reserve(
+        ReservationId(child, 1, number), 1, 1, (child, "a"), FlowSpec("trades", where, True)
+    )
 
 
-def answers(guests: Guests) -> list[Answer]:
-    found = [each for _, each in guests.sends if isinstance(each, Answer)]
+def answers(guests: ChildReservations) -> list[ReserveReply]:
+    found = [each for _, each in guests.sends if isinstance(each, ReserveReply)]
     guests.sends.clear()
     return found
 
 
 def test_one_child_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_module, "MOST_GUESTS", 8)
-    guests = Guests(Admission("a", 1, AdmissionOptions()))
+    guests = ChildReservations(Admission("a", 1, AdmissionOptions()))
     for child, count in (("x", 4), ("y", 2), ("z", 1)):
         for number in range(8):
             guests.receive(child, guest(child, number), 0)
         guests.check_invariants()
         said = [each.verdicts[0] for each in answers(guests)]
-        assert said[:count] == [Verdict("a")] * count
-        full = Verdict("a", "memory", f"secondary node {child}", 1_010, 0)
+        assert said[:count] == [NodeVerdict("a")] * count
+        full = NodeVerdict("a", "memory", f"secondary node {child}", 1_010, 0)
         assert said[count:] == [full] * (8 - count)
-    guests.receive("x", Release(RequestId("x", 1, 0), 1, ("x", "a")), 1)
+    guests.receive("x", Release(ReservationId("x", 1, 0), 1, ("x", "a")), 1)
     guests.receive("x", guest("x", 9), 1)
     assert not answers(guests)[0].verdicts[0].is_yes, "there are more now who share"
     guests.receive("z", guest("z", 9), 1)
-    assert answers(guests)[0].verdicts == (Verdict("a"),)
+    assert answers(guests)[0].verdicts == (NodeVerdict("a"),)
     for child in "xyz":
         guests.left(child)
     guests.check_invariants()
@@ -119,7 +121,7 @@ def test_one_child_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_long_wishes_are_shared_like_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_module, "MOST_BYTES", 40_000)
-    guests = Guests(Admission("a", 1, AdmissionOptions()))
+    guests = ChildReservations(Admission("a", 1, AdmissionOptions()))
     long = f"a = '{'x' * 9_000}'"
     for child in "xy":
         for number in range(4):
@@ -130,7 +132,7 @@ def test_long_wishes_are_shared_like_many(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_clients_have_as_much_room_as_children() -> None:
-    assert MOST_REQUESTS - MOST_GUESTS >= MOST_GUESTS
+    assert MAX_REQUESTS - MAX_CHILD_RESERVATIONS >= MAX_CHILD_RESERVATIONS
 
 
 def test_one_neighbour_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,22 +141,26 @@ def test_one_neighbour_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -
     admission = Admission("a", 1, AdmissionOptions())
     for neighbour, count in (("x", 4), ("y", 2)):
         for number in range(8):
-            id_ = RequestId(f"{neighbour} {number}", 1, number)
+            id_ = ReservationId(f"{neighbour} {number}", 1, number)
             path = (id_.origin, neighbour, "a")
-            wish = Wish("trades", "TRUE", True)
-            admission.receive(neighbour, Ask(id_, 1, 1, path, wish, (Verdict(neighbour),)), 0)
+            wish = FlowSpec("trades", "TRUE", True)
+            admission.receive(
+                neighbour, Reserve(id_, 1, 1, path, wish, (NodeVerdict(neighbour),)), 0
+            )
         admission.check_invariants()
-        said = [each.verdicts[1] for _, each in admission.sends if isinstance(each, Answer)]
+        said = [each.verdicts[1] for _, each in admission.sends if isinstance(each, ReserveReply)]
         admission.sends.clear()
-        assert said[:count] == [Verdict("a")] * count
-        assert said[count:] == [Verdict("a", "memory", f"link {neighbour}", 510, 0)] * (8 - count)
+        assert said[:count] == [NodeVerdict("a")] * count
+        assert said[count:] == [NodeVerdict("a", "memory", f"link {neighbour}", 510, 0)] * (
+            8 - count
+        )
 
 
 @pytest.mark.parametrize("replaces", [tuple(range(2, 3 + MAX_LEGS)), (2, 1)], ids=len)
 def test_a_neighbour_replaces_some_other_legs(replaces: tuple[int, ...]) -> None:
     admission = Admission("a", 1, AdmissionOptions())
-    wish = Wish("trades", "TRUE", True)
-    ask = Ask(RequestId("x", 1, 1), 1, 1, ("x", "a"), wish, (), replaces)
+    wish = FlowSpec("trades", "TRUE", True)
+    ask = Reserve(ReservationId("x", 1, 1), 1, 1, ("x", "a"), wish, (), replaces)
     admission.receive("x", ask, 0)
     assert (admission.dropped, admission.sends) == (1, [])
 
@@ -162,27 +168,29 @@ def test_a_neighbour_replaces_some_other_legs(replaces: tuple[int, ...]) -> None
 def test_what_can_not_be_a_fact_is_not_kept() -> None:
     tiers = Tiers()
     exchange = tiers.exchanges["a"]
-    long = Advert("c", "a = '" + 100_000 * "x" + "'", 1)
-    short = Advert("c", "TRUE", 1)
+    long = AdvertisementRecord("c", "a = '" + 100_000 * "x" + "'", 1)
+    short = AdvertisementRecord("c", "TRUE", 1)
     changes = (("p", "long", long), (100_000 * "p", "n", short), ("p", "n", short))
     for version, change in enumerate(changes):
-        say(tiers, Post(1, 9, version, version + 1, 3, (change,)))
+        say(tiers, AdvertisementDelta(1, 9, version, version + 1, 3, (change,)))
     tiers.settle()
     assert exchange._repeating.dropped == 2
     assert list(exchange._repeating._boards["x"].adverts) == [("p", "n")]
     assert tiers.admission("c").order.advertisements == 1
-    say(tiers, Post(1, 9, 3, 4, 4, (("p", "n", long),)))
+    say(tiers, AdvertisementDelta(1, 9, 3, 4, 4, (("p", "n", long),)))
     tiers.settle()
     assert tiers.admission("c").order.advertisements == 0
 
 
 def post_many(tiers: Tiers, child: str, count: int) -> int:
     """How many of that child's advertisements all nodes are told."""
-    advert = Advert("c", f"a = '{'x' * 500}'", 1)
+    advert = AdvertisementRecord("c", f"a = '{'x' * 500}'", 1)
     for first in range(0, count, 50):
         changes = tuple(("p", str(each), advert) for each in range(first, first + 50))
-        said = Said(
-            SERVICE, "", msgspec.msgpack.encode(Post(1, 9, first, first + 50, count, changes))
+        said = TemplateMessage(
+            SERVICE,
+            "",
+            msgspec.msgpack.encode(AdvertisementDelta(1, 9, first, first + 50, count, changes)),
         )
         tiers.tiers["a"].heard(child, said, tiers.now_us)
     return len(tiers.exchanges["a"]._repeating._boards[child].adverts)
@@ -206,9 +214,9 @@ def test_whatever_is_advertised_there_is_room_for_what_nodes_must_know() -> None
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     channels = Channels(overlay)
     past = channels.serve(
-        "$past", lambda context: PastExchange(context, overlay.store, overlay.needs)
+        "$past", lambda context: HistoryProtocol(context, overlay.store, overlay.needs)
     )
-    answering = Answering(channels)
+    answering = FeedbackRouter(channels)
     number = 0
     while overlay.store.put("advert", str(number), b"x" * 100):
         number += 1
@@ -224,18 +232,22 @@ def test_whatever_is_advertised_there_is_room_for_what_nodes_must_know() -> None
 
 def test_more_than_a_child_posts_at_once_is_nothing() -> None:
     tiers = Tiers()
-    long = Advert("c", f"a = '{'x' * 15_000}'", 1)
-    say(tiers, Post(1, 9, 0, 5, 5, tuple(("p", str(each), long) for each in range(5))))
+    long = AdvertisementRecord("c", f"a = '{'x' * 15_000}'", 1)
+    say(
+        tiers, AdvertisementDelta(1, 9, 0, 5, 5, tuple(("p", str(each), long) for each in range(5)))
+    )
     boards = tiers.exchanges["a"]._repeating._boards
     assert boards["x"].adverts == {}
-    say(tiers, Post(1, 9, 0, 4, 4, tuple(("p", str(each), long) for each in range(4))))
+    say(
+        tiers, AdvertisementDelta(1, 9, 0, 4, 4, tuple(("p", str(each), long) for each in range(4)))
+    )
     assert len(boards["x"].adverts) == 4
 
 
 def test_names_that_would_be_taken_for_others_are_left_out() -> None:
     tiers = Tiers()
-    advert = Advert("c", "TRUE", 1)
-    say(tiers, Post(1, 9, 0, 2, 2, (("y\0p", "n", advert), ("p", "m\nn", advert))))
+    advert = AdvertisementRecord("c", "TRUE", 1)
+    say(tiers, AdvertisementDelta(1, 9, 0, 2, 2, (("y\0p", "n", advert), ("p", "m\nn", advert))))
     tiers.settle()
     assert tiers.admission("c").order.advertisements == 0
     assert tiers.exchanges["a"]._repeating._boards["x"].adverts == {}

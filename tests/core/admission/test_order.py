@@ -20,35 +20,35 @@ from accord.core.admission.errors import AdmissionError
 from accord.core.admission.index import relating
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.index.tables import Sums
-from accord.core.admission.order import Advertised, Order, to_units
+from accord.core.admission.order import AdvertisedFilter, FilterPoset, to_units
 
 DEU = "name = 'DEU'"
 
 
-def advertise(order: Order, *advertised: tuple[str, float]) -> None:
+def advertise(order: FilterPoset, *advertised: tuple[str, float]) -> None:
     for where, rate_hz in advertised:
         order.advertise(len(order._advertised), filter_of(where), rate_hz)
         order.check_invariants()
 
 
-def shown(order: Order, where: str) -> tuple[float, int]:
+def shown(order: FilterPoset, where: str) -> tuple[float, int]:
     found = order.get(filter_of(where))
     assert found is not None
     return found.rate_hz, found.count
 
 
-def texts(found: list[Advertised]) -> list[str]:
+def texts(found: list[AdvertisedFilter]) -> list[str]:
     return sorted(str(each.filter.predicate) for each in found)
 
 
-def first_tree() -> Order:
-    order = Order()
+def first_tree() -> FilterPoset:
+    order = FilterPoset()
     advertise(order, ("price > 0", 4), ("price > 5", 9), (f"price > 3 AND {DEU}", 4))
     return order
 
 
-def second_tree() -> Order:
-    order = Order()
+def second_tree() -> FilterPoset:
+    order = FilterPoset()
     advertise(
         order,
         ("price > 0", 4),
@@ -133,7 +133,7 @@ def test_figures_backwards() -> None:
 
 
 def test_what_several_successors_share_counts_once() -> None:
-    order = Order()
+    order = FilterPoset()
     advertise(order, ("x > 5 AND y > 5", 1), ("x > 5", 10), ("y > 5", 100))
     advertise(order, ("x > 0 OR y > 0", 1_000))
     assert shown(order, "x > 0 OR y > 0") == (1_111, 4)
@@ -158,7 +158,7 @@ def test_the_same_key_again_replaces_what_was_advertised() -> None:
 
 
 def test_filters_that_mean_the_same_are_one() -> None:
-    order = Order()
+    order = FilterPoset()
     pairs = (
         ("x > 5 AND y = 1", "NOT (x <= 5) AND y IN (1)"),
         ("x = 1 OR x = 2", "x IN (1.0, 2)"),
@@ -176,7 +176,7 @@ def test_filters_that_mean_the_same_are_one() -> None:
 
 
 def test_channels_are_part_of_a_filter() -> None:
-    order = Order()
+    order = FilterPoset()
     for number, channel in enumerate(("site/1/temp", "site/2/temp", "site/2/hum", "$sys/load")):
         order.advertise(number, filter_of("value > 3", channel), 10**number)
     assert order.sum_covered(filter_of("TRUE", "site/+/temp")) == Sums(11_000, 2)
@@ -188,7 +188,7 @@ def test_channels_are_part_of_a_filter() -> None:
 
 
 def test_advertisements_by_node() -> None:
-    order = Order()
+    order = FilterPoset()
     order.advertise(1, filter_of("x > 1"), 1, "denver")
     order.advertise(2, filter_of("x > 1"), 10, "orlando")
     order.advertise(3, filter_of("x > 2"), 100, "orlando")
@@ -206,7 +206,7 @@ def test_advertisements_by_node() -> None:
 @pytest.mark.parametrize("rate_hz", [-1, float("nan"), float("inf"), 1e10])
 def test_rates_that_are_none(rate_hz: float) -> None:
     with pytest.raises(AdmissionError, match="rate_hz: expected 0 to 1,000,000,000"):
-        Order().advertise(1, filter_of("x = 1"), rate_hz)
+        FilterPoset().advertise(1, filter_of("x = 1"), rate_hz)
 
 
 def test_rates_are_rounded_up_and_never_by_what_floats_lack() -> None:
@@ -217,7 +217,7 @@ def test_rates_are_rounded_up_and_never_by_what_floats_lack() -> None:
 
 
 def test_bad_advertisements_change_nothing() -> None:
-    order = Order(advertisements_limit=2, odd_limit=1)
+    order = FilterPoset(advertisements_limit=2, odd_limit=1)
     order.advertise(1, filter_of("x = 1"), 1)
     order.advertise(2, filter_of("x > 1 OR y > 1"), 1)
     with pytest.raises(AdmissionError, match="expected one that some event can match"):
@@ -255,7 +255,7 @@ changes = st.lists(
 def test_rates_and_counts_are_those_of_brute_force(
     steps: list[tuple[int, Filter | None, float, str]], asked: Filter, nodes: frozenset[str]
 ) -> None:
-    order, brute = Order(), Brute()
+    order, brute = FilterPoset(), Brute()
     for key, filter_, rate_hz, node in steps:
         if filter_ is None:
             assert order.unadvertise(key) is (brute.advertised.pop(key, None) is not None)
@@ -284,7 +284,7 @@ def test_rates_and_counts_are_those_of_brute_force(
         assert found_.intersecting == brute.intersecting(asked)
 
 
-def assert_same(found: list[Advertised], expected: list[Filter]) -> None:
+def assert_same(found: list[AdvertisedFilter], expected: list[Filter]) -> None:
     assert len(found) == len(expected)
     assert all(any(is_same(each.filter, other) for other in expected) for each in found)
 
@@ -292,7 +292,7 @@ def assert_same(found: list[Advertised], expected: list[Filter]) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_so_many_that_leaves_are_divided_and_dissolved(seed: int) -> None:
     random = Random(seed)  # noqa: S311 (to be replayed)
-    order, brute = Order(), Brute()
+    order, brute = FilterPoset(), Brute()
     for key in range(800):
         filter_ = random_filter(random)
         node = random.choice(NODES)
@@ -318,7 +318,7 @@ def test_so_many_that_leaves_are_divided_and_dissolved(seed: int) -> None:
 
 def test_too_much_to_compare_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relating, "MOST_COMPARED", 20)
-    order = Order()
+    order = FilterPoset()
     for number in range(30):
         order.advertise(number, filter_of(f"x BETWEEN {number} AND 9999 AND y > {number}"), 1)
     # Three terms cover some of them together and most alone: there is little to compare.

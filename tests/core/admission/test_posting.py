@@ -10,19 +10,19 @@ from accord.core.admission.posting import (
     AGAIN_US,
     GONE,
     MOST,
-    Advert,
-    Board,
-    Post,
-    Posted,
-    Posting,
+    AdvertisementAck,
+    AdvertisementDelta,
+    AdvertisementReceiver,
+    AdvertisementRecord,
+    AdvertisementSender,
 )
 from accord.core.overlay.tier_links import TierLink, TierLinks
 
 LINK = TierLink(1_000, is_active=True)
 
 
-def advert(rate_hz: float) -> Advert:
-    return Advert("c", "TRUE", rate_hz)
+def advert(rate_hz: float) -> AdvertisementRecord:
+    return AdvertisementRecord("c", "TRUE", rate_hz)
 
 
 class Child:
@@ -30,12 +30,14 @@ class Child:
         self.incarnation = incarnation
         self.now_us = 0
         self.links = TierLinks()
-        self.sent: list[tuple[str, Post]] = []
-        self.posting = Posting(incarnation, self.links, lambda *post: self.sent.append(post))
+        self.sent: list[tuple[str, AdvertisementDelta]] = []
+        self.posting = AdvertisementSender(
+            incarnation, self.links, lambda *post: self.sent.append(post)
+        )
         self._random = random
         self._loss = loss
 
-    def run(self, boards: dict[str, Board], rounds: int) -> None:
+    def run(self, boards: dict[str, AdvertisementReceiver], rounds: int) -> None:
         for _ in range(rounds):
             self.now_us += AGAIN_US
             if self.posting.next_due_us() <= self.now_us:
@@ -49,13 +51,13 @@ class Child:
                 if self._random.random() >= self._loss:
                     self._pass_on(parent, boards[parent], post)
 
-    def _pass_on(self, parent: str, board: Board, post: Post) -> None:
+    def _pass_on(self, parent: str, board: AdvertisementReceiver, post: AdvertisementDelta) -> None:
         if post.incarnation > board.incarnation:
             board.begin(post.incarnation)
         if post.incarnation == board.incarnation:
             board.read(post)
         if self._random.random() >= self._loss:
-            posted = Posted(board.incarnation, board.session, board.version)
+            posted = AdvertisementAck(board.incarnation, board.session, board.version)
             self.posting.heard(parent, posted, self.now_us)
 
 
@@ -63,9 +65,9 @@ class Child:
 def test_parents_know_what_is_advertised_in_the_end(seed: int) -> None:
     random = Random(f"posting {seed}")  # noqa: S311
     child = Child(1, random, random.choice((0.0, 0.3)))
-    boards = {"a": Board(1), "b": Board(1)}
+    boards = {"a": AdvertisementReceiver(1), "b": AdvertisementReceiver(1)}
     child.links.set("a", LINK)
-    truth: dict[tuple[str, str], Advert] = {}
+    truth: dict[tuple[str, str], AdvertisementRecord] = {}
     for step in range(300):
         which = ("p", str(random.randrange(100)))
         if random.random() < 0.6:
@@ -83,7 +85,7 @@ def test_parents_know_what_is_advertised_in_the_end(seed: int) -> None:
             child.links.drop(random.choice("ab"))
         elif chance < 0.4:  # a parent that was started anew
             name = random.choice("ab")
-            boards[name] = Board(0)
+            boards[name] = AdvertisementReceiver(0)
             child.links.drop(name)
     for name in boards:
         child.links.set(name, LINK)
@@ -94,7 +96,7 @@ def test_parents_know_what_is_advertised_in_the_end(seed: int) -> None:
 
 def test_a_new_life_of_the_child_has_what_it_says() -> None:
     random = Random(1)  # noqa: S311
-    boards = {"a": Board(1)}
+    boards = {"a": AdvertisementReceiver(1)}
     before, after = Child(1, random), Child(2, random)
     for name in ("one", "two"):
         before.posting.put("p", name, advert(1))
@@ -109,7 +111,7 @@ def test_a_new_life_of_the_child_has_what_it_says() -> None:
 
 def test_what_is_gone_is_not_remembered_for_ever_for_a_parent_that_does_not_answer() -> None:
     child = Child(1, Random(1))  # noqa: S311
-    boards = {"a": Board(1)}
+    boards = {"a": AdvertisementReceiver(1)}
     for name in ("old", "left"):
         child.posting.put("p", name, advert(1))
     child.links.set("a", LINK)
@@ -129,7 +131,7 @@ def test_a_parent_that_comes_late_is_told_all_in_several_messages() -> None:
     for number in range(200):
         child.posting.put("p", str(number), advert(1))
     child.posting.put("p", "0", None)
-    boards = {"a": Board(1)}
+    boards = {"a": AdvertisementReceiver(1)}
     child.links.set("a", LINK)
     child.run(boards, 6)
     assert len(boards["a"].adverts) == 199
@@ -137,15 +139,15 @@ def test_a_parent_that_comes_late_is_told_all_in_several_messages() -> None:
 
 
 def test_a_child_has_only_so_much_room() -> None:
-    board = Board(1)
+    board = AdvertisementReceiver(1)
     board.adverts = {("p", str(number)): advert(1) for number in range(MOST)}
     board.session = board.version = 1
-    more = Post(1, 1, 1, 2, 2, (("p", "more", advert(1)), ("p", "0", advert(2))))
+    more = AdvertisementDelta(1, 1, 1, 2, 2, (("p", "more", advert(1)), ("p", "0", advert(2))))
     assert board.read(more) == [(("p", "0"), advert(2))]
 
 
 def test_a_message_has_so_many_changes_at_most() -> None:
-    board = Board(1)
+    board = AdvertisementReceiver(1)
     changes = tuple(("p", str(number), advert(1)) for number in range(65))
-    assert board.read(Post(1, 1, 0, 65, 65, changes)) == []
-    assert len(board.read(Post(1, 1, 0, 64, 64, changes[:64]))) == 64
+    assert board.read(AdvertisementDelta(1, 1, 0, 65, 65, changes)) == []
+    assert len(board.read(AdvertisementDelta(1, 1, 0, 64, 64, changes[:64]))) == 64

@@ -6,10 +6,10 @@ import pytest
 from tests.core.admission.network import MS, TIMING, Network, S
 
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.messages import Ask, Keep, RequestId, Verdict, Wish
-from accord.core.admission.protocol import Protocol
-from accord.core.admission.request import Decision, State, Timing
-from accord.core.admission.resources import CPU, Amounts, Books, link
+from accord.core.admission.messages import FlowSpec, NodeVerdict, Refresh, ReservationId, Reserve
+from accord.core.admission.protocol import ReservationProtocol
+from accord.core.admission.request import ReservationDecision, ReservationState, ReservationTimers
+from accord.core.admission.resources import CPU, Amounts, ReservationTable, link
 
 LINE = [("a", "b"), ("b", "c"), ("c", "d")]
 RING = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]
@@ -21,13 +21,13 @@ SEEDS = 200
 BATCH = 20
 
 
-def take_one(wish: Wish, towards: str, source: str) -> Amounts:
+def take_one(wish: FlowSpec, towards: str, source: str) -> Amounts:
     return {CPU: 1}
 
 
-def decisions(network: Network, origin: str) -> list[Decision]:
+def decisions(network: Network, origin: str) -> list[ReservationDecision]:
     """What is decided while time passes, without being taken out on the way."""
-    found: list[Decision] = []
+    found: list[ReservationDecision] = []
     tell = network._tell
 
     def noting(node, number, state):  # type: ignore[no-untyped-def]
@@ -61,8 +61,8 @@ def test_the_first_refusal_ends_it_and_nothing_stays_reserved() -> None:
     network.request("a", [("a", "b", "c", "d")], 60)
     network.run(S)
     (decision,) = found
-    assert decision.state is State.REFUSED
-    assert decision.refusals == (Verdict("c", "cpu", "", 60, 50),)
+    assert decision.state is ReservationState.REFUSED
+    assert decision.refusals == (NodeVerdict("c", "cpu", "", 60, 50),)
     assert decision.share == 2 / 3
     assert all(not len(node.books) for node in network.nodes.values())
     network.check_settled()
@@ -74,16 +74,16 @@ def test_a_percentage_of_nodes_is_enough_where_that_is_asked() -> None:
     found = decisions(network, "a")
     enough = network.request("a", [("a", "b", "c", "d")], 60, percent=75)
     network.run(S)
-    assert (found[-1].number, found[-1].state) == (enough, State.ADMITTED)
+    assert (found[-1].number, found[-1].state) == (enough, ReservationState.ADMITTED)
     assert found[-1].share == 0.75
-    assert found[-1].refusals == (Verdict("c", "bandwidth", "link b", 60, 50),)
+    assert found[-1].refusals == (NodeVerdict("c", "bandwidth", "link b", 60, 50),)
     assert [name for name, node in network.nodes.items() if len(node.books)] == ["a", "b", "d"]
     another = network.request("a", [("a", "b", "c", "d")], 30, percent=80)
     network.run(2 * S)
-    assert (found[-1].number, found[-1].state) == (another, State.ADMITTED)
+    assert (found[-1].number, found[-1].state) == (another, ReservationState.ADMITTED)
     network.request("a", [("a", "b", "c", "d")], 30, percent=80)
     network.run(3 * S)
-    assert (found[-1].number, found[-1].state) == (another + 1, State.REFUSED)
+    assert (found[-1].number, found[-1].state) == (another + 1, ReservationState.REFUSED)
     assert {each.node for each in found[-1].refusals} == {"a", "b", "c", "d"}
     network.check_settled()
 
@@ -92,7 +92,7 @@ def test_a_request_without_ways_is_decided_at_once() -> None:
     network = Network(1, LINE)
     network.request("a", [("a",)], 60)
     network.request("a", [], 60)
-    assert network.told == [("a", 1, State.ADMITTED), ("a", 2, State.REFUSED)]
+    assert network.told == [("a", 1, ReservationState.ADMITTED), ("a", 2, ReservationState.REFUSED)]
     network.check_settled()
 
 
@@ -104,7 +104,7 @@ def test_several_ways_are_asked_and_all_must_be_had() -> None:
     assert network.nodes["c"].books.free(CPU) == 20  # it sends both ways
     network.request("a", [("a", "b", "c"), ("a", "d", "c")], 15)
     network.run(2 * S)
-    assert network.told[-1] == ("a", 2, State.REFUSED)
+    assert network.told[-1] == ("a", 2, ReservationState.REFUSED)
     network.check_settled()
     assert network.nodes["b"].books.free(CPU) == 60
 
@@ -115,7 +115,7 @@ def test_nodes_that_do_not_answer_refuse() -> None:
     found = decisions(network, "a")
     network.request("a", [("a", "b", "c", "d")], 10)
     network.run(TIMING.ask_us + MS)
-    assert found[-1].state is State.REFUSED
+    assert found[-1].state is ReservationState.REFUSED
     assert [(each.node, each.resource) for each in found[-1].refusals] == [
         ("b", "path"), ("c", "path"), ("d", "path"),
     ]  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_node_that_was_started_anew_is_asked_again() -> None:
     assert len(network.nodes["b"].books) == 0
     network.run(S + TIMING.refresh_us + S)
     assert network.admitted() == [("a", number)]
-    assert network.told == [("a", number, State.ADMITTED)]
+    assert network.told == [("a", number, ReservationState.ADMITTED)]
     network.check_settled()
 
 
@@ -167,7 +167,10 @@ def test_what_can_not_be_had_again_is_withdrawn() -> None:
     network.start("c")
     other = network.request("d", [("d", "c")], 60)
     network.run(S + TIMING.refresh_us + S)
-    assert network.told[1:] == [("d", other, State.ADMITTED), ("a", number, State.WITHDRAWN)]
+    assert network.told[1:] == [
+        ("d", other, ReservationState.ADMITTED),
+        ("a", number, ReservationState.WITHDRAWN),
+    ]
     assert len(network.nodes["b"].books) == 0
     network.check_settled()
 
@@ -180,7 +183,7 @@ def test_a_lost_link_withdraws_before_the_far_side_forgets() -> None:
     while network.admitted():
         network.run(network.now_us + 100 * MS)
         network.check()
-    assert network.told[-1] == ("a", number, State.WITHDRAWN)
+    assert network.told[-1] == ("a", number, ReservationState.WITHDRAWN)
     assert len(network.nodes["c"].books) == 1, "it has not forgotten yet"
     network.run(network.now_us + TIMING.lease_us)
     network.check_settled()
@@ -211,11 +214,11 @@ def test_other_ways_are_asked_before_the_old_ones_are_released() -> None:
 
 
 def test_late_messages_bring_nothing_back() -> None:
-    books = Books()
-    protocol = Protocol("b", 1, books, take_one)
-    id_ = RequestId("a", 5, 1)
-    ask = Ask(id_, 1, 1, ("a", "b"), Wish("c", "TRUE", True))
-    keep = Keep(id_, 1, 1, ("a", "b"), 1, ("b",))
+    books = ReservationTable()
+    protocol = ReservationProtocol("b", 1, books, take_one)
+    id_ = ReservationId("a", 5, 1)
+    ask = Reserve(id_, 1, 1, ("a", "b"), FlowSpec("c", "TRUE", True))
+    keep = Refresh(id_, 1, 1, ("a", "b"), 1, ("b",))
     protocol.receive("a", keep, 0)
     assert not len(books), "only a question begins something"
     protocol.receive("a", ask, 0)
@@ -224,7 +227,7 @@ def test_late_messages_bring_nothing_back() -> None:
     protocol.requests.end(1)
     for message in (keep, keep):
         protocol.receive("a", message, 0)
-    newer = Ask(RequestId("a", 6, 1), 1, 1, ("a", "b"), Wish("c", "TRUE", True))
+    newer = Reserve(ReservationId("a", 6, 1), 1, 1, ("a", "b"), FlowSpec("c", "TRUE", True))
     protocol.receive("a", newer, 0)
     assert list(books) == [(newer.request, 1)], "an earlier incarnation has nothing any more"
     protocol.receive("a", ask, 0)
@@ -236,18 +239,18 @@ def test_late_messages_bring_nothing_back() -> None:
     "path", [("b",), ("x", "b"), ("a", "b", "a"), ("a", "c", "b"), ("a", "c"), ("c", "b"), ()]
 )
 def test_paths_that_make_no_sense(path: tuple[str, ...]) -> None:
-    books = Books()
-    protocol = Protocol("b", 1, books, take_one)
-    wish = Wish("c", "TRUE", True)
-    protocol.receive("a", Ask(RequestId("a", 5, 1), 1, 1, path, wish), 0)
+    books = ReservationTable()
+    protocol = ReservationProtocol("b", 1, books, take_one)
+    wish = FlowSpec("c", "TRUE", True)
+    protocol.receive("a", Reserve(ReservationId("a", 5, 1), 1, 1, path, wish), 0)
     assert not len(books)
     assert protocol.dropped == 1
     assert protocol.sends == []
 
 
 def test_bad_requests() -> None:
-    requests = Protocol("a", 1, Books(), take_one).requests
-    wish = Wish("c", "TRUE", True)
+    requests = ReservationProtocol("a", 1, ReservationTable(), take_one).requests
+    wish = FlowSpec("c", "TRUE", True)
     with pytest.raises(AdmissionError, match="percent: expected 0 to 100, got 101"):
         requests.request(wish, [], {}, percent=101, now_us=0)
     with pytest.raises(AdmissionError, match="path: expected one that begins at a"):
@@ -255,9 +258,9 @@ def test_bad_requests() -> None:
     with pytest.raises(AdmissionError, match="path: expected up to 64 different nodes"):
         requests.request(wish, [("a", "b", "b")], {}, percent=100, now_us=0)
     with pytest.raises(AdmissionError, match="lease_us: expected at least"):
-        Timing(lease_us=10_000_000)
+        ReservationTimers(lease_us=10_000_000)
     with pytest.raises(AdmissionError, match="hold_us: expected at least"):
-        Timing(hold_us=1_000_000)
+        ReservationTimers(hold_us=1_000_000)
     assert not requests.end(7)
 
 
@@ -309,9 +312,9 @@ def test_no_promise_is_leaked_whatever_happens(batch: int) -> None:
         network.run(network.now_us + 3 * TIMING.lease_us)
         network.check_settled()
         states = [state for _, _, state in network.told]
-        admitted += states.count(State.ADMITTED)
-        refused += states.count(State.REFUSED)
-        withdrawn += states.count(State.WITHDRAWN)
+        admitted += states.count(ReservationState.ADMITTED)
+        refused += states.count(ReservationState.REFUSED)
+        withdrawn += states.count(ReservationState.WITHDRAWN)
         for name, number in network.admitted():
             network.end(name, number)
         network.run(network.now_us + 2 * TIMING.lease_us)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from accord.core.admission.resources import (
     CPU,
     MEMORY,
-    Books,
-    LearnedRate,
+    CpuCapacityEstimator,
     Pool,
+    ReservationTable,
     Resource,
     Shortage,
     client,
@@ -21,8 +21,8 @@ from accord.core.admission.resources import (
 )
 
 
-def books() -> Books:
-    found = Books()
+def books() -> ReservationTable:
+    found = ReservationTable()
     found.set_capacity(MEMORY, 1_000)
     found.set_capacity(CPU, 100)
     found.set_capacity(link("denver"), 50)
@@ -63,7 +63,7 @@ def test_the_same_key_changes_a_promise() -> None:
 
 
 def test_without_a_limit_everything_can_be_promised() -> None:
-    kept = Books()
+    kept = ReservationTable()
     assert kept.book("one", {client("alice"): 10**12}) is None
     assert kept.free(client("alice")) is None
     kept.release("one")
@@ -110,7 +110,7 @@ def test_promises_follow_what_is_measured() -> None:
 
 
 def test_promises_are_bounded_and_never_negative() -> None:
-    kept = Books(promises_limit=1)
+    kept = ReservationTable(promises_limit=1)
     assert kept.book("one", {}) is None
     assert kept.book("two", {}) == Shortage(MEMORY, 1, 0)
     assert kept.book("one", {CPU: 1}) is None
@@ -144,7 +144,7 @@ def test_books_are_the_sum_of_promises(done: list[tuple[str, Mapping[Pool, int] 
 
 
 def test_the_capacity_of_the_cpu_is_learned() -> None:
-    learned = LearnedRate(threshold=0.8, looks=3)
+    learned = CpuCapacityEstimator(threshold=0.8, looks=3)
     assert learned.look(0.3, 5_000) is None
     assert learned.look(0.9, 0) is None, "busy with something else"
     assert learned.look(0.8, 7_000) == 7_000
@@ -153,4 +153,4 @@ def test_the_capacity_of_the_cpu_is_learned() -> None:
     assert learned.look(0.5, 8_500) == 8_500
     assert learned.look(0.9, 100) == 8_500, "it never sinks"
     with pytest.raises(ValueError, match="expected a threshold"):
-        LearnedRate(threshold=0)
+        CpuCapacityEstimator(threshold=0)

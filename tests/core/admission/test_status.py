@@ -8,9 +8,9 @@ from tests.fake_admission import books, filters
 
 from accord.core.admission import status as module
 from accord.core.admission.index.filters import Filter, covers
-from accord.core.admission.needs import Between
-from accord.core.admission.order import Order
-from accord.core.admission.status import Range, filter_lines, pool_lines, range_of
+from accord.core.admission.needs import Interval
+from accord.core.admission.order import FilterPoset
+from accord.core.admission.status import ReportedInterval, filter_lines, pool_lines, range_of
 
 
 def test_the_order_is_drawn_with_rates_and_counts() -> None:
@@ -30,7 +30,7 @@ def test_the_order_is_drawn_with_rates_and_counts() -> None:
 
 
 def test_only_what_is_shown_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Order()
+    order = FilterPoset()
     order.advertise("all", filter_of("TRUE", "#"), 1)
     for number in range(100):
         order.advertise(number, filter_of(f"price = {number}", f"m/{number}"), 1)
@@ -56,5 +56,5 @@ def test_resources_are_in_units_of_people() -> None:
 
 
 def test_what_has_no_end_is_null() -> None:
-    assert range_of(Between(1, inf)) == Range(low=1, high=None)
-    assert range_of(Between(1, 2)) == Range(low=1, high=2)
+    assert range_of(Interval(1, inf)) == ReportedInterval(low=1, high=None)
+    assert range_of(Interval(1, 2)) == ReportedInterval(low=1, high=2)

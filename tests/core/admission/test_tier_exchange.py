@@ -6,16 +6,16 @@ from tests.core.admission.advertised import filter_of
 from tests.core.admission.test_exchange import MS, TRADES, Nodes, S
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.exchange import SERVICE, AdmissionExchange
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind
-from accord.core.admission.request import State, Timing
+from accord.core.admission.exchange import SERVICE, OverlayAdmission
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
+from accord.core.admission.request import ReservationState, ReservationTimers
 from accord.core.admission.resources import CPU, Resource, client, link
-from accord.core.admission.subscriptions import Outcome, Refusal
-from accord.core.admission.tier_exchange import TierAdmission
+from accord.core.admission.subscriptions import AdmissionOutcome, AdmissionRefusal
+from accord.core.admission.tier_exchange import SecondaryAdmission
 from accord.core.channels.channels import Channels
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signals import Said
+from accord.core.overlay.signals import TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 
 KBIT = 1_000
@@ -26,11 +26,11 @@ class Tiers(Nodes):
 
     def __init__(self) -> None:
         self.tiers: dict[str, TierLinks] = {}
-        self.flying: list[tuple[str, str, Said]] = []
+        self.flying: list[tuple[str, str, TemplateMessage]] = []
         self.up = TierLinks()
         self.up.send = lambda parent, said: self.flying.append(("x", parent, said))
-        options = AdmissionOptions(event_bytes=1_000, timing=Timing().of_child())
-        self.child = TierAdmission(Admission("x", 1, options), 1, self.up)
+        options = AdmissionOptions(event_bytes=1_000, timing=ReservationTimers().of_child())
+        self.child = SecondaryAdmission(Admission("x", 1, options), 1, self.up)
         self.turn = 0
         super().__init__([("a", "c"), ("b", "c"), ("a", "b")])
         self.serve("a", "b")
@@ -42,7 +42,7 @@ class Tiers(Nodes):
         tiers = self.tiers[name] = TierLinks()
         tiers.send = lambda child, said: self.flying.append((name, child, said))
         self.exchanges[name] = channels.serve(
-            SERVICE, lambda context: AdmissionExchange(context, overlay.store, admission, tiers)
+            SERVICE, lambda context: OverlayAdmission(context, overlay.store, admission, tiers)
         )
 
     def serve(self, active: str, standby: str = "") -> None:
@@ -57,7 +57,7 @@ class Tiers(Nodes):
             self.tiers[name].set("x", made)
         self.settle()
 
-    def expect(self, where: str, **options: object) -> Outcome:
+    def expect(self, where: str, **options: object) -> AdmissionOutcome:
         """Of the client `ann` of the child."""
         filter_ = filter_of(where)
         outcome = self.child.subscribe("ann", where, filter_, now_us=self.now_us, **options)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ class Tiers(Nodes):
             (outcome,) = self.outcomes()
         return outcome
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[AdmissionOutcome]:
         decisions = list(self.child.admission.decisions)
         self.child.admission.decisions.clear()
         return decisions
@@ -102,7 +102,7 @@ def advertising(rate_hz: float = 10) -> Tiers:
 
 def test_all_on_the_way_promise_and_give_back() -> None:
     tiers = advertising()
-    assert tiers.expect("price > 1").state is State.ADMITTED
+    assert tiers.expect("price > 1").state is ReservationState.ADMITTED
     assert tiers.promised() == {"a": 10_000, "c": 10_000, "x": 10_000}
     assert tiers.admission("a").books.state()[link("x")].promised == 80 * KBIT
     assert tiers.child.admission.books.state()[client("ann")].promised == 80 * KBIT
@@ -117,15 +117,19 @@ def test_whoever_refuses_is_named() -> None:
     tiers = advertising()
     tiers.admission("a").set_capacity(link("x"), 50 * KBIT)
     refused = tiers.expect("price > 1")
-    assert refused.state is State.REFUSED
-    assert refused.refusals == (Refusal("a", Resource.BANDWIDTH, 80_000, 50_000, "link x"),)
+    assert refused.state is ReservationState.REFUSED
+    assert refused.refusals == (
+        AdmissionRefusal("a", Resource.BANDWIDTH, 80_000, 50_000, "link x"),
+    )
     tiers.admission("a").set_capacity(link("x"), None)
     tiers.admission("c").set_capacity(CPU, 4_000)
-    assert tiers.expect("price > 1").refusals == (Refusal("c", Resource.CPU, 10, 4),)
+    assert tiers.expect("price > 1").refusals == (AdmissionRefusal("c", Resource.CPU, 10, 4),)
     tiers.admission("c").set_capacity(CPU, None)
     tiers.child.admission.set_capacity(client("ann"), 10 * KBIT)
     refused = tiers.expect("price > 1")
-    assert refused.refusals == (Refusal("x", Resource.BANDWIDTH, 80_000, 10_000, "client ann"),)
+    assert refused.refusals == (
+        AdmissionRefusal("x", Resource.BANDWIDTH, 80_000, 10_000, "client ann"),
+    )
     tiers.run(8 * S)
     assert tiers.promised() == {}
 
@@ -133,9 +137,9 @@ def test_whoever_refuses_is_named() -> None:
 def test_a_share_counts_all_nodes() -> None:
     tiers = advertising()
     tiers.admission("c").set_capacity(CPU, 4_000)
-    share = Guarantee(kind=Kind.PERCENTAGE, percent=60)
+    share = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=60)
     outcome = tiers.expect("price > 1", guarantee=share)
-    assert (outcome.state, round(outcome.share, 2)) == (State.ADMITTED, 0.67)
+    assert (outcome.state, round(outcome.share, 2)) == (ReservationState.ADMITTED, 0.67)
     assert tiers.promised() == {"a": 10_000, "x": 10_000}
 
 
@@ -150,7 +154,7 @@ def test_another_parent_takes_over_before_the_first_lets_go() -> None:
     tiers.serve("a", "b")
     tiers.run(3 * S)
     (told,) = tiers.outcomes()
-    assert (told.state, told.refusals[0].of) == (State.WITHDRAWN, "link x")
+    assert (told.state, told.refusals[0].of) == (ReservationState.WITHDRAWN, "link x")
     tiers.run(25 * S)
     assert tiers.promised() == {}
 
@@ -163,7 +167,7 @@ def test_without_a_parent_a_promise_lasts_as_long_as_it_was_given() -> None:
     tiers.run(5 * S)
     assert tiers.outcomes() == []
     tiers.run(25 * S)
-    assert [each.state for each in tiers.outcomes()] == [State.WITHDRAWN]
+    assert [each.state for each in tiers.outcomes()] == [ReservationState.WITHDRAWN]
     assert tiers.promised() == {}  # its parents have heard nothing for as long
 
 
@@ -177,7 +181,7 @@ def test_a_promise_follows_what_is_advertised() -> None:
     tiers.exchanges["b"].advertise("p", "n", TRADES, 50, tiers.now_us)
     tiers.run(9 * S)
     (told,) = tiers.outcomes()
-    assert (told.state, told.refusals[0].node) == (State.WITHDRAWN, "x")
+    assert (told.state, told.refusals[0].node) == (ReservationState.WITHDRAWN, "x")
     tiers.settle()
     assert tiers.promised() == {}
 
@@ -188,7 +192,7 @@ def test_what_a_parent_can_not_promise_any_more_is_told_at_once() -> None:
     tiers.admission("a").set_capacity(link("x"), 90 * KBIT)
     tiers.exchanges["c"].advertise("p", "n", TRADES, 20, tiers.now_us)
     tiers.run(3 * S)
-    assert [each.state for each in tiers.outcomes()] == [State.WITHDRAWN]
+    assert [each.state for each in tiers.outcomes()] == [ReservationState.WITHDRAWN]
 
 
 def test_a_child_that_leaves_holds_nothing() -> None:
@@ -229,6 +233,6 @@ def test_what_its_publishers_advertise_all_know_once() -> None:
 
 def test_nonsense_is_counted() -> None:
     tiers = Tiers()
-    tiers.up.heard("a", Said(SERVICE, "", b"\xc1"), 0)
-    tiers.tiers["a"].heard("x", Said(SERVICE, "", b"\xc1"), 0)
+    tiers.up.heard("a", TemplateMessage(SERVICE, "", b"\xc1"), 0)
+    tiers.tiers["a"].heard("x", TemplateMessage(SERVICE, "", b"\xc1"), 0)
     assert (tiers.child.dropped, tiers.exchanges["a"].dropped) == (1, 1)

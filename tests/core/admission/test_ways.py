@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from accord.core.admission.ways import path_from
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 
-def a_map(*links: tuple[str, str, int]) -> Map:
-    map_ = Map()
+def a_map(*links: tuple[str, str, int]) -> LinkStateMap:
+    map_ = LinkStateMap()
     for one, other, latency_us in links:
         for source, target in ((one, other), (other, one)):
             map_.set_link(source, target, latency_us, 0.0, True, 0.0)

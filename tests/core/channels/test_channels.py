@@ -8,12 +8,12 @@ from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
 from accord.core.channels.local import Local
 from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import Template
-from accord.core.overlay.binding import UNBOUND, Bound
+from accord.core.overlay.binding import DEFAULT_TRAITS, ChannelTraits
 from accord.core.overlay.needs import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.signals import Carried, TemplateMessage
 
 EVENT = Carried("", 0, 0, (), "uav/imagery", b"pixels")
 
@@ -107,7 +107,7 @@ def test_a_template_from_elsewhere_sees_neighbours_and_its_own_messages() -> Non
     for _ in range(3):
         for node in nodes:
             for neighbour, message in list(node.overlay.sends):
-                if isinstance(message, Said):
+                if isinstance(message, TemplateMessage):
                     target = next(each for each in nodes if each.overlay.name == neighbour)
                     target.overlay.receive(node.overlay.name, message, 41_000)
             node.overlay.sends.clear()
@@ -156,9 +156,13 @@ def test_events_of_a_template_that_is_not_installed_end() -> None:
 
 
 def test_what_templates_ask_of_who_publishes() -> None:
-    assert a_node("a", "total_order").bound("uav/imagery") == Bound(True, True, keeps_order=True)
-    assert a_node("a", "reliable").bound("uav/imagery") == Bound(can_be_full=True, keeps_order=True)
-    assert a_node("a", "single_source").bound("uav/imagery") == UNBOUND
+    assert a_node("a", "total_order").bound("uav/imagery") == ChannelTraits(
+        True, True, keeps_order=True
+    )
+    assert a_node("a", "reliable").bound("uav/imagery") == ChannelTraits(
+        can_be_full=True, keeps_order=True
+    )
+    assert a_node("a", "single_source").bound("uav/imagery") == DEFAULT_TRAITS
     assert a_node("a", "telepathy").bound("uav/imagery").problem == (
         "the template telepathy of uav/imagery is not installed at a"
     )
@@ -242,7 +246,7 @@ def test_who_does_not_get_on_is_waited_for_as_a_channel_says() -> None:
 def test_what_is_said_of_no_channel_at_all_is_nothing() -> None:
     node = a_node("a", "flood")
     node.overlay.link_up("b", 0)
-    node.overlay.receive("b", Said("flood", "x" * 65_536, b"1"), 0)
+    node.overlay.receive("b", TemplateMessage("flood", "x" * 65_536, b"1"), 0)
     assert not node.overlay.deliveries
-    node.overlay.receive("b", Said("flood", "x" * 65_535, b"1"), 0)
+    node.overlay.receive("b", TemplateMessage("flood", "x" * 65_535, b"1"), 0)
     assert len(node.overlay.deliveries) == 1

@@ -10,7 +10,7 @@ from accord.core.channels.template import Context, Template
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.signals import Carried, TemplateMessage
 
 EVENT = Carried("", 0, 0, (), "uav/imagery", b"pixels")
 
@@ -83,7 +83,7 @@ def use(channels: Channels) -> None:
     channels.feedback(EVENT, "b", "uav/imagery", 1)
     overlay = channels.overlay
     overlay.receive("b", Carried("b", 1, 1, (), "uav/imagery", b"", template="odd"), 1)
-    overlay.receive("b", Said("odd", "uav/imagery", b""), 1)
+    overlay.receive("b", TemplateMessage("odd", "uav/imagery", b""), 1)
     overlay.store.put("need", "1", b"")
     channels.next_due_us()
     channels.advance(1)

@@ -7,9 +7,9 @@ import pytest
 from tests.channel_nets import CHANNEL, Net
 
 from accord.core.channels import letters as letter_module
-from accord.core.channels.letters import Got, Letter, Letters
+from accord.core.channels.letters import ControlUnicast, HopAck, UnicastMessage
 from accord.core.channels.template import Context, Template
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 S = 1_000_000
 
@@ -20,13 +20,13 @@ class Mail(Template):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.got: list[tuple[str, bytes]] = []
-        self.letters = Letters(
+        self.letters = ControlUnicast(
             context.name, context.incarnation, context.map, self._say, self._letter
         )
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        message = msgspec.msgpack.decode(body, type=Letter | Got)
-        if isinstance(message, Letter):
+        message = msgspec.msgpack.decode(body, type=UnicastMessage | HopAck)
+        if isinstance(message, UnicastMessage):
             self.letters.came(neighbour, channel, message, now_us)
         else:
             self.letters.got(neighbour, message)
@@ -40,7 +40,7 @@ class Mail(Template):
     def check_invariants(self) -> None:
         self.letters.check_invariants()
 
-    def _say(self, neighbour: str, channel: str, message: Letter | Got) -> None:
+    def _say(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
         self.context.say(neighbour, channel, msgspec.msgpack.encode(message))
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
@@ -136,9 +136,9 @@ def test_to_oneself() -> None:
 
 def test_so_much_waits_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letter_module, "MOST_BYTES", 1_000)
-    letters = Letters("a", 1, Map(), lambda *_: None, lambda *_: None)
+    letters = ControlUnicast("a", 1, LinkStateMap(), lambda *_: None, lambda *_: None)
     for number in range(1, 6):
-        letters.came("b", CHANNEL, Letter("b", 1, number, "far", bytes(300)), 0)
+        letters.came("b", CHANNEL, UnicastMessage("b", 1, number, "far", bytes(300)), 0)
         letters.check_invariants()
     assert len(letters) == 3
     letters.post("far", CHANNEL, bytes(5_000), 0)

@@ -7,10 +7,10 @@ import pytest
 from tests.channel_nets import CHANNEL, Net, event
 
 from accord.core.channels.multicast import (
-    NO_WAY,
+    NO_PATH,
     SPANNER,
-    Note,
     SingleSource,
+    TreeHeader,
     Unreliable,
     factor_of,
 )
@@ -26,7 +26,7 @@ def events(net: Net) -> list[tuple[str, str, Carried]]:
 
 
 def has_tree(carried: Carried) -> bool:
-    return msgspec.msgpack.decode(carried.note, type=Note).tree is not None
+    return msgspec.msgpack.decode(carried.note, type=TreeHeader).tree is not None
 
 
 @pytest.mark.parametrize("template", [SingleSource, Unreliable])
@@ -94,7 +94,7 @@ def test_who_can_not_be_reached_is_told() -> None:
     net.nodes["a"].published(event("1"), ["b", "c"], net.definition, 0)
     net.run(S)
     assert net.got("b") == ["1"]
-    assert net.contexts["a"].lost == [NO_WAY]
+    assert net.contexts["a"].lost == [NO_PATH]
 
 
 def test_sources_that_are_members_share_one_tree() -> None:
@@ -103,7 +103,7 @@ def test_sources_that_are_members_share_one_tree() -> None:
     for name in net.names:
         net.publish(name, name)
     net.run(S)
-    notes = [msgspec.msgpack.decode(each.note, type=Note) for _, _, each in events(net)]
+    notes = [msgspec.msgpack.decode(each.note, type=TreeHeader) for _, _, each in events(net)]
     assert len({note.digest for note in notes}) == 1
     assert [sorted(net.got(name)) for name in "ab"] == [["b", "c", "d"], ["a", "c", "d"]]
 
@@ -119,7 +119,7 @@ def test_the_tree_of_what_was_published_can_be_asked_for() -> None:
     (_, _, carried), *_ = events(net)
     told = source.tree(CHANNEL)
     assert told is not None
-    assert told == msgspec.msgpack.decode(carried.note, type=Note).tree
+    assert told == msgspec.msgpack.decode(carried.note, type=TreeHeader).tree
     assert told.links() == [("a", "b"), ("b", "c")]
     net.leave("c")
     assert source.tree(CHANNEL) is None

@@ -18,13 +18,13 @@ from accord.core.channels.reliable import (
     QUEUE_FULL,
     Reliable,
 )
-from accord.core.channels.streams.heard import Heard
-from accord.core.channels.streams.load import Load
-from accord.core.channels.streams.messages import Ack, Nack, Sync, messages
-from accord.core.channels.streams.relay import Relay
-from accord.core.channels.streams.sender import Sender
-from accord.core.channels.streams.senders import Senders
-from accord.core.channels.streams.stream import NEVER, WINDOW, Stream
+from accord.core.channels.streams.heard import InboundStreams
+from accord.core.channels.streams.load import InFlightBudget
+from accord.core.channels.streams.messages import Ack, Nack, StreamHeartbeat, messages
+from accord.core.channels.streams.relay import StreamRelay
+from accord.core.channels.streams.sender import StreamSender
+from accord.core.channels.streams.senders import OutboundStreams
+from accord.core.channels.streams.stream import NEVER, WINDOW, SourceStream
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 
@@ -111,7 +111,7 @@ def test_a_lost_end_is_noticed() -> None:
     net.run(50_000)
     net.loses = lambda *_: False
     net.run(S)
-    assert said(net, Sync)
+    assert said(net, StreamHeartbeat)
     assert net.got("b") == ["1"]
 
 
@@ -399,7 +399,7 @@ def test_but_not_while_its_source_may_wait() -> None:
 
 def test_of_too_many_streams_one_that_is_idle_gives_way() -> None:
     net = Net(Reliable, "ae be ce", {PATIENCE: "600000"})
-    reliable(net, "e").streams = Heard(most=2)
+    reliable(net, "e").streams = InboundStreams(most=2)
     net.join("e", "d")  # who is not there, so that sources keep all they have sent
     for source in "ab":
         net.publish(source, source)
@@ -418,7 +418,7 @@ def test_of_too_many_streams_one_that_is_idle_gives_way() -> None:
 
 def test_and_one_in_which_all_is_done_does_at_once() -> None:
     net = Net(Reliable, "ae be ce")
-    reliable(net, "e").streams = Heard(most=2)
+    reliable(net, "e").streams = InboundStreams(most=2)
     net.join("e")
     for turn in range(5):
         for source in "abc":
@@ -430,7 +430,7 @@ def test_and_one_in_which_all_is_done_does_at_once() -> None:
 def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nothing else waits for all of them; and all of them are."""
     monkeypatch.setattr("accord.core.channels.reliable._AT_A_TIME", 4)
-    monkeypatch.setattr(Stream, "next_due_us", lambda _: NEVER)
+    monkeypatch.setattr(SourceStream, "next_due_us", lambda _: NEVER)
     net = Net(Reliable, "ab")
     net.wanted = "#"
     net.join("b")
@@ -441,7 +441,7 @@ def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.Monkey
     looked: list[tuple[int, str]] = []
     tend = Reliable._tend_sender
 
-    def noted(template: Reliable, sender: Sender, now_us: int) -> None:
+    def noted(template: Reliable, sender: StreamSender, now_us: int) -> None:
         looked.append((now_us, sender.stream.channel))
         tend(template, sender, now_us)
 
@@ -550,7 +550,7 @@ def test_nothing_is_said_of_what_waits_for_its_link() -> None:
     net.publish("a", "2")
     net.run(20 * S)
     assert said(net, Nack) == []
-    told = [body.state.top for _, _, body in said(net, Sync)]
+    told = [body.state.top for _, _, body in said(net, StreamHeartbeat)]
     assert told == [1] * len(told)
     assert 5 < len(told) < 15
     assert sum(isinstance(message, Carried) for _, _, message in net.sent) == 2
@@ -587,7 +587,7 @@ def test_what_waits_for_its_link_is_not_sent_twice() -> None:
 
 def test_many_channels_share_what_a_source_may_have_on_its_way() -> None:
     net = Net(Reliable, "ab", {LAGGARDS: "wait"})
-    reliable(net, "a").load = Load(100)
+    reliable(net, "a").load = InFlightBudget(100)
     net.wanted = "#"
     net.join("b")
     net.loses = lambda *_: True
@@ -615,7 +615,7 @@ def test_many_channels_share_what_a_source_may_have_on_its_way() -> None:
 
 def test_of_many_senders_one_that_is_done_gives_way() -> None:
     net = Net(Reliable, "ab")
-    reliable(net, "a").senders = Senders("a", 1, most=3)
+    reliable(net, "a").senders = OutboundStreams("a", 1, most=3)
     net.wanted = "#"
     net.join("b")
     for channel in "pqr":
@@ -645,13 +645,13 @@ def test_only_what_is_due_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     net.publish("a", "", channel="lost")
     net.run(S)
     tended: list[str] = []
-    tend = Relay.tend
+    tend = StreamRelay.tend
 
-    def noted(relay: Relay, stream: Stream, now_us: int) -> None:
+    def noted(relay: StreamRelay, stream: SourceStream, now_us: int) -> None:
         tended.append(stream.channel)
         tend(relay, stream, now_us)
 
-    monkeypatch.setattr(Relay, "tend", noted)
+    monkeypatch.setattr(StreamRelay, "tend", noted)
     net.run(S)
     assert set(tended) == {"lost"}
 
@@ -670,7 +670,7 @@ def test_who_answers_late_is_asked_less_often() -> None:
         net.run(30 * S)
         assert net.got("b") == [str(number) for number in range(20)]
         carried = sum(isinstance(message, Carried) for _, _, message in net.sent)
-        return len(said(net, Sync)), carried
+        return len(said(net, StreamHeartbeat)), carried
 
     at_once, at_once_carried = asked(0)
     late, late_carried = asked(S)
@@ -738,7 +738,7 @@ def test_of_a_burst_on_a_slow_link_little_is_sent_twice() -> None:
 
 def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
     net = Net(Reliable, "ae be ce")
-    reliable(net, "e").streams = Heard(most=40)
+    reliable(net, "e").streams = InboundStreams(most=40)
     net.wanted = "#"
     net.join("e")
     net.loses = lambda source, _, message: (
@@ -759,7 +759,7 @@ def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
 
 def test_nor_do_senders_that_have_something_to_tell() -> None:
     net = Net(Reliable, "ab ac", {PATIENCE: "1000"})
-    reliable(net, "a").senders = Senders("a", 1, most=100)
+    reliable(net, "a").senders = OutboundStreams("a", 1, most=100)
     net.wanted = "told/#"
     net.join("c")
     net.wanted = "#"
@@ -782,8 +782,8 @@ def late_copy(net: Net, number: int) -> Carried:
 
 def test_a_late_copy_of_an_older_stream_is_not_handed_over() -> None:
     net = Net(Reliable, "ae be")
-    reliable(net, "a").senders = Senders("a", 1, most=1)
-    reliable(net, "e").streams = Heard(most=1)
+    reliable(net, "a").senders = OutboundStreams("a", 1, most=1)
+    reliable(net, "e").streams = InboundStreams(most=1)
     net.wanted = "#"
     net.join("e")
     for text, channel in (("one", "p"), ("q", "q"), ("two", "p")):
@@ -798,7 +798,7 @@ def test_a_late_copy_of_an_older_stream_is_not_handed_over() -> None:
 
 def test_nor_is_anything_asked_for_that_nobody_has_any_more() -> None:
     net = Net(Reliable, "ae be")
-    reliable(net, "e").streams = Heard(most=1)
+    reliable(net, "e").streams = InboundStreams(most=1)
     net.wanted = "#"
     net.join("e")
     for number in range(5):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 from accord.core.channels.rendezvous import Rendezvous, rendezvous
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 NODES = [f"n{number}" for number in range(10)]
 
@@ -23,7 +23,7 @@ def test_when_a_node_fails_only_its_channels_move() -> None:
 
 
 def test_who_can_not_be_reached_is_none() -> None:
-    net = Map()
+    net = LinkStateMap()
     for one, other in (("a", "b"), ("b", "c")):
         net.set_link(one, other, 1, 0.0, True, 0.0)
         net.set_link(other, one, 1, 0.0, True, 0.0)
@@ -39,4 +39,4 @@ def test_who_can_not_be_reached_is_none() -> None:
 
 
 def test_a_node_alone_is_its_own() -> None:
-    assert Rendezvous("a", Map()).of("chat") == "a"
+    assert Rendezvous("a", LinkStateMap()).of("chat") == "a"

@@ -8,33 +8,33 @@ import pytest
 from tests.channel_nets import CHANNEL, Net, event
 
 from accord.core.channels import total_order
-from accord.core.channels.letters import Letter
-from accord.core.channels.ordering.office import YOUNG_US
+from accord.core.channels.letters import UnicastMessage
+from accord.core.channels.ordering.office import STARTUP_GRACE_US
 from accord.core.channels.ordering.stamps import (
     NO_EPOCH,
-    Ask,
-    Between,
     Body,
-    Collect,
-    Collected,
-    Coming,
+    CurrentEpoch,
     Epoch,
-    Grant,
-    Held,
-    Holders,
-    Reign,
-    Void,
-    Yours,
+    EpochPromise,
+    HolderQuery,
+    HolderReply,
+    PositionGrant,
+    PositionPending,
+    PositionQuery,
+    PositionRange,
+    PositionRequest,
+    PositionVoid,
+    PrepareEpoch,
     encode,
     stamp_of,
 )
 from accord.core.channels.reliable import FORGET_US, LAGGARDS, PATIENCE
 from accord.core.channels.rendezvous import rendezvous
-from accord.core.channels.streams.messages import NOTHING, Note
-from accord.core.channels.streams.sender import MOST_BYTES
-from accord.core.channels.streams.stream import WINDOW, Kept
-from accord.core.channels.total_order import MOST_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
-from accord.core.model.decoding import decoded
+from accord.core.channels.streams.messages import NOTHING, StreamHeader
+from accord.core.channels.streams.sender import MAX_BYTES
+from accord.core.channels.streams.stream import WINDOW, BufferedEvent
+from accord.core.channels.total_order import MAX_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.needs import Need
 from accord.core.overlay.signals import Carried
 
@@ -62,7 +62,7 @@ def grow_up(net: Net) -> None:
     """Until those that were just started have heard of the others."""
     for each in net.nodes.values():
         each.advance(net.now_us)
-    net.run(YOUNG_US)
+    net.run(STARTUP_GRACE_US)
 
 
 def talk(net: Net, rounds: int, pause_us: int = 20_000, names: str = "abcd") -> None:
@@ -340,7 +340,7 @@ def test_one_that_others_are_in_touch_with_is_not_left_out() -> None:
 def letter_between(one: str, other: str, message: Any) -> bool:
     if not isinstance(message, tuple):
         return False
-    letter = decoded(msgspec.msgpack.Decoder(Letter), message[1])
+    letter = decode_or_none(msgspec.msgpack.Decoder(UnicastMessage), message[1])
     return letter is not None and {letter.origin, letter.to} == {one, other}
 
 
@@ -381,7 +381,9 @@ def test_a_member_that_comes_back_does_not_go_back() -> None:
     before = net.got(member).copy()
     early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
     stamp = (*position[:3], position[3] - 1)
-    node(net, member).arrived(Kept(early, Note(NOTHING, 0, stamp), net.now_us), net.now_us)
+    node(net, member).arrived(
+        BufferedEvent(early, StreamHeader(NOTHING, 0, stamp), net.now_us), net.now_us
+    )
     net.run(5 * S)
     assert net.got(member) == before
     assert net.contexts[member].lost == [TOO_LATE]
@@ -405,7 +407,9 @@ def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
     early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
     stamp = (1, sequencer_of(net), 1, 99)
     net.run(2 * FORGET_US)
-    node(net, "a").arrived(Kept(early, Note(NOTHING, 0, stamp), net.now_us), net.now_us)
+    node(net, "a").arrived(
+        BufferedEvent(early, StreamHeader(NOTHING, 0, stamp), net.now_us), net.now_us
+    )
     assert net.contexts["a"].lost == [TOO_LATE]
     net.leave(*net.names)
     net.run(2 * FORGET_US)
@@ -462,20 +466,22 @@ def test_a_member_that_leaves_and_comes_back_at_once() -> None:
     assert net.got(member)[-5:] == net.got(other)[-5:]
 
 
-HELD = Held((9, "q", 1), 1, 1, "b", 1)
+HELD = PositionRange((9, "q", 1), 1, 1, "b", 1)
 NONSENSE = [
-    Grant(1, HELD),
-    Grant(1, Held((9, "q", 1), 1, 1 << 60, "b", 1)),
-    Grant(1, Held((9, "q", 1), 1, 1, "else", 1)),
-    Collected((1, "b", 1), NO_EPOCH, (HELD,) * 3_000),
-    Collected((1, "b", 1), NO_EPOCH, (HELD,)),
-    Holders(None, (1, "a", 1, 1), "", (Held((1, "a", 1), -5, 1 << 60, "b", 1),), is_all=True),
-    Yours(Held((1, "a", 1), 1, 1 << 60, "b", 1)),
-    Yours(HELD),
-    Void(HELD),
-    Coming(HELD),
-    Between((5, "x", 1, 1), (1, "x", 1, -1)),
-    Ask(1, -1, -1, NO_EPOCH),
+    PositionGrant(1, HELD),
+    PositionGrant(1, PositionRange((9, "q", 1), 1, 1 << 60, "b", 1)),
+    PositionGrant(1, PositionRange((9, "q", 1), 1, 1, "else", 1)),
+    EpochPromise((1, "b", 1), NO_EPOCH, (HELD,) * 3_000),
+    EpochPromise((1, "b", 1), NO_EPOCH, (HELD,)),
+    HolderReply(
+        None, (1, "a", 1, 1), "", (PositionRange((1, "a", 1), -5, 1 << 60, "b", 1),), is_all=True
+    ),
+    PositionQuery(PositionRange((1, "a", 1), 1, 1 << 60, "b", 1)),
+    PositionQuery(HELD),
+    PositionVoid(HELD),
+    PositionPending(HELD),
+    HolderQuery((5, "x", 1, 1), (1, "x", 1, -1)),
+    PositionRequest(1, -1, -1, NO_EPOCH),
 ]
 
 
@@ -495,10 +501,10 @@ def test_what_nobody_could_mean_does_no_harm(body: Body) -> None:
 
 def test_letters_about_many_channels_are_not_remembered_without_end() -> None:
     net = a_net("ab", "ab")
-    for number in range(MOST_CHANNELS + 10):
-        body = encode(Collect((1, "a", 1)))
+    for number in range(MAX_CHANNELS + 10):
+        body = encode(PrepareEpoch((1, "a", 1)))
         node(net, "b").letters.post("b", f"channel/{number}", body, net.now_us)
-    assert len(node(net, "b").desks) == MOST_CHANNELS
+    assert len(node(net, "b").desks) == MAX_CHANNELS
     node(net, "b").check_invariants()
 
 
@@ -524,15 +530,15 @@ def test_of_many_channels_the_least_used_is_forgotten_and_none_in_use() -> None:
     net.run(S)
     net.loses = lambda *_: True
     a_channel(net, "a", "waiting")
-    body = encode(Collect((1, "a", 1)))
-    for number in range(MOST_CHANNELS + 10):
+    body = encode(PrepareEpoch((1, "a", 1)))
+    for number in range(MAX_CHANNELS + 10):
         node(net, "a").letters.post("a", f"channel/{number}", body, net.now_us)
         node(net, "a").letters.post("a", "busy", body, net.now_us)
     desks = node(net, "a").desks
     assert "busy" in desks  # in use
     assert "waiting" in desks  # not empty
     assert "channel/0" not in desks
-    assert len(desks) == MOST_CHANNELS
+    assert len(desks) == MAX_CHANNELS
     node(net, "a").check_invariants()
 
 
@@ -631,7 +637,7 @@ def test_large_events_wait_within_limits() -> None:
     silent["a"] = True
     net.publish("a", "slow")
     net.run(200_000)
-    text = "x" * (MOST_BYTES // 8)
+    text = "x" * (MAX_BYTES // 8)
     published = 0
     while net.nodes["b"].has_room(CHANNEL):
         net.publish("b", text)
@@ -709,7 +715,7 @@ def test_where_nobody_wants_an_event_no_order_is_remembered_for_it() -> None:
     """It may come from a stream that ends long after all have left."""
     net = Net(TotalOrder, "ab")
     late = msgspec.structs.replace(event("late"), source="a", incarnation=1)
-    node(net, "b").arrived(Kept(late, Note(NOTHING, 0, (1, "a", 1, 1)), 0), 0)
+    node(net, "b").arrived(BufferedEvent(late, StreamHeader(NOTHING, 0, (1, "a", 1, 1)), 0), 0)
     assert not any(node(net, "b").left().values())
 
 
@@ -728,7 +734,11 @@ def test_an_epoch_that_somebody_made_up_ends_no_channel(count: int) -> None:
     before = len(net.got("a"))
     made_up: Epoch = (count, "d", 1)
     for name in "abc":
-        for body in (Ask(1, 1, 1, made_up), Reign(made_up), Collect(made_up)):
+        for body in (
+            PositionRequest(1, 1, 1, made_up),
+            CurrentEpoch(made_up),
+            PrepareEpoch(made_up),
+        ):
             net.nodes["d"].letters.post(name, CHANNEL, encode(body), net.now_us)  # type: ignore[attr-defined]
     net.run(1 * S)
     talk(net, 2)
@@ -742,9 +752,9 @@ def test_an_event_with_a_stamp_that_nobody_gave_is_no_event() -> None:
     talk(net, 1)
     net.run(3 * S)
     one = node(net, "a")
-    assert one.is_note(CHANNEL, Note(NOTHING, 0, stamp_of(one.desks[CHANNEL].latest, 9)))
-    assert not one.is_note(CHANNEL, Note(NOTHING, 0, (2**62, "d", 1, 1)))
-    assert not one.is_note(CHANNEL, Note(NOTHING, 2**62))
+    assert one.is_note(CHANNEL, StreamHeader(NOTHING, 0, stamp_of(one.desks[CHANNEL].latest, 9)))
+    assert not one.is_note(CHANNEL, StreamHeader(NOTHING, 0, (2**62, "d", 1, 1)))
+    assert not one.is_note(CHANNEL, StreamHeader(NOTHING, 2**62))
 
 
 def test_a_node_that_takes_no_more_gets_the_rest_in_the_same_order_later() -> None:

@@ -14,19 +14,19 @@ from accord.core.feedback.receipts import (
     MAX_CORRELATION,
     Receipt,
     ReceiptError,
-    Receipts,
-    read,
+    ReceiptSigner,
+    parse_receipt,
 )
 
 SECRET = bytes(range(32))
-DENVER = Receipts("denver", SECRET)
+DENVER = ReceiptSigner("denver", SECRET)
 TEXT = DENVER.make("camera", "ada", 7, "uav/imagery", b"mine")
 names = st.text(st.characters(codec="utf-8"), max_size=40)
 
 
 def test_a_receipt_says_whose_event_it_is() -> None:
     receipt = DENVER.verify(TEXT)
-    assert receipt == read(TEXT)
+    assert receipt == parse_receipt(TEXT)
     assert (receipt.node, receipt.client, receipt.event) == ("denver", "camera", 7)
     assert (receipt.channel, receipt.correlation) == ("uav/imagery", b"mine")
     assert DENVER.is_of(receipt, "ada")
@@ -74,9 +74,9 @@ def test_anything_else_is_no_receipt(text: str) -> None:
 
 
 def test_only_the_node_itself_signs_its_receipts() -> None:
-    for other in (Receipts("denver", SECRET[::-1]), Receipts("boston", SECRET)):
+    for other in (ReceiptSigner("denver", SECRET[::-1]), ReceiptSigner("boston", SECRET)):
         text = other.make("camera", "ada", 7, "uav/imagery", b"mine")
-        assert read(text).client == "camera"
+        assert parse_receipt(text).client == "camera"
         with pytest.raises(ReceiptError, match="not made by this node") as caught:
             DENVER.verify(text)
         assert caught.value.is_forged
@@ -115,4 +115,4 @@ def test_sizes_are_bounded() -> None:
     with pytest.raises(EventError, match="channel: 9000 characters"):
         DENVER.make("camera", "", 7, "x" * 9_000, None)
     with pytest.raises(ValueError, match="expected 32 bytes at least, got 31"):
-        Receipts("denver", bytes(31))
+        ReceiptSigner("denver", bytes(31))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 
 NOW_MS = 1_763_278_200_000
 
@@ -18,7 +18,7 @@ NOW_MS = 1_763_278_200_000
     ],
 )
 def test_moments_relative_to_now(text: str, before_ms: int) -> None:
-    assert read_moment(text, now_ms=NOW_MS) == NOW_MS - before_ms
+    assert parse_time(text, now_ms=NOW_MS) == NOW_MS - before_ms
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_moments_relative_to_now(text: str, before_ms: int) -> None:
     ],
 )
 def test_moments_by_the_calendar(text: str, ms: int) -> None:
-    assert read_moment(text, now_ms=NOW_MS) == ms
+    assert parse_time(text, now_ms=NOW_MS) == ms
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_moments_by_the_calendar(text: str, ms: int) -> None:
 )
 def test_what_is_no_moment_says_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected a time such as"):
-        read_moment(text, now_ms=NOW_MS)
+        parse_time(text, now_ms=NOW_MS)
 
 
 def test_a_moment_before_the_beginning_is_the_beginning() -> None:
-    assert read_moment("-999999999w", now_ms=NOW_MS) == 0
+    assert parse_time("-999999999w", now_ms=NOW_MS) == 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.model.shares import Shares
+from accord.core.model.shares import FairQuota
 
 
-def greedy(shares: Shares, who: str, size: int = 0) -> int:
+def greedy(shares: FairQuota, who: str, size: int = 0) -> int:
     """How much one gets that takes all it can."""
     count = 0
     while shares.has_room(who, size):
@@ -19,7 +19,7 @@ def greedy(shares: Shares, who: str, size: int = 0) -> int:
 
 
 def test_there_is_always_something_left_for_another() -> None:
-    shares = Shares(1_000)
+    shares = FairQuota(1_000)
     assert [greedy(shares, who) for who in "abcdef"] == [500, 250, 125, 63, 31, 16]
     for _ in range(500):
         shares.give_back("a")
@@ -28,7 +28,7 @@ def test_there_is_always_something_left_for_another() -> None:
 
 
 def test_bytes_are_shared_as_well() -> None:
-    shares = Shares(1_000, 10_000)
+    shares = FairQuota(1_000, 10_000)
     assert greedy(shares, "a", 100) == 50
     assert not shares.has_room("b", 5_001)
     assert shares.has_room("b", 5_000)
@@ -38,7 +38,7 @@ def test_bytes_are_shared_as_well() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.booleans()), max_size=60))
 def test_it_is_known_who_has_what(steps: list[tuple[str, int, bool]]) -> None:
-    shares = Shares(20, 200)
+    shares = FairQuota(20, 200)
     held: list[tuple[str, int]] = []
     for who, size, is_more in steps:
         if is_more and shares.has_room(who, size):

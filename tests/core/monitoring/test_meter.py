@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.monitoring.channels import ChannelCounts
-from accord.core.monitoring.meter import LOOKS, Meter, wait_quantile_ms
+from accord.core.monitoring.meter import SAMPLES, CounterRates, wait_quantile_ms
 
 
 def test_rates_are_those_of_the_last_looks() -> None:
-    meter = Meter(0, (0, 100))
+    meter = CounterRates(0, (0, 100))
     assert meter.rates() == [0, 0]
     meter.add(1_000, (10, 100))
     assert meter.rates() == [10, 0]
@@ -20,21 +20,21 @@ def test_rates_are_those_of_the_last_looks() -> None:
 
 
 def test_what_was_begun_anew_has_no_rate() -> None:
-    meter = Meter(0, (50,))
+    meter = CounterRates(0, (50,))
     meter.add(1_000, (3,))
     assert meter.rates() == [0]
 
 
 def test_a_clock_that_stands_gives_no_rate() -> None:
-    meter = Meter(5, (0,))
+    meter = CounterRates(5, (0,))
     meter.add(5, (3,))
     assert meter.rates() == [0]
 
 
 def test_idle_is_what_has_not_changed_for_a_while() -> None:
-    meter = Meter(0, (1,))
+    meter = CounterRates(0, (1,))
     meter.add(1, (2,))
-    for look in range(LOOKS - 1):
+    for look in range(SAMPLES - 1):
         assert not meter.is_idle
         meter.add(2 + look, (2,))
     assert not meter.is_idle

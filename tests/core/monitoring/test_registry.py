@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from accord.core.monitoring.registry import Known, LocalRegistry, parts_of, subject_of
+from accord.core.monitoring.registry import MeasuredValue, MeasurementRegistry, parts_of, subject_of
 
 
 def test_the_newest_value_counts() -> None:
-    registry = LocalRegistry()
+    registry = MeasurementRegistry()
     registry.put("channel", "uav/imagery", "rate_hz", 2.0, at_ms=1_000)
     registry.put("channel", "uav/imagery", "rate_hz", 3.0, at_ms=2_000)
     registry.put("channel", "uav/imagery", "rate_hz", 9.0, at_ms=1_500)
@@ -18,7 +18,7 @@ def test_the_newest_value_counts() -> None:
 
 
 def test_a_stale_value_says_nothing_and_is_forgotten() -> None:
-    registry = LocalRegistry(forget_after_ms=100)
+    registry = MeasurementRegistry(forget_after_ms=100)
     registry.put("link", "a-b", "availability", 0.9, at_ms=1_000)
     registry.put("link", "a-c", "availability", 0.8, at_ms=1_050)
     assert registry.get("link", "a-b", "availability", now_ms=1_100) == 0.9
@@ -29,20 +29,20 @@ def test_a_stale_value_says_nothing_and_is_forgotten() -> None:
 
 
 def test_values_of_a_kind_are_selected_by_a_channel_filter() -> None:
-    registry = LocalRegistry()
+    registry = MeasurementRegistry()
     for channel in ("uav/imagery", "uav/tasking", "patrol"):
         registry.put("channel", channel, "rate_hz", 1.0, at_ms=5)
     registry.put("publisher", "uav/1", "rate_hz", 1.0, at_ms=5)
     assert len(registry.select("channel", now_ms=5)) == 3
     assert registry.select("channel", "uav/imagery", now_ms=5) == [
-        Known(kind="channel", subject="uav/imagery", name="rate_hz", value=1.0, at_ms=5)
+        MeasuredValue(kind="channel", subject="uav/imagery", name="rate_hz", value=1.0, at_ms=5)
     ]
     found = registry.select("channel", "uav/#", now_ms=5)
     assert [known.subject for known in found] == ["uav/imagery", "uav/tasking"]
 
 
 def test_for_one_more_than_fit_the_one_not_put_for_longest_goes() -> None:
-    registry = LocalRegistry(limit=2)
+    registry = MeasurementRegistry(limit=2)
     registry.put("channel", "a", "rate_hz", 1.0, at_ms=1)
     registry.put("channel", "b", "rate_hz", 1.0, at_ms=2)
     registry.put("channel", "a", "rate_hz", 1.5, at_ms=3)
@@ -52,14 +52,14 @@ def test_for_one_more_than_fit_the_one_not_put_for_longest_goes() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_no_finite_number_is_left_out(value: float) -> None:
-    registry = LocalRegistry()
+    registry = MeasurementRegistry()
     registry.put("channel", "a", "rate_hz", value, at_ms=1)
     assert len(registry) == 0
 
 
 def test_a_registry_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one value, got 0"):
-        LocalRegistry(limit=0)
+        MeasurementRegistry(limit=0)
 
 
 def test_a_subject_of_several_parts_tells_them_apart() -> None:

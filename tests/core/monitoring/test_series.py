@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.monitoring.series import Registry, Series, Summary
+from accord.core.monitoring.series import Series, SeriesRegistry, Summary
 
 
 def series_of(*values: float, every_ms: int = 1_000, capacity: int = 300) -> Series:
@@ -83,7 +83,7 @@ def test_a_series_without_room_is_a_mistake() -> None:
 
 
 def test_of_too_many_series_the_stalest_goes() -> None:
-    registry = Registry(limit=2, capacity=5)
+    registry = SeriesRegistry(limit=2, capacity=5)
     registry.add("b", 0, 1)
     registry.add("a", 0, 1)
     assert registry.names() == ["a", "b"]

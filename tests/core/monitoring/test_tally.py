@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.monitoring.tally import OTHER, Tally, TopTally
+from accord.core.monitoring.tally import OTHER, BoundedCounts, TopCounts
 
 CLIENTS = st.sampled_from([f"client-{n}" for n in range(12)])
 CAUSES = st.sampled_from(["queue full", "expired"])
@@ -13,14 +13,14 @@ ADDED = st.lists(st.tuples(CLIENTS, CAUSES, st.integers(1, 9)))
 
 
 def test_names_beyond_the_limit_count_as_other() -> None:
-    tally = Tally(limit=2)
+    tally = BoundedCounts(limit=2)
     for name in ("a", "b", "c", "a", "d"):
         tally.add(name)
     assert tally.counts == {"a": 2, "b": 1, OTHER: 2}
 
 
 def test_the_greatest_counts_are_kept() -> None:
-    tally = TopTally(wanted=2)
+    tally = TopCounts(wanted=2)
     for client, count in (("a", 5), ("b", 1), ("c", 7), ("d", 2), ("e", 1)):
         tally.add(client, "expired", count)
     assert tally.top() == [("c", "expired", 7), ("a", "expired", 5), (OTHER, "expired", 4)]
@@ -30,7 +30,7 @@ def test_the_greatest_counts_are_kept() -> None:
 def test_sums_by_cause_are_exact_and_counts_by_client_never_too_high(
     added: list[tuple[str, str, int]],
 ) -> None:
-    tally = TopTally(wanted=3)
+    tally = TopCounts(wanted=3)
     truth: Counter[tuple[str, str]] = Counter()
     for client, cause, count in added:
         tally.add(client, cause, count)
@@ -46,7 +46,7 @@ def test_sums_by_cause_are_exact_and_counts_by_client_never_too_high(
 
 
 def test_looking_changes_nothing() -> None:
-    tally = TopTally(wanted=1)
+    tally = TopCounts(wanted=1)
     for client in "abc":
         tally.add(client, "expired")
     assert tally.top() == tally.top()

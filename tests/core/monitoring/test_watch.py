@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accord.core.monitoring.channels import ChannelTable
-from accord.core.monitoring.meter import LOOKS
-from accord.core.monitoring.top import ChannelLine, ClientReading
-from accord.core.monitoring.watch import ChannelWatch, ClientWatch
+from accord.core.monitoring.meter import SAMPLES
+from accord.core.monitoring.top import ChannelActivity, ClientReading
+from accord.core.monitoring.watch import ChannelSampler, ClientSampler
 
 
 def publish(table: ChannelTable, channel: str, count: int, *, size: int = 1_000) -> None:
@@ -20,13 +20,13 @@ def publish(table: ChannelTable, channel: str, count: int, *, size: int = 1_000)
 class TestChannels:
     def test_rates_latency_and_totals(self) -> None:
         table = ChannelTable()
-        watch = ChannelWatch(table, now_ms=0)
+        watch = ChannelSampler(table, now_ms=0)
         publish(table, "a", 10)
         counts = table.get("a")
         counts.late, counts.shaped, counts.replaced = 1, 2, 3
         counts.expired, counts.shed, counts.refused = 4, 5, 6
         assert watch.look(now_ms=2_000) == [
-            ChannelLine(
+            ChannelActivity(
                 channel="a",
                 published_hz=5,
                 published_kbps=40,
@@ -49,7 +49,7 @@ class TestChannels:
 
     def test_internal_channels_are_left_out(self) -> None:
         table = ChannelTable()
-        watch = ChannelWatch(table, now_ms=0)
+        watch = ChannelSampler(table, now_ms=0)
         for name in ("a", "$SYS/x", "$accord/query", "accord-response/ann/1"):
             publish(table, name, 1)
         assert [line.channel for line in watch.look(now_ms=1_000)] == ["a"]
@@ -57,11 +57,11 @@ class TestChannels:
 
     def test_the_busiest_come_first_and_the_idle_go(self) -> None:
         table = ChannelTable(limit=2)
-        watch = ChannelWatch(table, now_ms=0)
+        watch = ChannelSampler(table, now_ms=0)
         for name, count in (("a", 1), ("b", 3), ("c", 2), ("d", 7)):
             publish(table, name, count)
         assert [line.channel for line in watch.look(now_ms=1_000)] == ["other", "b", "a"]
-        for look in range(LOOKS):
+        for look in range(SAMPLES):
             publish(table, "a", 1)
             lines = watch.look(now_ms=2_000 + look * 1_000)
         assert [line.channel for line in lines] == ["a"]
@@ -69,7 +69,7 @@ class TestChannels:
 
     def test_what_rested_has_a_rate_of_now_when_it_goes_on(self) -> None:
         table = ChannelTable()
-        watch = ChannelWatch(table, now_ms=0)
+        watch = ChannelSampler(table, now_ms=0)
         publish(table, "a", 100)
         for second in range(1, 60):
             watch.look(now_ms=second * 1_000)
@@ -79,7 +79,7 @@ class TestChannels:
 
     def test_among_too_many_the_busiest_are_measured_and_the_others_catch_up(self) -> None:
         table = ChannelTable()
-        watch = ChannelWatch(table, now_ms=0, busiest=2)
+        watch = ChannelSampler(table, now_ms=0, busiest=2)
         for name, count in (("a", 4), ("b", 9), ("c", 6)):
             publish(table, name, count)
         assert [line.channel for line in watch.look(now_ms=1_000)] == ["b", "c"]
@@ -89,7 +89,7 @@ class TestChannels:
 
     def test_one_that_was_left_out_is_measured_over_all_its_time(self) -> None:
         table = ChannelTable()
-        watch = ChannelWatch(table, now_ms=0, busiest=1)
+        watch = ChannelSampler(table, now_ms=0, busiest=1)
         publish(table, "a", 1)
         publish(table, "b", 2)
         assert [line.channel for line in watch.look(now_ms=1_000)] == ["b"]
@@ -101,7 +101,7 @@ class TestChannels:
 class TestClients:
     def test_rates_and_what_stands(self) -> None:
         readings = [ClientReading(client="a", user="ann", sent=10, sent_bytes=1_000, shed=1)]
-        watch = ClientWatch(lambda: readings)
+        watch = ClientSampler(lambda: readings)
         (line,) = watch.look(now_ms=0)
         assert (line.sent_hz, line.sent_kbps, line.shed) == (0, 0, 1)
         readings[0] = ClientReading(
@@ -119,12 +119,12 @@ class TestClients:
             ClientReading(client="waiting", queued_bytes=10),
             ClientReading(client="much", queued_bytes=99),
         ]
-        watch = ClientWatch(lambda: readings, busiest=2)
+        watch = ClientSampler(lambda: readings, busiest=2)
         assert [line.client for line in watch.look(now_ms=0)] == ["much", "waiting"]
 
     def test_those_that_left_are_forgotten(self) -> None:
         readings = [ClientReading(client="a"), ClientReading(client="b")]
-        watch = ClientWatch(lambda: readings)
+        watch = ClientSampler(lambda: readings)
         assert len(watch.look(now_ms=0)) == 2
         del readings[0]
         assert [line.client for line in watch.look(now_ms=1_000)] == ["b"]
@@ -138,7 +138,7 @@ class TestClients:
                 asked.append(number)
                 yield ClientReading(client=str(number), sent=len(asked))
 
-        watch = ClientWatch(readings, at_a_time=2)
+        watch = ClientSampler(readings, at_a_time=2)
         watch.look(now_ms=0)
         assert asked == [0, 1]
         assert len(watch.look(now_ms=1_000)) == 4

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from accord.core.negotiation.agenda import Agenda
+from accord.core.negotiation.agenda import DemandQueue
 
 
 def test_what_is_urgent_comes_first_and_each_once() -> None:
-    agenda = Agenda()
+    agenda = DemandQueue()
     agenda.add(["a", "b", "c", "a"])
     agenda.add_urgent(["c", "d"])
     agenda.add(["d", "e"])

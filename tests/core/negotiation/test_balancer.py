@@ -2,37 +2,37 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.negotiation.balancer import Balancer, Candidate, Question, target_of
-from accord.core.negotiation.costs import Constant, Linear, Table
+from accord.core.negotiation.balancer import Balancer, Candidate, UnmetDemand, target_of
+from accord.core.negotiation.costs import ConstantCost, LinearCost, TableCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.groups import Copy
-from accord.core.negotiation.mechanisms import Direction, Effect, Mechanism, Repository
-from accord.core.negotiation.notices import Decision, Step
-from accord.core.negotiation.profiles import Capability, Coupling, Offer, offers_of
-from accord.core.negotiation.properties import Registry
-from accord.core.negotiation.reliance import Reliance
+from accord.core.negotiation.groups import ProfileCopy
+from accord.core.negotiation.mechanisms import Direction, Effect, Mechanism, MechanismRepository
+from accord.core.negotiation.notices import AdaptationDecision, MechanismStep
+from accord.core.negotiation.profiles import Capability, Coupling, ScoredCapability, offers_of
+from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.negotiation.reliance import ProfileDependencies
 from accord.core.negotiation.strategies import (
     STRATEGIES,
-    Case,
+    AdaptationCase,
+    AdaptationChoice,
     Cheapest,
-    Freeing,
     Option,
     Pareto,
-    Verdict,
+    ParetoReleasing,
     strategy_named,
 )
 
-REGISTRY = Registry()
-P: Copy = ("n#1", ())
-Q: Copy = ("n#2", ())
+REGISTRY = PropertyRegistry()
+P: ProfileCopy = ("n#1", ())
+Q: ProfileCopy = ("n#2", ())
 
 
 class World:
     """Who relies on what, and (for the others) whether somebody else would do."""
 
     def __init__(self) -> None:
-        self.repository = Repository(REGISTRY)
-        self.reliance = Reliance()
+        self.repository = MechanismRepository(REGISTRY)
+        self.reliance = ProfileDependencies()
         self.utilities: dict[str, float] = {}
         self.balancer = Balancer(
             self.repository,
@@ -41,19 +41,19 @@ class World:
             self.utilities.__getitem__,
         )
 
-    def rely(self, who: str, copy: Copy, needs: dict[str, float], utility: float) -> None:
+    def rely(self, who: str, copy: ProfileCopy, needs: dict[str, float], utility: float) -> None:
         self.reliance.rely(who, (copy,), needs, utility)
         self.utilities[who] = utility
 
     def decide(
         self, needs: dict[str, float], *candidates: Candidate, utility: float = 1.0
-    ) -> Verdict:
-        return self.balancer.decide(Question("X", needs, {}, utility), candidates, Pareto())
+    ) -> AdaptationChoice:
+        return self.balancer.decide(UnmetDemand("X", needs, {}, utility), candidates, Pareto())
 
 
-def sensor(copy: Copy = P, *, per_unit: float = -1.0) -> Candidate:
+def sensor(copy: ProfileCopy = P, *, per_unit: float = -1.0) -> Candidate:
     capabilities = (
-        Capability("rate", 0.0, 60.0, 10.0, Linear(0.0, 1.0)),
+        Capability("rate", 0.0, 60.0, 10.0, LinearCost(0.0, 1.0)),
         Capability("confidence", 0.0, 100.0, 80.0),
         Capability("latency", 5.0, 90.0, 50.0),
     )
@@ -85,7 +85,7 @@ def test_what_it_would_break_is_weighed(
     world = World()
     world.rely(who, P, {"confidence": needed}, utility)
     verdict = world.decide({"rate": 20.0}, sensor())
-    assert (verdict.decision is Decision.CONFLICT) == is_declined
+    assert (verdict.decision is AdaptationDecision.CONFLICT) == is_declined
     if utility < 1.0:
         assert verdict.options[0].broken == (who,)
         assert verdict.options[0].loss == utility
@@ -95,7 +95,7 @@ def test_little_breaks_of_many_add_up() -> None:
     world = World()
     for number in range(5):
         world.rely(f"other{number}", P, {"confidence": 75.0}, 0.25)
-    assert world.decide({"rate": 20.0}, sensor()).decision is Decision.CONFLICT
+    assert world.decide({"rate": 20.0}, sensor()).decision is AdaptationDecision.CONFLICT
     world.reliance.release("other0")
     assert world.decide({"rate": 20.0}, sensor(), utility=1.01).options[0].loss == 1.0
 
@@ -117,7 +117,7 @@ def test_another_mechanism_that_breaks_nothing_comes_first() -> None:
                 name=name,
                 property="latency",
                 direction=Direction.DOWN,
-                steps=(Step.SHAPE,),
+                steps=(MechanismStep.SHAPE,),
                 cost=cost,
                 effects=effects,
             )
@@ -137,7 +137,7 @@ def test_effects_of_several_moves_add_up() -> None:
             name="hurry",
             property="latency",
             direction=Direction.DOWN,
-            steps=(Step.SHAPE,),
+            steps=(MechanismStep.SHAPE,),
             effects=(Effect("confidence", 0.2),),
         )
     )
@@ -146,7 +146,7 @@ def test_effects_of_several_moves_add_up() -> None:
     assert world.decide({"rate": 15.0}, sensor()).options
     assert world.decide({"latency": -20.0}, sensor()).options
     both = world.decide({"rate": 15.0, "latency": -20.0}, sensor())
-    assert both.decision is Decision.CONFLICT
+    assert both.decision is AdaptationDecision.CONFLICT
 
 
 def test_what_is_elsewhere_is_asked_for_and_weighed_there() -> None:
@@ -158,29 +158,33 @@ def test_what_is_elsewhere_is_asked_for_and_weighed_there() -> None:
 def test_one_source_is_one_option() -> None:
     twice = sensor(("m#1", ("m",))), sensor(("m#1", ("k", "m")))
     world = World()
-    question = Question("X", {"rate": 20.0}, {}, 1.0, missing=2)
-    assert world.balancer.decide(question, twice, Pareto()).decision is Decision.FAILED
+    question = UnmetDemand("X", {"rate": 20.0}, {}, 1.0, missing=2)
+    assert world.balancer.decide(question, twice, Pareto()).decision is AdaptationDecision.FAILED
     verdict = world.balancer.decide(question, (*twice, sensor(Q)), Pareto())
     assert {option.copy[0] for option in verdict.options} == {"n#2", "m#1"}
 
 
 def test_the_target_is_the_cheapest_that_is_good_enough() -> None:
-    table = Table(((1.0, 9.0), (8.0, 2.0), (20.0, 9.0)))
-    offer = Offer(REGISTRY.get("rate"), Capability("rate", 1.0, 20.0, 2.0, table))
+    table = TableCost(((1.0, 9.0), (8.0, 2.0), (20.0, 9.0)))
+    offer = ScoredCapability(REGISTRY.get("rate"), Capability("rate", 1.0, 20.0, 2.0, table))
     assert target_of(offer, 5.0, 99.0)[0] == 8.0
     assert target_of(offer, 5.0, 6.0)[0] == 6.0, "no more than is of use"
     assert target_of(offer, 10.0, 99.0)[0] == 10.0
-    cheap = Offer(REGISTRY.get("rate"), Capability("rate", 1.0, 20.0, 2.0, Constant(1.0)))
+    cheap = ScoredCapability(
+        REGISTRY.get("rate"), Capability("rate", 1.0, 20.0, 2.0, ConstantCost(1.0))
+    )
     assert target_of(cheap, 5.0, 99.0)[0] == 5.0
-    late = Offer(REGISTRY.get("latency"), Capability("latency", 1.0, 90.0, 50.0))
+    late = ScoredCapability(REGISTRY.get("latency"), Capability("latency", 1.0, 90.0, 50.0))
     assert target_of(late, -20.0, 0.0)[0] == -20.0
 
 
-def case(*costs: tuple[float, float], other_cost: float | None = None, missing: int = 1) -> Case:
+def case(
+    *costs: tuple[float, float], other_cost: float | None = None, missing: int = 1
+) -> AdaptationCase:
     options = tuple(
         Option((f"n#{number}", ()), (), cost, more) for number, (cost, more) in enumerate(costs)
     )
-    return Case("X", 5.0, missing, options, other_cost)
+    return AdaptationCase("X", 5.0, missing, options, other_cost)
 
 
 def test_the_pareto_rule() -> None:
@@ -188,7 +192,7 @@ def test_the_pareto_rule() -> None:
     assert Pareto().decide(case((9.0, 9.0))).options
     assert Pareto().decide(case((9.0, 9.0), other_cost=9.0)).options
     declined = Pareto().decide(case((9.0, 9.0), other_cost=8.0))
-    assert declined == Verdict((), Decision.TOO_COSTLY)
+    assert declined == AdaptationChoice((), AdaptationDecision.TOO_COSTLY)
     assert Pareto().decide(case((9.0, 1.0), (3.0, 9.0))).options[0].copy[0] == "n#1"
     both = Pareto().decide(case((9.0, 9.0), (3.0, 9.0), (4.0, 9.0), missing=2))
     assert [option.copy[0] for option in both.options] == ["n#1", "n#2"]
@@ -196,16 +200,18 @@ def test_the_pareto_rule() -> None:
 
 def test_the_cost_minimising_strategy() -> None:
     assert Cheapest().decide(case((9.0, 1.0), (3.0, 4.0))).options[0].copy[0] == "n#0"
-    assert Cheapest().decide(case((1.0, 6.0))) == Verdict((), Decision.TOO_COSTLY)
+    assert Cheapest().decide(case((1.0, 6.0))) == AdaptationChoice(
+        (), AdaptationDecision.TOO_COSTLY
+    )
     assert Cheapest().decide(case((1.0, 3.0), (1.0, 3.0), missing=2)).options == ()
 
 
 def test_strategies_that_free_do_nothing_for_what_is_outranked() -> None:
-    outranked = Case("X", 5.0, 1, case((1.0, 1.0)).options, 9.0, is_outranked=True)
+    outranked = AdaptationCase("X", 5.0, 1, case((1.0, 1.0)).options, 9.0, is_outranked=True)
     assert Pareto().decide(outranked).options
-    for strategy in (Freeing(), Cheapest()):
-        assert strategy.decide(outranked) == Verdict((), Decision.OUTRANKED)
-    assert Freeing().decide(case((1.0, 1.0))).options
+    for strategy in (ParetoReleasing(), Cheapest()):
+        assert strategy.decide(outranked) == AdaptationChoice((), AdaptationDecision.OUTRANKED)
+    assert ParetoReleasing().decide(case((1.0, 1.0))).options
 
 
 def test_strategies_by_name() -> None:
@@ -214,4 +220,4 @@ def test_strategies_by_name() -> None:
     with pytest.raises(QualityError, match="expected one of pareto, cheapest, freeing, got 'x'"):
         strategy_named("x")
     assert not Pareto.frees
-    assert Freeing.frees
+    assert ParetoReleasing.frees

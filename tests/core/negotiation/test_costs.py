@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.negotiation.costs import (
-    Constant,
+    ConstantCost,
     Cost,
-    Linear,
-    Table,
+    LinearCost,
+    TableCost,
     cheapest,
     check_cost,
     cost_at,
     places_of,
 )
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 
-RATE = Registry().get("rate")
-TRUST = Registry().get("trust")
-TABLE = Table(((1.0, 10.0), (5.0, 2.0), (9.0, 6.0)))
+RATE = PropertyRegistry().get("rate")
+TRUST = PropertyRegistry().get("trust")
+TABLE = TableCost(((1.0, 10.0), (5.0, 2.0), (9.0, 6.0)))
 PLACES = [1.0, 5.0, 9.0]
 
 
 def test_the_forms() -> None:
-    assert cost_at(Constant(3.0), 7.0, []) == 3.0
-    assert cost_at(Linear(1.0, 0.5), 4.0, []) == 3.0
+    assert cost_at(ConstantCost(3.0), 7.0, []) == 3.0
+    assert cost_at(LinearCost(1.0, 0.5), 4.0, []) == 3.0
     assert [cost_at(TABLE, at, PLACES) for at in (0.0, 1.0, 3.0, 5.0, 7.0, 9.0, 99.0)] == [
         10.0,
         10.0,
@@ -37,25 +37,25 @@ def test_the_forms() -> None:
         6.0,
         6.0,
     ]
-    levels = Table((("low", 1.0), ("high", 5.0)))
+    levels = TableCost((("low", 1.0), ("high", 5.0)))
     assert cost_at(levels, TRUST.position("medium"), places_of(levels, TRUST)) == 3.0
-    assert math.isfinite(cost_at(Linear(0.0, 1.0), math.inf, []))
+    assert math.isfinite(cost_at(LinearCost(0.0, 1.0), math.inf, []))
 
 
 def test_the_cheapest_value_of_a_range() -> None:
     assert cheapest(TABLE, 2.0, 8.0, PLACES, preferred=2.0) == (5.0, 2.0)
-    assert cheapest(Linear(0.0, 1.0), 2.0, math.inf, [], preferred=2.0) == (2.0, 2.0)
-    assert cheapest(Linear(9.0, -1.0), 2.0, 8.0, [], preferred=2.0) == (8.0, 1.0)
-    assert cheapest(Constant(4.0), 2.0, 8.0, [], preferred=3.0) == (3.0, 4.0)
-    assert cheapest(Linear(0.0, 1.0), 2.0, 8.0, [], preferred=3.0) == (2.0, 2.0)
-    assert cheapest(Linear(8.0, -1.0), 2.0, 8.0, [], preferred=3.0) == (8.0, 0.0)
-    endless, cost = cheapest(Linear(0.0, 1.0), math.inf, math.inf, [], preferred=math.inf)
+    assert cheapest(LinearCost(0.0, 1.0), 2.0, math.inf, [], preferred=2.0) == (2.0, 2.0)
+    assert cheapest(LinearCost(9.0, -1.0), 2.0, 8.0, [], preferred=2.0) == (8.0, 1.0)
+    assert cheapest(ConstantCost(4.0), 2.0, 8.0, [], preferred=3.0) == (3.0, 4.0)
+    assert cheapest(LinearCost(0.0, 1.0), 2.0, 8.0, [], preferred=3.0) == (2.0, 2.0)
+    assert cheapest(LinearCost(8.0, -1.0), 2.0, 8.0, [], preferred=3.0) == (8.0, 0.0)
+    endless, cost = cheapest(LinearCost(0.0, 1.0), math.inf, math.inf, [], preferred=math.inf)
     assert math.isinf(endless)
     assert math.isfinite(cost)
 
 
 @given(
-    st.sampled_from((Constant(1.0), Linear(3.0, -0.25), Linear(0.0, 2.0), TABLE)),
+    st.sampled_from((ConstantCost(1.0), LinearCost(3.0, -0.25), LinearCost(0.0, 2.0), TABLE)),
     st.integers(0, 12),
     st.integers(0, 12),
 )
@@ -72,12 +72,15 @@ def test_nothing_in_the_range_is_cheaper(cost: Cost, one: int, other: int) -> No
 @pytest.mark.parametrize(
     ("cost", "problem"),
     [
-        (Constant(math.nan), "p: cost: expected numbers up to"),
-        (Linear(0.0, math.inf), "p: cost: expected numbers up to"),
-        (Table(()), "p: cost: expected 1 to 256 points, got 0"),
-        (Table(((2.0, 1.0), (2.0, 1.0))), "p: cost: expected ascending values, got 2 out of order"),
-        (Table(((2.0, math.nan),)), "p: cost: expected numbers"),
-        (Table((("low", 1.0),)), "rate: expected a number"),
+        (ConstantCost(math.nan), "p: cost: expected numbers up to"),
+        (LinearCost(0.0, math.inf), "p: cost: expected numbers up to"),
+        (TableCost(()), "p: cost: expected 1 to 256 points, got 0"),
+        (
+            TableCost(((2.0, 1.0), (2.0, 1.0))),
+            "p: cost: expected ascending values, got 2 out of order",
+        ),
+        (TableCost(((2.0, math.nan),)), "p: cost: expected numbers"),
+        (TableCost((("low", 1.0),)), "rate: expected a number"),
     ],
 )
 def test_costs_that_say_nothing(cost: Cost, problem: str) -> None:

@@ -6,8 +6,8 @@ from random import Random
 
 import msgspec
 
-from accord.core.negotiation.defining import AGAIN_US, SERVICE, Define, Defining
-from accord.core.overlay.signals import Said
+from accord.core.negotiation.defining import AGAIN_US, SERVICE, PropertyDelta, PropertySync
+from accord.core.overlay.signals import TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 
 LINK = TierLink(1_000, is_active=True)
@@ -20,15 +20,15 @@ class Pair:
         self.random = Random(1)  # noqa: S311
         self.loss = loss
         self.now_us = 0
-        self.flying: list[tuple[str, str, Said]] = []
+        self.flying: list[tuple[str, str, TemplateMessage]] = []
         self.links = {"a": TierLinks(), "x": TierLinks()}
-        self.ends = {name: Defining(links) for name, links in self.links.items()}
+        self.ends = {name: PropertySync(links) for name, links in self.links.items()}
         self.told: dict[str, list[str]] = {"a": [], "x": []}
         for name, end in self.ends.items():
             end.on_told = lambda _, text, name=name: self.told[name].append(text)  # type: ignore[misc]
             self.links[name].send = lambda to, said, name=name: self.send(name, to, said)  # type: ignore[misc]
 
-    def send(self, one: str, to: str, said: Said) -> None:
+    def send(self, one: str, to: str, said: TemplateMessage) -> None:
         if self.random.random() >= self.loss:
             self.flying.append((one, to, said))
 
@@ -96,7 +96,7 @@ def test_long_ones_come_too() -> None:
 def test_what_makes_no_sense_is_passed_over() -> None:
     pair = Pair(0.0)
     pair.link()
-    pair.links["a"].heard("x", Said(SERVICE, "", b"\xc1"), 0)
+    pair.links["a"].heard("x", TemplateMessage(SERVICE, "", b"\xc1"), 0)
     pair.run(1)
     assert pair.told == {"a": [], "x": []}
 
@@ -105,6 +105,6 @@ def test_places_that_there_are_not_are_not_heard_of() -> None:
     pair = Pair(0)
     pair.link()
     for first in (-1, (1 << 64) - 1):
-        body = msgspec.msgpack.encode(Define(first, ("odd",)))
-        pair.links["a"].heard("x", Said(SERVICE, "", body), 0)
+        body = msgspec.msgpack.encode(PropertyDelta(first, ("odd",)))
+        pair.links["a"].heard("x", TemplateMessage(SERVICE, "", body), 0)
     assert (pair.told["a"], pair.flying) == ([], [])

@@ -7,18 +7,18 @@ from itertools import pairwise
 import msgspec
 
 from accord.core.channels.channels import Channels
-from accord.core.negotiation.exchange import SERVICE, QualityExchange, TierExchange
-from accord.core.negotiation.expectations import Expectation, Requirement
-from accord.core.negotiation.matching import Reason, State
+from accord.core.negotiation.exchange import SERVICE, OverlayNegotiation, TierNegotiation
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
+from accord.core.negotiation.matching import MatchState, UnmetReason
 from accord.core.negotiation.measured import Measurement
-from accord.core.negotiation.messages import Change, Have, News
+from accord.core.negotiation.messages import ForwardedProfile, NegotiationChange, NegotiationDelta
 from accord.core.negotiation.negotiation import Negotiation
-from accord.core.negotiation.notices import Advice, Decision, StateChanged
+from accord.core.negotiation.notices import AdaptationDecision, Advice, StateChanged
 from accord.core.negotiation.profiles import Capability, Profile
 from accord.core.overlay.liveness import Pong
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signals import Said
+from accord.core.overlay.signals import TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 
 MS = 1_000
@@ -31,7 +31,7 @@ class Nodes:
     def __init__(self, *names: str) -> None:
         self.now_us = 0
         self.channels: dict[str, Channels] = {}
-        self.exchanges: dict[str, QualityExchange] = {}
+        self.exchanges: dict[str, OverlayNegotiation] = {}
         self._flying: list[tuple[int, str, str, object]] = []
         self.silent: set[str] = set()
         for name in names:
@@ -44,7 +44,7 @@ class Nodes:
         channels = self.channels[name] = Channels(overlay)
         quality = Negotiation(name, incarnation=incarnation)
         self.exchanges[name] = channels.serve(
-            SERVICE, lambda context: QualityExchange(context, quality)
+            SERVICE, lambda context: OverlayNegotiation(context, quality)
         )
 
     def join(self, one: str, other: str) -> None:
@@ -83,7 +83,7 @@ def sensor(now: float) -> Profile:
     return Profile(publisher="P", channel="e", capabilities=(rate,))
 
 
-def expectation(*requirements: Requirement) -> Expectation:
+def expectation(*requirements: PropertyRequirement) -> Expectation:
     return Expectation(id="X", subscription="s", channel="e", requirements=requirements)
 
 
@@ -93,7 +93,7 @@ def of_a_line() -> Nodes:
     nodes.run(3)
     profile = nodes.quality("a").register_profile(sensor(2.0), now_us=nodes.now_us)
     nodes.exchanges["a"].take(profile)
-    often = expectation(Requirement("rate", 5.0))
+    often = expectation(PropertyRequirement("rate", 5.0))
     nodes.exchanges["c"].take(nodes.quality("c").register(often, now_us=nodes.now_us))
     nodes.run(1)
     return nodes
@@ -102,15 +102,21 @@ def of_a_line() -> Nodes:
 def test_advice_reaches_a_publisher_behind_other_nodes() -> None:
     nodes = of_a_line()
     assert nodes.exchanges["c"].take_notices() == [
-        StateChanged("s", "X", State.UNSATISFIED, reasons=(Reason("X", "rate", None),)),
-        StateChanged("s", "X", State.SATISFIABLE, Decision.ADAPTING, (Reason("X", "rate", 2.0),)),
+        StateChanged("s", "X", MatchState.UNSATISFIED, reasons=(UnmetReason("X", "rate", None),)),
+        StateChanged(
+            "s",
+            "X",
+            MatchState.SATISFIABLE,
+            AdaptationDecision.ADAPTING,
+            (UnmetReason("X", "rate", 2.0),),
+        ),
     ]
     assert nodes.exchanges["c"].notices == []
     assert Advice("P", "e", "rate", 5.0) in nodes.exchanges["a"].notices
     update = nodes.quality("a").update_profile(sensor(5.0), now_us=nodes.now_us)
     nodes.exchanges["a"].take(update)
     nodes.run(1)
-    assert nodes.exchanges["c"].take_notices() == [StateChanged("s", "X", State.SATISFIED)]
+    assert nodes.exchanges["c"].take_notices() == [StateChanged("s", "X", MatchState.SATISFIED)]
 
 
 def test_links_add_their_latency_in_the_direction_of_events() -> None:
@@ -120,7 +126,7 @@ def test_links_add_their_latency_in_the_direction_of_events() -> None:
     a.take(a.negotiation.register_profile(sensor(2.0), now_us=nodes.now_us))
     at_home = Measurement(channel="e", property="latency", value=1.0)
     a.take(a.negotiation.measure(at_home, now_us=nodes.now_us))
-    soon = expectation(Requirement("latency", None, 100.0))
+    soon = expectation(PropertyRequirement("latency", None, 100.0))
     c.take(c.negotiation.register(soon, now_us=nodes.now_us))
     nodes.run(1)
     (copy,) = c.negotiation.skyline(("e", ("latency",)))
@@ -129,7 +135,7 @@ def test_links_add_their_latency_in_the_direction_of_events() -> None:
     found = group.offers(copy)["latency"].capability.current
     assert isinstance(found, float)
     assert 18 < found < 50, "twice 10 ms, as pings measure them in steps of 5"
-    assert c.take_notices()[-1] == StateChanged("s", "X", State.SATISFIED)
+    assert c.take_notices()[-1] == StateChanged("s", "X", MatchState.SATISFIED)
 
 
 def test_what_is_behind_a_link_that_fails_is_gone_and_comes_back() -> None:
@@ -140,13 +146,13 @@ def test_what_is_behind_a_link_that_fails_is_gone_and_comes_back() -> None:
     nodes.run(0.5)
     (told,) = nodes.exchanges["c"].take_notices()
     assert isinstance(told, StateChanged)
-    assert told.state is State.UNSATISFIED
+    assert told.state is MatchState.UNSATISFIED
     assert nodes.quality("a").usage("P", "e") == (0, 0.0), "nobody is there who relies on it"
     nodes.join("b", "c")
     nodes.run(3)
     told = nodes.exchanges["c"].take_notices()[-1]
     assert isinstance(told, StateChanged)
-    assert told.state is State.SATISFIABLE
+    assert told.state is MatchState.SATISFIABLE
     assert nodes.quality("a").usage("P", "e") == (1, 1.0)
 
 
@@ -154,10 +160,10 @@ def test_one_end_alone_may_think_that_a_link_failed() -> None:
     nodes = of_a_line()
     nodes.silent = {"c"}  # answers to its pings are lost, nothing else is
     nodes.run(8)
-    assert nodes.quality("c").standing("X").state is State.UNSATISFIED
+    assert nodes.quality("c").standing("X").state is MatchState.UNSATISFIED
     nodes.silent = set()
     nodes.run(8)
-    assert nodes.quality("c").standing("X").state is State.SATISFIABLE
+    assert nodes.quality("c").standing("X").state is MatchState.SATISFIABLE
 
 
 def test_a_node_that_starts_anew_learns_everything_again() -> None:
@@ -166,7 +172,7 @@ def test_a_node_that_starts_anew_learns_everything_again() -> None:
     nodes.join("a", "b")
     nodes.join("b", "c")
     nodes.run(12)
-    assert nodes.quality("c").standing("X").state is State.SATISFIABLE
+    assert nodes.quality("c").standing("X").state is MatchState.SATISFIABLE
     assert nodes.quality("b").skyline(("e", ("rate",))) == [("a#1", ("a",))]
 
 
@@ -174,7 +180,7 @@ def test_rubbish_is_counted() -> None:
     nodes = of_a_line()
     b = nodes.exchanges["b"]
     for body in (b"", b"\xc1", b"\x93\x01\x02\x03"):
-        nodes.channels["b"].overlay.receive("a", Said(SERVICE, "", body), nodes.now_us)
+        nodes.channels["b"].overlay.receive("a", TemplateMessage(SERVICE, "", body), nodes.now_us)
     assert b.malformed == 3
     nodes.run(1)
 
@@ -182,7 +188,7 @@ def test_rubbish_is_counted() -> None:
 def test_parents_that_change_their_roles_leave_no_gap() -> None:
     """Whichever of them comes first: what both have is there before and after, and so meanwhile."""
     tiers = TierLinks()
-    exchange = TierExchange(Negotiation("x", is_leaf=True), tiers)
+    exchange = TierNegotiation(Negotiation("x", is_leaf=True), tiers)
     near, far = TierLink(5 * MS, is_active=True), TierLink(3 * S, is_active=False)
     tiers.set("a", near)
     tiers.set("b", far)
@@ -191,21 +197,24 @@ def test_parents_that_change_their_roles_leave_no_gap() -> None:
         id="X",
         subscription="s",
         channel="e",
-        requirements=(Requirement("rate", 1.0), Requirement("latency", None, 100.0)),
+        requirements=(
+            PropertyRequirement("rate", 1.0),
+            PropertyRequirement("latency", None, 100.0),
+        ),
     )
     exchange.take(exchange.negotiation.register(wish, now_us=0))
     latency = Capability("latency", 1.0, 1.0, 1.0)
     rate = Capability("rate", 1.0, 60.0, 5.0)
     for name in "ab":
-        have = Have("e", ("latency", "rate"), "c#1", (name, "c"), (latency, rate))
-        news = News(1, 0, 1, (Change(1, ("have",), have),))
+        have = ForwardedProfile("e", ("latency", "rate"), "c#1", (name, "c"), (latency, rate))
+        news = NegotiationDelta(1, 0, 1, (NegotiationChange(1, ("have",), have),))
         exchange.hear(name, msgspec.msgpack.encode(news), 0)
-    assert exchange.negotiation.standing("X").state is State.SATISFIED
+    assert exchange.negotiation.standing("X").state is MatchState.SATISFIED
     exchange.take_notices()
     for now_us, (one, other) in enumerate([(far, near), (near, far)], start=1):
         tiers.set("a", one)
         tiers.set("b", other)
         exchange.advance(now_us)
         assert [each for each in exchange.take_notices() if isinstance(each, StateChanged)] == []
-        assert exchange.negotiation.standing("X").state is State.SATISFIED
+        assert exchange.negotiation.standing("X").state is MatchState.SATISFIED
     exchange.check_invariants()

@@ -7,20 +7,23 @@ from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.expectations import (
     LIFE,
     MAX_ALTERNATIVES,
-    Book,
     Expectation,
-    Life,
-    Requirement,
+    ExpectationTable,
+    Lifecycle,
+    PropertyRequirement,
     wanted_of,
 )
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 X = Expectation(
     id="X",
     subscription="s",
     channel="c",
-    requirements=(Requirement("rate", 5.0, 10.0), Requirement("latency", None, 50.0)),
+    requirements=(
+        PropertyRequirement("rate", 5.0, 10.0),
+        PropertyRequirement("latency", None, 50.0),
+    ),
 )
 
 
@@ -42,16 +45,22 @@ def test_what_is_required_is_the_worse_end() -> None:
         ({"utility": 0.0}, "utility: expected more than 0, up to 1000000000, got 0"),
         ({"utility": float("nan")}, "utility: expected"),
         ({"publishers": 17}, "publishers: expected 1 to 16, got 17"),
-        ({"requirements": (Requirement("rate"), Requirement("rate"))}, "rate: expected once"),
         (
-            {"requirements": (Requirement("rate", 9.0, 5.0),)},
+            {"requirements": (PropertyRequirement("rate"), PropertyRequirement("rate"))},
+            "rate: expected once",
+        ),
+        (
+            {"requirements": (PropertyRequirement("rate", 9.0, 5.0),)},
             "expectation 'X', rate: expected lower before upper, got 9 and 5",
         ),
         (
-            {"requirements": (Requirement("trust", "high", "low"),)},
+            {"requirements": (PropertyRequirement("trust", "high", "low"),)},
             "trust: expected lower before upper, got 'high' and 'low'",
         ),
-        ({"requirements": (Requirement("rate", "x"),)}, "'X', rate: expected a number within"),
+        (
+            {"requirements": (PropertyRequirement("rate", "x"),)},
+            "'X', rate: expected a number within",
+        ),
     ],
 )
 def test_what_is_not_accepted(changes: dict[str, object], problem: str) -> None:
@@ -59,12 +68,12 @@ def test_what_is_not_accepted(changes: dict[str, object], problem: str) -> None:
         wanted_of(replace(X, **changes), REGISTRY)
 
 
-@pytest.mark.parametrize("life", [Life.ACTIVE, Life.SUSPENDED])
+@pytest.mark.parametrize("life", [Lifecycle.ACTIVE, Lifecycle.SUSPENDED])
 @pytest.mark.parametrize("verb", ["update", "suspend", "resume", "revoke"])
-def test_each_step_of_a_life_is_in_the_table(life: Life, verb: str) -> None:
-    book = Book(REGISTRY)
+def test_each_step_of_a_life_is_in_the_table(life: Lifecycle, verb: str) -> None:
+    book = ExpectationTable(REGISTRY)
     book.register(X)
-    if life is Life.SUSPENDED:
+    if life is Lifecycle.SUSPENDED:
         book.suspend("X")
     step = getattr(book, verb)
     argument = X if verb == "update" else "X"
@@ -79,7 +88,7 @@ def test_each_step_of_a_life_is_in_the_table(life: Life, verb: str) -> None:
 
 
 def test_the_bounds_of_a_book() -> None:
-    book = Book(REGISTRY, limit=MAX_ALTERNATIVES + 1)
+    book = ExpectationTable(REGISTRY, limit=MAX_ALTERNATIVES + 1)
     for number in range(MAX_ALTERNATIVES):
         book.register(replace(X, id=f"X{number}"))
     with pytest.raises(QualityError, match="its subscription holds 16 already"):
@@ -100,7 +109,7 @@ def test_the_bounds_of_a_book() -> None:
 
 
 def test_an_update_that_is_not_accepted_changes_nothing() -> None:
-    book = Book(REGISTRY)
+    book = ExpectationTable(REGISTRY)
     book.register(X)
     with pytest.raises(QualityError):
         book.update(replace(X, utility=-1.0))

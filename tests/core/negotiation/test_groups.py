@@ -6,13 +6,18 @@ from random import Random
 
 import pytest
 
-from accord.core.negotiation.expectations import Expectation, Requirement, Wanted, wanted_of
-from accord.core.negotiation.groups import Group
-from accord.core.negotiation.matching import Match, State, match
+from accord.core.negotiation.expectations import (
+    Expectation,
+    PropertyRequirement,
+    ScoredExpectation,
+    wanted_of,
+)
+from accord.core.negotiation.groups import MatchGroup
+from accord.core.negotiation.matching import Match, MatchState, match
 from accord.core.negotiation.profiles import Capability, Profile, offers_of
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 NAMES = ("freshness", "rate", "trust")
 TRUST = ("none", "low", "medium", "high")
 
@@ -36,7 +41,7 @@ def random_expectation(random: Random, id_: str, names: tuple[str, ...]) -> Expe
     for name in names:
         low, high = sorted(random.randrange(4) for _ in range(2))
         ends = (TRUST[low], TRUST[high]) if name == "trust" else (float(low), float(high))
-        requirements.append(Requirement(name, *ends))
+        requirements.append(PropertyRequirement(name, *ends))
     return Expectation(
         id=id_,
         subscription=id_,
@@ -48,10 +53,10 @@ def random_expectation(random: Random, id_: str, names: tuple[str, ...]) -> Expe
 
 class Checked:
     def __init__(self, names: tuple[str, ...], depth: int) -> None:
-        self.group = Group(("c", names), depth)
+        self.group = MatchGroup(("c", names), depth)
         self.profiles: dict[str, Profile] = {}
-        self.expectations: dict[str, tuple[Expectation, Wanted]] = {}
-        self.states: dict[str, State] = {}
+        self.expectations: dict[str, tuple[Expectation, ScoredExpectation]] = {}
+        self.states: dict[str, MatchState] = {}
 
     def match(self, expectation: Expectation, without: str = "") -> Match:
         profiles = [each for each in self.profiles.values() if each.publisher != without]
@@ -145,16 +150,16 @@ def test_a_deeper_skyline_holds_what_more_publishers_need() -> None:
         id="X",
         subscription="s",
         channel="c",
-        requirements=(Requirement("rate", 8.0),),
+        requirements=(PropertyRequirement("rate", 8.0),),
         publishers=2,
     )
     checked.expect(both)
-    assert checked.states["X"] is State.SATISFIED
+    assert checked.states["X"] is MatchState.SATISFIED
     checked.check()
 
 
 def test_of_copies_over_several_paths_the_best_counts_once() -> None:
-    group = Group(("c", ("latency", "rate")), depth=2)
+    group = MatchGroup(("c", ("latency", "rate")), depth=2)
 
     def offers(latency: float) -> tuple[Capability, ...]:
         rate = Capability("rate", 0.0, 10.0, 5.0)
@@ -165,11 +170,11 @@ def test_of_copies_over_several_paths_the_best_counts_once() -> None:
     group.set_copy("B#1", ("C", "B"), offers_of(offers(30.0), REGISTRY))
     group.set_copy("B#1", ("B",), offers_of(offers(20.0), REGISTRY))
     assert group.settle() == []
-    assert group.state("X") is State.UNSATISFIED, "one publisher, not two"
+    assert group.state("X") is MatchState.UNSATISFIED, "one publisher, not two"
     assert group.forwarded() == [("B#1", ("B",))]
     group.set_copy("D#1", ("D",), offers_of(offers(40.0), REGISTRY))
     assert group.settle() == ["X"]
-    assert group.state("X") is State.SATISFIED
+    assert group.state("X") is MatchState.SATISFIED
     group.set_copy("B#1", ("B",), offers_of(offers(30.0), REGISTRY))
     group.settle()
     assert ("B#1", ("B",)) in group.forwarded(), "as good over a shorter path"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.negotiation.expectations import Expectation, Requirement
-from accord.core.negotiation.matching import Reason, State, covers, match, satisfies
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
+from accord.core.negotiation.matching import MatchState, UnmetReason, covers, match, satisfies
 from accord.core.negotiation.profiles import Capability, Profile
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 RATE = REGISTRY.get("rate")
 FRESH = REGISTRY.get("freshness")
-SATISFIED, SATISFIABLE, UNSATISFIED = State.SATISFIED, State.SATISFIABLE, State.UNSATISFIED
+SATISFIED, SATISFIABLE, UNSATISFIED = (
+    MatchState.SATISFIED,
+    MatchState.SATISFIABLE,
+    MatchState.UNSATISFIED,
+)
 
 
-def expectation(*requirements: Requirement, publishers: int = 1) -> Expectation:
+def expectation(*requirements: PropertyRequirement, publishers: int = 1) -> Expectation:
     return Expectation(
         id="X", subscription="s", channel="c", requirements=requirements, publishers=publishers
     )
@@ -37,9 +41,11 @@ def profile(publisher: str, **ranges: tuple[float, float, float]) -> Profile:
         (1, 4, 4, UNSATISFIED),
     ],
 )
-def test_a_property_to_maximise(low: float, now: float, high: float, state: State) -> None:
+def test_a_property_to_maximise(low: float, now: float, high: float, state: MatchState) -> None:
     found = match(
-        expectation(Requirement("rate", 5.0, 10.0)), [profile("P", rate=(low, now, high))], REGISTRY
+        expectation(PropertyRequirement("rate", 5.0, 10.0)),
+        [profile("P", rate=(low, now, high))],
+        REGISTRY,
     )
     assert found.state is state
 
@@ -53,31 +59,31 @@ def test_a_property_to_maximise(low: float, now: float, high: float, state: Stat
         (11, 11, 12, UNSATISFIED),
     ],
 )
-def test_a_property_to_minimise(low: float, now: float, high: float, state: State) -> None:
-    wanted = expectation(Requirement("freshness", 5.0, 10.0))
+def test_a_property_to_minimise(low: float, now: float, high: float, state: MatchState) -> None:
+    wanted = expectation(PropertyRequirement("freshness", 5.0, 10.0))
     assert match(wanted, [profile("P", freshness=(low, now, high))], REGISTRY).state is state
 
 
 def test_satisfies_looks_at_one_end_only() -> None:
-    both = Requirement("rate", 5.0, 10.0)
+    both = PropertyRequirement("rate", 5.0, 10.0)
     assert satisfies(5.0, both, RATE)
     assert satisfies(99.0, both, RATE)
     assert not satisfies(4.9, both, RATE)
-    age = Requirement("freshness", 5.0, 10.0)
+    age = PropertyRequirement("freshness", 5.0, 10.0)
     assert satisfies(0.0, age, FRESH)
     assert not satisfies(10.1, age, FRESH)
-    assert satisfies(0.0, Requirement("rate"), RATE)
+    assert satisfies(0.0, PropertyRequirement("rate"), RATE)
 
 
 def test_covers_is_overlapping() -> None:
-    wanted = Requirement("rate", 5.0, 10.0)
+    wanted = PropertyRequirement("rate", 5.0, 10.0)
     for low, high, is_covered in ((1, 4, False), (1, 5, True), (6, 7, True), (10, 20, True)):
         assert covers(Capability("rate", low, high, low), wanted, RATE) is is_covered
     assert not covers(Capability("rate", 11.0, 20.0, 11.0), wanted, RATE)
 
 
 def test_a_profile_is_as_good_as_its_worst_property() -> None:
-    both = expectation(Requirement("rate", 5.0), Requirement("confidence", 75.0))
+    both = expectation(PropertyRequirement("rate", 5.0), PropertyRequirement("confidence", 75.0))
     good = profile("P1", rate=(1, 9, 9), confidence=(0, 80, 100))
     could = profile("P2", rate=(1, 9, 9), confidence=(0, 50, 100))
     never = profile("P3", rate=(1, 9, 9), confidence=(0, 50, 60))
@@ -89,18 +95,18 @@ def test_a_profile_is_as_good_as_its_worst_property() -> None:
     assert found.reasons == ()
     found = match(both, [never, could, lacks], REGISTRY)
     assert found.state is SATISFIABLE
-    assert found.reasons == (Reason("X", "confidence", 50.0),)
-    assert match(both, [never], REGISTRY).reasons == (Reason("X", "confidence", 50.0),)
-    assert match(both, [lacks], REGISTRY).reasons == (Reason("X", "confidence", None),)
+    assert found.reasons == (UnmetReason("X", "confidence", 50.0),)
+    assert match(both, [never], REGISTRY).reasons == (UnmetReason("X", "confidence", 50.0),)
+    assert match(both, [lacks], REGISTRY).reasons == (UnmetReason("X", "confidence", None),)
     assert match(both, [], REGISTRY).reasons == (
-        Reason("X", "rate", None),
-        Reason("X", "confidence", None),
+        UnmetReason("X", "rate", None),
+        UnmetReason("X", "confidence", None),
     )
 
 
 def test_the_best_state_counts_whatever_the_order() -> None:
     """The figure's loop, read literally, would take the last one."""
-    wanted = expectation(Requirement("rate", 5.0))
+    wanted = expectation(PropertyRequirement("rate", 5.0))
     profiles = [profile("P1", rate=(1, 9, 9)), profile("P2", rate=(1, 2, 9))]
     for order in (profiles, profiles[::-1]):
         assert match(wanted, order, REGISTRY).state is SATISFIED
@@ -109,8 +115,8 @@ def test_the_best_state_counts_whatever_the_order() -> None:
 @pytest.mark.parametrize(
     ("publishers", "state"), [(1, SATISFIED), (2, SATISFIABLE), (3, UNSATISFIED)]
 )
-def test_several_publishers(publishers: int, state: State) -> None:
-    wanted = expectation(Requirement("rate", 5.0), publishers=publishers)
+def test_several_publishers(publishers: int, state: MatchState) -> None:
+    wanted = expectation(PropertyRequirement("rate", 5.0), publishers=publishers)
     profiles = [
         profile("P1", rate=(1, 9, 9)),
         profile("P2", rate=(1, 2, 9)),

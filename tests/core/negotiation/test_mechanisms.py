@@ -9,30 +9,30 @@ from accord.core.negotiation.mechanisms import (
     Direction,
     Effect,
     Mechanism,
-    Repository,
+    MechanismRepository,
     better_way,
     worse_way,
 )
-from accord.core.negotiation.notices import Step
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.notices import MechanismStep
+from accord.core.negotiation.properties import PropertyRegistry
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 UP, DOWN = Direction.UP, Direction.DOWN
 
 
-def names(repository: Repository, name: str, direction: Direction) -> list[str]:
+def names(repository: MechanismRepository, name: str, direction: Direction) -> list[str]:
     return [each.name for each in repository.of(REGISTRY.get(name), direction)]
 
 
 def test_the_cheapest_comes_first() -> None:
-    repository = Repository(REGISTRY)
+    repository = MechanismRepository(REGISTRY)
     assert len(repository) == len(SHIPPED)
     assert names(repository, "rate", DOWN) == ["advise-down", "filter"]
     assert names(repository, "confidence", UP) == ["advise-up"]
     assert names(repository, "latency", DOWN) == ["hurry", "shape", "hurry-over-two-paths"]
     assert names(repository, "reliability", UP) == ["second-path"]
     cheap = Mechanism(
-        name="filter", property="rate", direction=DOWN, steps=(Step.FILTER_RATE,), cost=0.5
+        name="filter", property="rate", direction=DOWN, steps=(MechanismStep.FILTER_RATE,), cost=0.5
     )
     repository.define(cheap)
     assert names(repository, "rate", DOWN) == ["filter", "advise-down"]
@@ -47,16 +47,18 @@ def test_the_way_to_the_better() -> None:
 
 
 def test_nobody_is_advised_of_what_nodes_measure() -> None:
-    repository = Repository(REGISTRY)
-    advise = Mechanism(name="ask", property="latency", direction=DOWN, steps=(Step.ADVISE,))
+    repository = MechanismRepository(REGISTRY)
+    advise = Mechanism(
+        name="ask", property="latency", direction=DOWN, steps=(MechanismStep.ADVISE,)
+    )
     repository.define(advise)
     assert "ask" not in names(repository, "latency", DOWN)
 
 
 def test_sequences_are_mechanisms() -> None:
-    repository = Repository(REGISTRY)
+    repository = MechanismRepository(REGISTRY)
     found = repository.define_sequence("both", ("hurry", "shape"))
-    assert found.steps == (Step.RAISE_IMPORTANCE, Step.SHAPE)
+    assert found.steps == (MechanismStep.RAISE_IMPORTANCE, MechanismStep.SHAPE)
     assert found.cost == 3.0
     assert names(repository, "latency", DOWN)[-2:] == ["both", "hurry-over-two-paths"]
     with pytest.raises(QualityError, match="'odd': expected to move latency down only"):
@@ -70,12 +72,22 @@ def test_sequences_are_mechanisms() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "problem"),
     [
-        (Mechanism(name="a b", property="rate", direction=UP, steps=(Step.SHAPE,)), "a letter"),
-        (Mechanism(name="a", property="x", direction=UP, steps=(Step.SHAPE,)), "no such property"),
+        (
+            Mechanism(name="a b", property="rate", direction=UP, steps=(MechanismStep.SHAPE,)),
+            "a letter",
+        ),
+        (
+            Mechanism(name="a", property="x", direction=UP, steps=(MechanismStep.SHAPE,)),
+            "no such property",
+        ),
         (Mechanism(name="a", property="rate", direction=UP, steps=()), "expected 1 to 16 steps"),
         (
             Mechanism(
-                name="a", property=DECLARED, direction=UP, steps=(Step.SHAPE,), cost=float("nan")
+                name="a",
+                property=DECLARED,
+                direction=UP,
+                steps=(MechanismStep.SHAPE,),
+                cost=float("nan"),
             ),
             "cost: expected a number, got nan",
         ),
@@ -84,7 +96,7 @@ def test_sequences_are_mechanisms() -> None:
                 name="a",
                 property=DECLARED,
                 direction=UP,
-                steps=(Step.SHAPE,),
+                steps=(MechanismStep.SHAPE,),
                 effects=(Effect("rate", float("inf")),),
             ),
             "rate: expected a finite number per unit",
@@ -93,4 +105,4 @@ def test_sequences_are_mechanisms() -> None:
 )
 def test_what_is_not_accepted(mechanism: Mechanism, problem: str) -> None:
     with pytest.raises(QualityError, match=problem):
-        Repository(REGISTRY).define(mechanism)
+        MechanismRepository(REGISTRY).define(mechanism)

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.negotiation.costs import Constant, Cost, Linear
+from accord.core.negotiation.costs import ConstantCost, Cost, LinearCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Expectation, Life, Requirement
-from accord.core.negotiation.matching import Reason, State
+from accord.core.negotiation.expectations import Expectation, Lifecycle, PropertyRequirement
+from accord.core.negotiation.matching import MatchState, UnmetReason
 from accord.core.negotiation.measured import Measurement
-from accord.core.negotiation.negotiation import Negotiation, Options
+from accord.core.negotiation.negotiation import Negotiation, NegotiationOptions
 from accord.core.negotiation.notices import (
-    Act,
+    AdaptationDecision,
     Advice,
-    Decision,
+    ApplyMechanism,
+    MechanismStep,
     Notice,
     StateChanged,
-    Step,
     UsageChanged,
-    Withdraw,
+    WithdrawMechanism,
 )
 from accord.core.negotiation.profiles import Capability, Coupling, Profile
 from accord.core.negotiation.properties import Better, Property
@@ -30,7 +30,7 @@ class Node:
     """A negotiation whose clock is set by the test, and which is checked after every step."""
 
     def __init__(self, **options: object) -> None:
-        self.quality = Negotiation("n", options=Options(**options))  # type: ignore[arg-type]
+        self.quality = Negotiation("n", options=NegotiationOptions(**options))  # type: ignore[arg-type]
         self.now_us = 0
 
     def publish(
@@ -45,7 +45,11 @@ class Node:
         return self.check(self.quality.register_profile(profile, now_us=self.now_us))
 
     def expect(
-        self, id_: str, *requirements: Requirement, utility: float = 1.0, publishers: int = 1
+        self,
+        id_: str,
+        *requirements: PropertyRequirement,
+        utility: float = 1.0,
+        publishers: int = 1,
     ) -> list[Notice]:
         """The subscription is what comes before the dot."""
         expectation = Expectation(
@@ -80,11 +84,11 @@ class Node:
         self.quality.check_invariants()
         return notices
 
-    def state(self, id_: str) -> State | None:
+    def state(self, id_: str) -> MatchState | None:
         return self.quality.standing(id_).state
 
 
-def rate(low: float, high: float, now: float, cost: Cost = Constant()) -> Capability:  # noqa: B008
+def rate(low: float, high: float, now: float, cost: Cost = ConstantCost()) -> Capability:  # noqa: B008
     return Capability("rate", low, high, now, cost)
 
 
@@ -93,9 +97,12 @@ def confidence(low: float, high: float, now: float) -> Capability:
 
 
 def told(
-    id_: str, state: State, decision: Decision = Decision.NONE, **now: float | str | None
+    id_: str,
+    state: MatchState,
+    decision: AdaptationDecision = AdaptationDecision.NONE,
+    **now: float | str | None,
 ) -> StateChanged:
-    reasons = tuple(Reason(id_, name, value) for name, value in sorted(now.items()))
+    reasons = tuple(UnmetReason(id_, name, value) for name, value in sorted(now.items()))
     return StateChanged(id_.partition(".")[0], id_, state, decision, reasons)
 
 
@@ -103,45 +110,51 @@ def test_the_papers_sensor_is_advised_and_does_as_advised() -> None:
     """Temperatures of 75 to 95 % confidence at 5 to 10 a minute; it sends 2, and could send 60."""
     node = Node()
     assert node.publish("P", rate(1, 60, 2), confidence(50, 80, 80)) == []
-    wanted = (Requirement("rate", 5.0, 10.0), Requirement("confidence", 75.0, 95.0))
+    wanted = (PropertyRequirement("rate", 5.0, 10.0), PropertyRequirement("confidence", 75.0, 95.0))
     assert node.expect("M", *wanted) == [
         Advice("P", "c", "rate", 5.0),
-        told("M", State.SATISFIABLE, Decision.ADAPTING, rate=2.0),
+        told("M", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, rate=2.0),
     ]
-    assert node.publish("P", rate(1, 60, 5), confidence(50, 80, 80)) == [told("M", State.SATISFIED)]
+    assert node.publish("P", rate(1, 60, 5), confidence(50, 80, 80)) == [
+        told("M", MatchState.SATISFIED)
+    ]
     assert node.wait(2 * S) == [UsageChanged("P", "c", 1, 1.0)]
     assert node.wait(60 * S) == []
 
 
 def test_who_can_t_be_satisfied_learns_why_and_when_that_changes() -> None:
     node = Node()
-    assert node.expect("M", Requirement("rate", 5.0)) == [told("M", State.UNSATISFIED, rate=None)]
+    assert node.expect("M", PropertyRequirement("rate", 5.0)) == [
+        told("M", MatchState.UNSATISFIED, rate=None)
+    ]
     assert node.publish("P", rate(1, 4, 2)) == []
-    assert node.quality.standing("M").reasons == (Reason("M", "rate", 2.0),)
-    assert node.publish("P", rate(1, 9, 6)) == [told("M", State.SATISFIED)]
-    assert node.publish("P", rate(1, 4, 2)) == [told("M", State.UNSATISFIED, rate=2.0)]
+    assert node.quality.standing("M").reasons == (UnmetReason("M", "rate", 2.0),)
+    assert node.publish("P", rate(1, 9, 6)) == [told("M", MatchState.SATISFIED)]
+    assert node.publish("P", rate(1, 4, 2)) == [told("M", MatchState.UNSATISFIED, rate=2.0)]
     notices = node.quality.publisher_gone("P", now_us=0)
     assert node.check(notices) == []
-    assert node.quality.standing("M").reasons == (Reason("M", "rate", None),)
+    assert node.quality.standing("M").reasons == (UnmetReason("M", "rate", None),)
 
 
 def test_the_life_of_an_expectation() -> None:
     node = Node()
     node.publish("P", rate(1, 60, 10))
-    assert node.expect("M", Requirement("rate", 5.0)) == [told("M", State.SATISFIED)]
+    assert node.expect("M", PropertyRequirement("rate", 5.0)) == [told("M", MatchState.SATISFIED)]
     with pytest.raises(QualityError, match="can't resume what is active"):
         node.quality.resume("M", now_us=0)
     assert node.check(node.quality.suspend("M", now_us=0)) == []
-    assert node.quality.standing("M").life is Life.SUSPENDED
+    assert node.quality.standing("M").life is Lifecycle.SUSPENDED
     assert node.quality.usage("P", "c") == (0, 0.0)
-    assert node.expect("M", Requirement("rate", 20.0)) == [], "an update while it is suspended"
+    assert node.expect("M", PropertyRequirement("rate", 20.0)) == [], (
+        "an update while it is suspended"
+    )
     resumed = node.check(node.quality.resume("M", now_us=0))
-    assert resumed[-1] == told("M", State.SATISFIABLE, Decision.ADAPTING, rate=10.0)
+    assert resumed[-1] == told("M", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, rate=10.0)
     assert node.revoke("M") == []
     with pytest.raises(QualityError, match="not registered"):
         node.quality.standing("M")
-    node.expect("M.a", Requirement("rate", 5.0))
-    node.expect("M.b", Requirement("rate", 6.0))
+    node.expect("M.a", PropertyRequirement("rate", 5.0))
+    node.expect("M.b", PropertyRequirement("rate", 6.0))
     assert node.check(node.quality.unsubscribe("M", now_us=0)) == []
     assert not node.quality.book
     assert not node.quality.supersets.groups
@@ -149,64 +162,64 @@ def test_the_life_of_an_expectation() -> None:
 
 def test_a_publisher_that_does_not_follow_is_given_up_for_another() -> None:
     node = Node()
-    node.publish("P", rate(1, 60, 2, Constant(1.0)))
-    node.publish("Q", rate(1, 50, 3, Constant(2.0)))
-    assert node.expect("M", Requirement("rate", 5.0))[0] == Advice("P", "c", "rate", 5.0)
+    node.publish("P", rate(1, 60, 2, ConstantCost(1.0)))
+    node.publish("Q", rate(1, 50, 3, ConstantCost(2.0)))
+    assert node.expect("M", PropertyRequirement("rate", 5.0))[0] == Advice("P", "c", "rate", 5.0)
     assert node.wait(PATIENCE - 1) == [UsageChanged("P", "c", 1, 1.0)]
     assert node.wait(1) == [Advice("Q", "c", "rate", 5.0)]
-    assert node.state("M") is State.SATISFIABLE
+    assert node.state("M") is MatchState.SATISFIABLE
     failed = node.wait(PATIENCE)[-1]
-    assert failed == told("M", State.SATISFIABLE, Decision.FAILED, rate=3.0)
+    assert failed == told("M", MatchState.SATISFIABLE, AdaptationDecision.FAILED, rate=3.0)
     again = node.wait(40 * S)
     assert Advice("P", "c", "rate", 5.0) in again, "some time later it is tried again"
 
 
 def test_of_alternatives_only_what_costs_no_more_is_tried_beside_a_satisfied_one() -> None:
     node = Node()
-    line = Linear(0.0, 1.0)
+    line = LinearCost(0.0, 1.0)
     node.publish("P", rate(1, 60, 10, line), confidence(50, 80, 70))
-    assert node.expect("M.high", Requirement("rate", 8.0), utility=2) == [
-        told("M.high", State.SATISFIED)
+    assert node.expect("M.high", PropertyRequirement("rate", 8.0), utility=2) == [
+        told("M.high", MatchState.SATISFIED)
     ]
-    dear = told("M.more", State.SATISFIABLE, Decision.TOO_COSTLY, rate=10.0)
-    assert node.expect("M.more", Requirement("rate", 20.0), utility=3) == [dear]
-    assert node.expect("M.sure", Requirement("confidence", 75.0)) == [
+    dear = told("M.more", MatchState.SATISFIABLE, AdaptationDecision.TOO_COSTLY, rate=10.0)
+    assert node.expect("M.more", PropertyRequirement("rate", 20.0), utility=3) == [dear]
+    assert node.expect("M.sure", PropertyRequirement("confidence", 75.0)) == [
         Advice("P", "c", "confidence", 75.0),
-        told("M.sure", State.SATISFIABLE, Decision.ADAPTING, confidence=70.0),
+        told("M.sure", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, confidence=70.0),
     ]
     node.revoke("M.sure")
     fallen = node.publish("P", rate(1, 60, 5, line), confidence(50, 80, 70)) + node.wait(0)
     assert Advice("P", "c", "rate", 20.0) in fallen, "nothing is satisfied any more"
-    assert told("M.more", State.SATISFIABLE, Decision.ADAPTING, rate=5.0) in fallen
+    assert told("M.more", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, rate=5.0) in fallen
 
 
 def test_with_freeing_only_the_best_satisfied_alternative_uses_anything() -> None:
     node = Node(strategy="freeing")
     node.publish("P", rate(1, 60, 10), confidence(50, 80, 70))
-    node.expect("M.low", Requirement("rate", 5.0), utility=1)
+    node.expect("M.low", PropertyRequirement("rate", 5.0), utility=1)
     assert node.quality.standing("M.low").relies_on
-    node.expect("M.high", Requirement("confidence", 60.0), utility=2)
+    node.expect("M.high", PropertyRequirement("confidence", 60.0), utility=2)
     assert not node.quality.standing("M.low").relies_on
     assert node.quality.usage("P", "c") == (1, 2.0)
-    more = node.expect("M.more", Requirement("rate", 20.0), utility=0.5)
-    assert more == [told("M.more", State.SATISFIABLE, Decision.OUTRANKED, rate=10.0)]
+    more = node.expect("M.more", PropertyRequirement("rate", 20.0), utility=0.5)
+    assert more == [told("M.more", MatchState.SATISFIABLE, AdaptationDecision.OUTRANKED, rate=10.0)]
     node.revoke("M.high")
     assert node.quality.standing("M.low").relies_on
     assert node.quality.usage("P", "c") == (1, 1.0)
     node.check(node.quality.use(Pareto(), now_us=0))
-    node.expect("M.less", Requirement("rate", 3.0), utility=0.1)
+    node.expect("M.less", PropertyRequirement("rate", 3.0), utility=0.1)
     assert node.quality.usage("P", "c")[0] == 3, "each one counts"
 
 
 def test_what_is_lacking_while_something_else_is_tried_is_asked_for_too() -> None:
     node = Node()
     node.publish("P", rate(1, 60, 2), confidence(0, 100, 80))
-    wanted = (Requirement("rate", 5.0), Requirement("confidence", 75.0))
+    wanted = (PropertyRequirement("rate", 5.0), PropertyRequirement("confidence", 75.0))
     assert node.expect("M", *wanted)[0] == Advice("P", "c", "rate", 5.0)
     fallen = node.publish("P", rate(1, 60, 2), confidence(0, 100, 50))
     assert fallen == [Advice("P", "c", "confidence", 75.0)]
     node.publish("P", rate(1, 60, 5), confidence(0, 100, 75))
-    assert node.state("M") is State.SATISFIED
+    assert node.state("M") is MatchState.SATISFIED
 
 
 def test_what_would_break_more_than_it_brings_is_declined() -> None:
@@ -214,14 +227,14 @@ def test_what_would_break_more_than_it_brings_is_declined() -> None:
     node = Node()
     couplings = (Coupling("rate", "confidence", -1.0),)
     node.publish("P", rate(1, 60, 10), confidence(0, 100, 80), couplings=couplings)
-    node.expect("sure", Requirement("confidence", 75.0), utility=2)
-    conflict = told("often", State.SATISFIABLE, Decision.CONFLICT, rate=10.0)
-    assert node.expect("often", Requirement("rate", 20.0), utility=2) == [conflict]
-    assert node.expect("some", Requirement("rate", 15.0), utility=1)[0] == Advice(
+    node.expect("sure", PropertyRequirement("confidence", 75.0), utility=2)
+    conflict = told("often", MatchState.SATISFIABLE, AdaptationDecision.CONFLICT, rate=10.0)
+    assert node.expect("often", PropertyRequirement("rate", 20.0), utility=2) == [conflict]
+    assert node.expect("some", PropertyRequirement("rate", 15.0), utility=1)[0] == Advice(
         "P", "c", "rate", 15.0
     )
     node.revoke("some")
-    more = node.expect("often", Requirement("rate", 20.0), utility=3)
+    more = node.expect("often", PropertyRequirement("rate", 20.0), utility=3)
     assert more[0] == Advice("P", "c", "rate", 20.0), "it is worth more than what it breaks"
 
 
@@ -229,32 +242,36 @@ def test_nothing_breaks_where_somebody_else_satisfies() -> None:
     node = Node()
     couplings = (Coupling("rate", "confidence", -1.0),)
     node.publish("P", rate(1, 60, 10), confidence(0, 100, 80), couplings=couplings)
-    node.expect("sure", Requirement("confidence", 75.0), utility=9)
+    node.expect("sure", PropertyRequirement("confidence", 75.0), utility=9)
     node.publish("Q", confidence(0, 76, 76))
-    assert node.expect("often", Requirement("rate", 20.0))[0] == Advice("P", "c", "rate", 20.0)
+    assert node.expect("often", PropertyRequirement("rate", 20.0))[0] == Advice(
+        "P", "c", "rate", 20.0
+    )
     node.publish("P", rate(1, 60, 20), confidence(0, 100, 70), couplings=couplings)
-    assert node.state("sure") is node.state("often") is State.SATISFIED
+    assert node.state("sure") is node.state("often") is MatchState.SATISFIED
 
 
 def test_an_expectation_is_not_satisfied_by_breaking_itself() -> None:
     node = Node()
     couplings = (Coupling("rate", "confidence", -1.0),)
     node.publish("P", rate(1, 60, 10), confidence(0, 100, 80), couplings=couplings)
-    both = (Requirement("rate", 20.0), Requirement("confidence", 75.0))
-    assert node.expect("M", *both)[-1] == told("M", State.SATISFIABLE, Decision.CONFLICT, rate=10.0)
+    both = (PropertyRequirement("rate", 20.0), PropertyRequirement("confidence", 75.0))
+    assert node.expect("M", *both)[-1] == told(
+        "M", MatchState.SATISFIABLE, AdaptationDecision.CONFLICT, rate=10.0
+    )
 
 
 def test_several_publishers_each_have_to_satisfy() -> None:
     node = Node()
     node.publish("P", rate(1, 60, 10))
-    assert node.expect("M", Requirement("rate", 5.0), publishers=2) == [
-        told("M", State.UNSATISFIED)
+    assert node.expect("M", PropertyRequirement("rate", 5.0), publishers=2) == [
+        told("M", MatchState.UNSATISFIED)
     ]
     node.publish("Q", rate(1, 60, 2))
-    node.publish("R", rate(1, 60, 3, Constant(5.0)))
-    assert node.state("M") is State.SATISFIABLE
+    node.publish("R", rate(1, 60, 3, ConstantCost(5.0)))
+    assert node.state("M") is MatchState.SATISFIABLE
     assert len(node.quality.standing("M").relies_on) == 2
-    assert node.publish("Q", rate(1, 60, 5)) == [told("M", State.SATISFIED)]
+    assert node.publish("Q", rate(1, 60, 5)) == [told("M", MatchState.SATISFIED)]
     assert [node.quality.usage(who, "c")[0] for who in "PQR"] == [1, 1, 0]
     notices = node.check(node.quality.revoke_profile("P", "c", now_us=0))
     assert notices[0] == Advice("R", "c", "rate", 5.0)
@@ -263,14 +280,14 @@ def test_several_publishers_each_have_to_satisfy() -> None:
 def test_what_nobody_needs_any_more_is_given_back() -> None:
     node = Node(strategy="freeing")
     node.publish("P", rate(1, 60, 2))
-    node.expect("M", Requirement("rate", 5.0))
-    node.expect("N", Requirement("rate", 20.0))
+    node.expect("M", PropertyRequirement("rate", 5.0))
+    node.expect("N", PropertyRequirement("rate", 20.0))
     node.publish("P", rate(1, 60, 20))
-    node.expect("O", Requirement("rate", 8.0))
+    node.expect("O", PropertyRequirement("rate", 8.0))
     released = Advice("P", "c", "rate", 8.0, is_release=True)
     assert node.revoke("N") == [released], "less, but no less than the others need"
     node.publish("P", rate(1, 60, 8))
-    assert node.state("O") is State.SATISFIED
+    assert node.state("O") is MatchState.SATISFIED
     node.revoke("O")
     assert node.revoke("M") == [Advice("P", "c", "rate", 2.0, is_release=True)]
 
@@ -278,11 +295,11 @@ def test_what_nobody_needs_any_more_is_given_back() -> None:
 def test_who_relies_on_what_is_being_given_back_keeps_it() -> None:
     node = Node(strategy="freeing")
     node.publish("P", rate(1, 60, 2))
-    node.expect("M", Requirement("rate", 20.0))
+    node.expect("M", PropertyRequirement("rate", 20.0))
     node.publish("P", rate(1, 60, 20))
     assert node.revoke("M") == [Advice("P", "c", "rate", 2.0, is_release=True)]
-    assert node.expect("N", Requirement("rate", 8.0)) == [
-        told("N", State.SATISFIED),
+    assert node.expect("N", PropertyRequirement("rate", 8.0)) == [
+        told("N", MatchState.SATISFIED),
         Advice("P", "c", "rate", 8.0, is_release=True),
     ]
     assert node.publish("P", rate(1, 60, 8)) == []
@@ -293,7 +310,7 @@ def test_who_relies_on_what_is_being_given_back_keeps_it() -> None:
 def test_without_freeing_publishers_are_left_as_they_are() -> None:
     node = Node(strategy="pareto")
     node.publish("P", rate(1, 60, 2))
-    node.expect("M", Requirement("rate", 5.0))
+    node.expect("M", PropertyRequirement("rate", 5.0))
     node.publish("P", rate(1, 60, 5))
     assert node.revoke("M") == []
     assert len(node.quality.coordinator) == 0
@@ -303,32 +320,35 @@ def test_the_cost_minimising_strategy_takes_the_cheapest_and_declines_what_is_no
     None
 ):
     node = Node(strategy="cheapest")
-    node.publish("P", rate(1, 60, 2, Linear(0, 3.0)))
-    node.publish("Q", rate(1, 60, 1, Linear(0, 1.0)))
-    node.publish("Q2", rate(1, 61, 1, Linear(100, 1.0)))
-    assert node.expect("M", Requirement("rate", 5.0), utility=9)[0] == Advice(
+    node.publish("P", rate(1, 60, 2, LinearCost(0, 3.0)))
+    node.publish("Q", rate(1, 60, 1, LinearCost(0, 1.0)))
+    node.publish("Q2", rate(1, 61, 1, LinearCost(100, 1.0)))
+    assert node.expect("M", PropertyRequirement("rate", 5.0), utility=9)[0] == Advice(
         "Q2", "c", "rate", 5.0
     ), "of P and Q2 (Q is surpassed by both) the one for which it is less more"
-    declined = node.expect("N", Requirement("rate", 50.0), utility=9)
-    assert declined == [told("N", State.SATISFIABLE, Decision.TOO_COSTLY, rate=2.0)]
+    declined = node.expect("N", PropertyRequirement("rate", 50.0), utility=9)
+    assert declined == [told("N", MatchState.SATISFIABLE, AdaptationDecision.TOO_COSTLY, rate=2.0)]
 
 
 def test_what_the_node_measures_is_improved_by_what_the_node_does() -> None:
     node = Node()
     node.publish("P", rate(1, 60, 2))
-    node.expect("M", Requirement("latency", None, 50.0))
-    assert node.state("M") is State.UNSATISFIED
+    node.expect("M", PropertyRequirement("latency", None, 50.0))
+    assert node.state("M") is MatchState.UNSATISFIED
     tried = node.measure("latency", 80.0, best=20.0)
     assert tried == [
-        Act(1, Step.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
-        told("M", State.SATISFIABLE, Decision.ADAPTING, latency=80.0),
+        ApplyMechanism(1, MechanismStep.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
+        told("M", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, latency=80.0),
     ]
     assert node.measure("latency", 83.0, best=20.0) == [], "jitter"
     node.wait(PATIENCE - 2)
     after = node.wait(2)
-    assert after == [Withdraw(1), Act(2, Step.SHAPE, "P", "c", "latency", 50.0)]
-    assert node.measure("latency", 45.0, best=20.0) == [told("M", State.SATISFIED)]
-    assert node.revoke("M") == [Withdraw(2)]
+    assert after == [
+        WithdrawMechanism(1),
+        ApplyMechanism(2, MechanismStep.SHAPE, "P", "c", "latency", 50.0),
+    ]
+    assert node.measure("latency", 45.0, best=20.0) == [told("M", MatchState.SATISFIED)]
+    assert node.revoke("M") == [WithdrawMechanism(2)]
 
 
 def test_a_sequence_of_steps_is_one_mechanism() -> None:
@@ -338,9 +358,9 @@ def test_a_sequence_of_steps_is_one_mechanism() -> None:
             node.quality.repository.forget(name)
     node.publish("P", rate(1, 60, 2))
     node.measure("latency", 80.0, best=20.0)
-    assert node.expect("M", Requirement("latency", None, 50.0))[:2] == [
-        Act(1, Step.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
-        Act(1, Step.ADD_PATH, "P", "c", "latency", 50.0),
+    assert node.expect("M", PropertyRequirement("latency", None, 50.0))[:2] == [
+        ApplyMechanism(1, MechanismStep.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
+        ApplyMechanism(1, MechanismStep.ADD_PATH, "P", "c", "latency", 50.0),
     ]
 
 
@@ -356,11 +376,13 @@ def test_no_publisher_can_declare_what_nodes_measure() -> None:
 def test_properties_are_defined_while_running() -> None:
     node = Node()
     with pytest.raises(QualityError, match="'colour': no such property"):
-        node.expect("M", Requirement("colour", "grey"))
+        node.expect("M", PropertyRequirement("colour", "grey"))
     colour = Property(name="colour", better=Better.HIGHER, levels=("none", "grey", "full"))
     node.quality.define(colour, now_us=0)
     node.publish("P", Capability("colour", "none", "full", "none"))
-    assert node.expect("M", Requirement("colour", "grey"))[0] == Advice("P", "c", "colour", "grey")
+    assert node.expect("M", PropertyRequirement("colour", "grey"))[0] == Advice(
+        "P", "c", "colour", "grey"
+    )
     other = Property(name="colour", better=Better.LOWER, levels=("none", "grey", "full"))
     with pytest.raises(QualityError, match="'colour': is in use"):
         node.quality.define(other, now_us=0)
@@ -370,18 +392,20 @@ def test_properties_are_defined_while_running() -> None:
 def test_wildcards_take_publishers_on_all_their_channels() -> None:
     quality = Negotiation("n")
     expectation = Expectation(
-        id="M", subscription="s", channel="site/+", requirements=(Requirement("rate", 5.0),)
+        id="M", subscription="s", channel="site/+", requirements=(PropertyRequirement("rate", 5.0),)
     )
     quality.register(expectation, now_us=0)
     profile = Profile(publisher="P", channel="site/a", capabilities=(rate(1, 60, 9),))
-    assert quality.register_profile(profile, now_us=0) == [StateChanged("s", "M", State.SATISFIED)]
+    assert quality.register_profile(profile, now_us=0) == [
+        StateChanged("s", "M", MatchState.SATISFIED)
+    ]
     quality.check_invariants()
 
 
 def test_a_change_that_concerns_many_is_worked_off_bit_by_bit() -> None:
     node = Node(visits=4)
     for number in range(20):
-        node.expect(f"M{number}", Requirement("rate", 5.0))
+        node.expect(f"M{number}", PropertyRequirement("rate", 5.0))
     first = node.publish("P", rate(1, 60, 9))
     assert len(first) == 4
     assert node.quality.next_due_us() == 0

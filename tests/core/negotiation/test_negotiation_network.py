@@ -9,21 +9,21 @@ from random import Random
 
 import pytest
 
-from accord.core.negotiation.costs import Constant, Linear
-from accord.core.negotiation.expectations import Expectation, Life, Requirement
-from accord.core.negotiation.matching import Reason, State, match
+from accord.core.negotiation.costs import ConstantCost, LinearCost
+from accord.core.negotiation.expectations import Expectation, Lifecycle, PropertyRequirement
+from accord.core.negotiation.matching import MatchState, UnmetReason, match
 from accord.core.negotiation.measured import Measurement
 from accord.core.negotiation.messages import QualityMessage
-from accord.core.negotiation.negotiation import Negotiation, Options
+from accord.core.negotiation.negotiation import Negotiation, NegotiationOptions
 from accord.core.negotiation.notices import (
+    AdaptationDecision,
     Advice,
-    Decision,
     Notice,
+    SendToNeighbour,
     StateChanged,
-    Tell,
 )
 from accord.core.negotiation.profiles import Capability, Coupling, Profile
-from accord.core.negotiation.properties import SHIPPED, Better, Property, Registry
+from accord.core.negotiation.properties import SHIPPED, Better, Property, PropertyRegistry
 
 MS = 1_000
 S = 1_000_000
@@ -33,8 +33,8 @@ LOWER = tuple(Property(name=name, better=Better.LOWER) for name in ("pa", "pb"))
 class Direct:
     """Nodes that are told at once what others say, in the order in which they say it."""
 
-    def __init__(self, *names: str, options: Options | None = None) -> None:
-        registry = Registry((*SHIPPED, *LOWER))
+    def __init__(self, *names: str, options: NegotiationOptions | None = None) -> None:
+        registry = PropertyRegistry((*SHIPPED, *LOWER))
         self.nodes = {name: Negotiation(name, registry=registry, options=options) for name in names}
         self.now_us = 0
         self.told: dict[str, list[Notice]] = {name: [] for name in names}
@@ -52,7 +52,7 @@ class Direct:
             while queue:
                 here, said = queue.popleft()
                 for notice in said:
-                    if isinstance(notice, Tell):
+                    if isinstance(notice, SendToNeighbour):
                         node = self.nodes[notice.neighbour]
                         heard = node.receive(here, notice.message, now_us=self.now_us)
                         queue.append((notice.neighbour, heard))
@@ -74,14 +74,14 @@ class Direct:
 def profile(publisher: str, **ranges: tuple[float, float, float]) -> Profile:
     """By property: lower, current, upper."""
     capabilities = tuple(
-        Capability(name, low, high, now, Linear(100.0, -1.0))
+        Capability(name, low, high, now, LinearCost(100.0, -1.0))
         for name, (low, now, high) in ranges.items()
     )
     return Profile(publisher=publisher, channel="e", capabilities=capabilities)
 
 
 def within(id_: str, subscription: str, **most: float) -> Expectation:
-    requirements = tuple(Requirement(name, 0.0, value) for name, value in most.items())
+    requirements = tuple(PropertyRequirement(name, 0.0, value) for name, value in most.items())
     return Expectation(id=id_, subscription=subscription, channel="e", requirements=requirements)
 
 
@@ -118,14 +118,19 @@ def test_figure_4() -> None:
         for notice in nodes.take("C", c.register(expectation, now_us=nodes.now_us)):
             if isinstance(notice, StateChanged):
                 told[notice.expectation] = notice
-    assert {id_ for id_, each in told.items() if each.state is State.SATISFIED} == {"X3", "X2"}
-    assert {id_ for id_, each in told.items() if each.state is State.SATISFIABLE} == {"X1", "X5"}
-    assert {id_ for id_, each in told.items() if each.state is State.UNSATISFIED} == {"X4"}
+    assert {id_ for id_, each in told.items() if each.state is MatchState.SATISFIED} == {"X3", "X2"}
+    assert {id_ for id_, each in told.items() if each.state is MatchState.SATISFIABLE} == {
+        "X1",
+        "X5",
+    }
+    assert {id_ for id_, each in told.items() if each.state is MatchState.UNSATISFIED} == {"X4"}
     assert b.skyline(scope) == [("B#1", ()), ("B#2", ())], "P1 and P2"
     assert c.skyline(scope) == [("B#1", ("B",)), ("B#2", ("B",))], "masked, and nothing else"
     assert [each.now for each in told["X4"].reasons] in ([4.0, 8.0], [8.0, 4.0]), "P1's or P2's"
-    assert told["X1"].decision is Decision.TOO_COSTLY, "X3 is satisfied already, and for less"
-    assert told["X5"].decision is Decision.ADAPTING
+    assert told["X1"].decision is AdaptationDecision.TOO_COSTLY, (
+        "X3 is satisfied already, and for less"
+    )
+    assert told["X5"].decision is AdaptationDecision.ADAPTING
     assert Advice("P2", "e", "pa", 7.0) in nodes.told["B"]
     assert Advice("P2", "e", "pb", 3.0) in nodes.told["B"]
 
@@ -137,8 +142,8 @@ def test_figure_4_with_costs_that_fall() -> None:
         publisher="P1",
         channel="e",
         capabilities=(
-            Capability("pa", 2.0, 6.0, 4.0, Linear(0.0, 1.0)),
-            Capability("pb", 6.0, 10.0, 8.0, Constant(1.0)),
+            Capability("pa", 2.0, 6.0, 4.0, LinearCost(0.0, 1.0)),
+            Capability("pb", 6.0, 10.0, 8.0, ConstantCost(1.0)),
         ),
     )
     nodes.take("B", nodes.nodes["B"].update_profile(cheap, now_us=0))
@@ -165,24 +170,30 @@ def often(id_: str, rate: float, utility: float = 1.0) -> Expectation:
         id=id_,
         subscription=id_,
         channel="e",
-        requirements=(Requirement("rate", rate),),
+        requirements=(PropertyRequirement("rate", rate),),
         utility=utility,
     )
 
 
 def test_advice_reaches_a_publisher_over_several_hops_and_is_taken_back() -> None:
-    nodes = Direct("A", "B", "C", options=Options(strategy="freeing"))
+    nodes = Direct("A", "B", "C", options=NegotiationOptions(strategy="freeing"))
     nodes.join("A", "B")
     nodes.join("B", "C")
     a, c = nodes.nodes["A"], nodes.nodes["C"]
     nodes.take("A", a.register_profile(sensor(2.0), now_us=0))
     assert nodes.take("C", c.register(often("X", 5.0), now_us=nodes.now_us)) == [
-        StateChanged("X", "X", State.UNSATISFIED, reasons=(Reason("X", "rate", None),)),
-        StateChanged("X", "X", State.SATISFIABLE, Decision.ADAPTING, (Reason("X", "rate", 2.0),)),
+        StateChanged("X", "X", MatchState.UNSATISFIED, reasons=(UnmetReason("X", "rate", None),)),
+        StateChanged(
+            "X",
+            "X",
+            MatchState.SATISFIABLE,
+            AdaptationDecision.ADAPTING,
+            (UnmetReason("X", "rate", 2.0),),
+        ),
     ]
     assert nodes.told["A"][-1] == Advice("P", "e", "rate", 5.0)
     nodes.take("A", a.update_profile(sensor(5.0), now_us=nodes.now_us))
-    assert nodes.told["C"][-1] == StateChanged("X", "X", State.SATISFIED)
+    assert nodes.told["C"][-1] == StateChanged("X", "X", MatchState.SATISFIED)
     b = nodes.nodes["B"]
     nodes.take("B", b.register(often("Y", 4.0), now_us=nodes.now_us))
     assert a.usage("P", "e") == (1, 2.0), "B relies on it for itself and for C"
@@ -206,14 +217,14 @@ def test_what_matters_more_where_the_publisher_is_counts_for_those_far_away() ->
         id="Sure",
         subscription="Sure",
         channel="e",
-        requirements=(Requirement("confidence", 75.0),),
+        requirements=(PropertyRequirement("confidence", 75.0),),
         utility=5.0,
     )
     nodes.take("A", a.register(sure, now_us=nodes.now_us))
     nodes.take("C", c.register(often("X", 20.0), now_us=nodes.now_us))
     last = nodes.told["C"][-1]
     assert isinstance(last, StateChanged)
-    assert (last.state, last.decision) == (State.SATISFIABLE, Decision.FAILED)
+    assert (last.state, last.decision) == (MatchState.SATISFIABLE, AdaptationDecision.FAILED)
     assert not [each for each in nodes.told["A"] if isinstance(each, Advice)]
     nodes.take("C", c.register(often("Y", 20.0, utility=6.0), now_us=nodes.now_us))
     assert nodes.told["A"][-1] == Advice("P", "e", "rate", 20.0)
@@ -228,13 +239,16 @@ def test_latency_is_measured_where_the_publisher_is_and_added_up() -> None:
     slow = Measurement(channel="e", property="latency", value=5.0)
     nodes.take("A", a.measure(slow, now_us=0))
     soon = Expectation(
-        id="X", subscription="X", channel="e", requirements=(Requirement("latency", None, 35.0),)
+        id="X",
+        subscription="X",
+        channel="e",
+        requirements=(PropertyRequirement("latency", None, 35.0),),
     )
     nodes.take("C", c.register(soon, now_us=nodes.now_us))
-    assert nodes.told["C"][-1] == StateChanged("X", "X", State.SATISFIED)
+    assert nodes.told["C"][-1] == StateChanged("X", "X", MatchState.SATISFIED)
     nodes.take("C", c.link_changed("B", {"latency": 25.0}, now_us=nodes.now_us))
     assert nodes.told["C"][-1] == StateChanged(
-        "X", "X", State.UNSATISFIED, reasons=(Reason("X", "latency", 40.0),)
+        "X", "X", MatchState.UNSATISFIED, reasons=(UnmetReason("X", "latency", 40.0),)
     )
 
 
@@ -251,7 +265,7 @@ class Publisher:
 
     def profile(self, name: str) -> Profile:
         capabilities = (
-            Capability("rate", 0.0, self.best, self.now, Linear(0.0, 1.0)),
+            Capability("rate", 0.0, self.best, self.now, LinearCost(0.0, 1.0)),
             Capability("confidence", 0.0, 100.0, self.confidence),
         )
         return Profile(
@@ -267,7 +281,7 @@ class Noisy:
         self.is_faithful = is_faithful  # publishers do as advised
         self.has_alternatives = True
         self.loss = (0.0, 0.2, 0.4)[seed % 3]
-        self.options = Options(
+        self.options = NegotiationOptions(
             strategy=("pareto", "cheapest", "freeing")[seed // 3 % 3],
             patience_us=2 * S,
             remote_us=6 * S,
@@ -316,7 +330,7 @@ class Noisy:
                 self.told[name, notice.expectation] = notice
             elif isinstance(notice, Advice):
                 self._later(500 * MS, name, notice.publisher, notice)
-            elif isinstance(notice, Tell) and self.random.random() >= self.loss:
+            elif isinstance(notice, SendToNeighbour) and self.random.random() >= self.loss:
                 self._later(80 * MS, name, notice.neighbour, notice.message)
 
     def _later(self, us: int, one: str, other: str, what: QualityMessage | Advice) -> None:
@@ -365,9 +379,9 @@ class Noisy:
 
 
 def random_expectation(random: Random, id_: str, *, is_alone: bool) -> Expectation:
-    requirements = [Requirement("rate", float(random.randrange(1, 13)))]
+    requirements = [PropertyRequirement("rate", float(random.randrange(1, 13)))]
     if random.random() < 0.4:
-        requirements.append(Requirement("confidence", float(random.randrange(100))))
+        requirements.append(PropertyRequirement("confidence", float(random.randrange(100))))
     return Expectation(
         id=id_,
         subscription=id_ if is_alone or random.random() < 0.7 else f"s{random.randrange(3)}",
@@ -402,7 +416,7 @@ def step(network: Noisy, names: list[str], pairs: list[tuple[str, str]]) -> None
         elif chance < 0.5:
             network.told.pop((name, id_), None)
             network.take(name, node.revoke(id_, now_us=now_us))
-        elif node.book.get(id_).life is Life.ACTIVE:
+        elif node.book.get(id_).life is Lifecycle.ACTIVE:
             network.told.pop((name, id_), None)
             network.take(name, node.suspend(id_, now_us=now_us))
         else:
@@ -438,12 +452,12 @@ def run(network: Noisy, names: list[str]) -> None:
 
 def check_truth(network: Noisy) -> None:
     profiles = [publisher.profile(who) for (_, who), publisher in network.publishers.items()]
-    registry = Registry()
+    registry = PropertyRegistry()
     for name, node in network.nodes.items():
         node.check_invariants()
         assert not node.deciding.dirty
         for held in node.book:
-            if held.life is Life.ACTIVE:
+            if held.life is Lifecycle.ACTIVE:
                 id_ = held.expectation.id
                 truth = match(held.expectation, profiles, registry)
                 assert node.standing(id_).state is truth.state, (name, id_)
@@ -477,8 +491,8 @@ def test_where_all_publishers_follow_whatever_can_be_had_is_had() -> None:
         run(network, names)
         check_truth(network)
         states = [notice.state for notice in network.told.values()]
-        assert State.SATISFIABLE not in states, seed
-        satisfied += states.count(State.SATISFIED)
+        assert MatchState.SATISFIABLE not in states, seed
+        satisfied += states.count(MatchState.SATISFIED)
     assert satisfied > 10
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from accord.core.negotiation.costs import Linear, Table
+from accord.core.negotiation.costs import LinearCost, TableCost
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.measured import EVERYBODY, Measurement
 from accord.core.negotiation.profiles import (
@@ -14,16 +14,16 @@ from accord.core.negotiation.profiles import (
     offers_of,
     vector_of,
 )
-from accord.core.negotiation.properties import Registry
-from accord.core.negotiation.sources import Sources
+from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.negotiation.sources import LocalProfiles
 
-REGISTRY = Registry()
-RATE = Capability("rate", 1.0, 60.0, 2.0, Linear(0.0, 1.0))
+REGISTRY = PropertyRegistry()
+RATE = Capability("rate", 1.0, 60.0, 2.0, LinearCost(0.0, 1.0))
 P = Profile(publisher="P", channel="c", capabilities=(RATE,))
 
 
 def test_offers_are_scores() -> None:
-    fresh = Capability("freshness", 10.0, 90.0, 40.0, Linear(0.0, 2.0))
+    fresh = Capability("freshness", 10.0, 90.0, 40.0, LinearCost(0.0, 2.0))
     offers = offers_of((RATE, fresh), REGISTRY)
     assert vector_of(offers, ("freshness", "rate")) == (-40.0, 2.0, -10.0, 60.0)
     assert vector_of(offers, ("rate", "trust")) is None
@@ -46,7 +46,7 @@ def test_offers_are_scores() -> None:
             {"capabilities": (Capability("latency", 1.0, 2.0, 1.0),)},
             "latency: is measured by nodes",
         ),
-        ({"capabilities": (replace(RATE, cost=Table(())),)}, "rate: cost: expected 1 to 256"),
+        ({"capabilities": (replace(RATE, cost=TableCost(())),)}, "rate: cost: expected 1 to 256"),
         ({"couplings": (Coupling("rate", "rate", 1.0),)}, "rate: expected a coupling of two"),
         ({"couplings": (Coupling("rate", "x", 1.0),)}, "'x': no such property"),
         (
@@ -61,7 +61,7 @@ def test_what_is_not_accepted(changes: dict[str, object], problem: str) -> None:
 
 
 def test_sources_stand_for_publishers() -> None:
-    sources = Sources("B", REGISTRY, limit=2)
+    sources = LocalProfiles("B", REGISTRY, limit=2)
     assert sources.register(P).subject.source == "B#1"
     with pytest.raises(QualityError, match="one is registered for channel 'c' already"):
         sources.register(P)
@@ -81,7 +81,7 @@ def measured(name: str, value: float | str, publisher: str = EVERYBODY) -> Measu
 
 
 def test_profiles_are_completed_by_what_is_measured() -> None:
-    sources = Sources("B", REGISTRY)
+    sources = LocalProfiles("B", REGISTRY)
     sources.register(P)
     sources.register(replace(P, publisher="Q"))
     assert sources.measure(measured("latency", 20.0)) == ["B#1", "B#2"]
@@ -104,7 +104,7 @@ def test_profiles_are_completed_by_what_is_measured() -> None:
     [("latency", 100.0, 110.0, 111.0), ("reliability", 99.0, 98.0, 97.0)],
 )
 def test_jitter_is_passed_over(name: str, before: float, close: float, different: float) -> None:
-    sources = Sources("B", REGISTRY)
+    sources = LocalProfiles("B", REGISTRY)
     sources.register(P)
     assert sources.measure(measured(name, before))
     assert not sources.measure(measured(name, close))
@@ -115,7 +115,7 @@ def test_jitter_is_passed_over(name: str, before: float, close: float, different
 
 
 def test_the_best_to_be_had_is_never_worse_than_what_there_is() -> None:
-    sources = Sources("B", REGISTRY)
+    sources = LocalProfiles("B", REGISTRY)
     sources.register(P)
     better = Measurement(channel="c", property="latency", value=20.0, best=5.0)
     worse = Measurement(channel="c", property="reliability", value=90.0, best=80.0)

@@ -11,13 +11,13 @@ from accord.core.negotiation.properties import (
     MAX_PROPERTIES,
     SHIPPED,
     Better,
-    OverHops,
+    HopEffect,
     Property,
-    Registry,
+    PropertyRegistry,
     Value,
 )
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 TRUST = REGISTRY.get("trust")
 RATE = REGISTRY.get("rate")
 LATENCY = REGISTRY.get("latency")
@@ -75,8 +75,8 @@ def test_what_is_not_in_the_domain(property_: Property, value: Value, problem: s
         ({"highest": 1e16}, "range: expected numbers"),
         ({"levels": ("a", "a")}, "levels: expected each once, got a < a"),
         ({"levels": ("a", "b c")}, "levels: expected a letter"),
-        ({"levels": ("a", "b"), "over_hops": OverHops.ADD}, "levels don't add"),
-        ({"over_hops": OverHops.MULTIPLY}, r"expected a range such as 0\.\.100, got 0\.\.inf"),
+        ({"levels": ("a", "b"), "over_hops": HopEffect.ADD}, "levels don't add"),
+        ({"over_hops": HopEffect.MULTIPLY}, r"expected a range such as 0\.\.100, got 0\.\.inf"),
         ({"unit": "m\n"}, "unit: expected at most 16 characters"),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_hop_keeps_the_order_of_what_is_better(
 
 
 def test_definitions_at_run_time() -> None:
-    registry = Registry()
+    registry = PropertyRegistry()
     colour = Property(name="colour", better=Better.HIGHER, levels=("grey", "full"))
     with pytest.raises(QualityError, match="'colour': no such property; expected one of rate"):
         registry.get("colour")

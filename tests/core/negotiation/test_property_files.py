@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.properties import SHIPPED, Better, OverHops, Property
+from accord.core.negotiation.properties import SHIPPED, Better, HopEffect, Property
 from accord.core.negotiation.property_files import parse_properties, render_properties
 
 TEXT = """\
@@ -26,7 +26,7 @@ better = higher
 
 def test_a_file_of_definitions() -> None:
     assert parse_properties(TEXT) == [
-        Property(name="freshness", better=Better.LOWER, unit="ms", over_hops=OverHops.ADD),
+        Property(name="freshness", better=Better.LOWER, unit="ms", over_hops=HopEffect.ADD),
         Property(name="trust", better=Better.HIGHER, levels=("none", "low", "medium", "high")),
     ]
     assert parse_properties("") == []
@@ -54,7 +54,7 @@ def properties(draw: st.DrawFn) -> Property:
         lowest=lowest,
         highest=highest,
         unit=draw(st.sampled_from(("", "ms", "events/s", "°C"))),
-        over_hops=draw(st.sampled_from((OverHops.KEEP, OverHops.ADD, OverHops.WORST))),
+        over_hops=draw(st.sampled_from((HopEffect.KEEP, HopEffect.ADD, HopEffect.WORST))),
         is_measured=is_measured,
     )
 

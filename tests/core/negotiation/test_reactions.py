@@ -2,15 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.negotiation.mechanisms import Direction, Mechanism, Repository, better_way
-from accord.core.negotiation.notices import Act, Advice, Notice, Step, Withdraw
-from accord.core.negotiation.profiles import Capability, Offer
-from accord.core.negotiation.properties import Registry
-from accord.core.negotiation.reactions import NEVER_US, Coordinator, Subject
-from accord.core.negotiation.strategies import Move
+from accord.core.negotiation.mechanisms import Direction, Mechanism, MechanismRepository, better_way
+from accord.core.negotiation.notices import (
+    Advice,
+    ApplyMechanism,
+    MechanismStep,
+    Notice,
+    WithdrawMechanism,
+)
+from accord.core.negotiation.profiles import Capability, ScoredCapability
+from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.negotiation.reactions import NEVER_US, ProfileRef, ReactionCoordinator
+from accord.core.negotiation.strategies import PropertyMove
 
-REGISTRY = Registry()
-SUBJECT = Subject("n#1", "P", "c")
+REGISTRY = PropertyRegistry()
+SUBJECT = ProfileRef("n#1", "P", "c")
 RATE = "n#1", "rate"
 PATIENCE = 100
 
@@ -19,21 +25,21 @@ class Driven:
     """One property of one profile."""
 
     def __init__(self, name: str = "rate", now: float = 2.0) -> None:
-        self.repository = Repository(REGISTRY)
-        self.coordinator = Coordinator(self.repository, PATIENCE)
+        self.repository = MechanismRepository(REGISTRY)
+        self.coordinator = ReactionCoordinator(self.repository, PATIENCE)
         self.name = name
         self.place = "n#1", name
         self.now = now
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> ScoredCapability:
         low, high = (0.0, 100.0)
-        return Offer(REGISTRY.get(self.name), Capability(self.name, low, high, self.now))
+        return ScoredCapability(REGISTRY.get(self.name), Capability(self.name, low, high, self.now))
 
     def start(self, level: float, now_us: int = 0) -> list[Notice]:
         property_ = REGISTRY.get(self.name)
         ways = tuple(self.repository.of(property_, better_way(property_)))
-        move = Move(self.name, level, level, ways)
+        move = PropertyMove(self.name, level, level, ways)
         return self.checked(self.coordinator.start(SUBJECT, move, self.offer, now_us))
 
     def needed(self, level: float | None, *, frees: bool = True) -> list[Notice]:
@@ -132,20 +138,22 @@ def test_without_freeing_nobody_is_advised_to_do_less() -> None:
 
 def test_what_is_tried_next_after_what_did_not_help() -> None:
     driven = Driven("latency", 80.0)
-    assert driven.start(-50.0) == [Act(1, Step.RAISE_IMPORTANCE, "P", "c", "latency", 50.0)]
+    assert driven.start(-50.0) == [
+        ApplyMechanism(1, MechanismStep.RAISE_IMPORTANCE, "P", "c", "latency", 50.0)
+    ]
     assert driven.give_up(PATIENCE) == (
-        [Withdraw(1), Act(2, Step.SHAPE, "P", "c", "latency", 50.0)],
+        [WithdrawMechanism(1), ApplyMechanism(2, MechanismStep.SHAPE, "P", "c", "latency", 50.0)],
         True,
     )
     assert driven.give_up(2 * PATIENCE) == (
         [
-            Withdraw(2),
-            Act(3, Step.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
-            Act(3, Step.ADD_PATH, "P", "c", "latency", 50.0),
+            WithdrawMechanism(2),
+            ApplyMechanism(3, MechanismStep.RAISE_IMPORTANCE, "P", "c", "latency", 50.0),
+            ApplyMechanism(3, MechanismStep.ADD_PATH, "P", "c", "latency", 50.0),
         ],
         True,
     )
-    assert driven.give_up(3 * PATIENCE) == ([Withdraw(3)], False)
+    assert driven.give_up(3 * PATIENCE) == ([WithdrawMechanism(3)], False)
     assert len(driven.coordinator) == 0
 
 
@@ -162,7 +170,7 @@ def test_what_the_node_does_is_withdrawn_whatever_the_strategy() -> None:
     driven.start(-50.0)
     driven.observed(40.0)
     assert driven.needed(-60.0, frees=False) == [], "it is needed still"
-    assert driven.needed(None, frees=False) == [Withdraw(1)]
+    assert driven.needed(None, frees=False) == [WithdrawMechanism(1)]
 
 
 def test_where_that_is_cheaper_the_node_keeps_back_what_is_too_much() -> None:
@@ -171,18 +179,24 @@ def test_where_that_is_cheaper_the_node_keeps_back_what_is_too_much() -> None:
         name="filter",
         property="rate",
         direction=Direction.DOWN,
-        steps=(Step.FILTER_RATE,),
+        steps=(MechanismStep.FILTER_RATE,),
         cost=0.1,
     )
     driven.repository.define(cheap)
     driven.start(50.0)
     driven.observed(50.0)
-    assert driven.needed(20.0) == [Act(1, Step.FILTER_RATE, "P", "c", "rate", 20.0)]
-    assert driven.needed(10.0) == [Act(1, Step.FILTER_RATE, "P", "c", "rate", 10.0)]
-    assert driven.needed(30.0) == [Withdraw(1)], "it is there still"
-    assert driven.needed(None) == [Act(2, Step.FILTER_RATE, "P", "c", "rate", 2.0)]
+    assert driven.needed(20.0) == [
+        ApplyMechanism(1, MechanismStep.FILTER_RATE, "P", "c", "rate", 20.0)
+    ]
+    assert driven.needed(10.0) == [
+        ApplyMechanism(1, MechanismStep.FILTER_RATE, "P", "c", "rate", 10.0)
+    ]
+    assert driven.needed(30.0) == [WithdrawMechanism(1)], "it is there still"
+    assert driven.needed(None) == [
+        ApplyMechanism(2, MechanismStep.FILTER_RATE, "P", "c", "rate", 2.0)
+    ]
     assert len(driven.coordinator) == 1
-    assert driven.observed(2.0) == [Withdraw(2)], "there is nothing to keep back any more"
+    assert driven.observed(2.0) == [WithdrawMechanism(2)], "there is nothing to keep back any more"
     assert len(driven.coordinator) == 0
 
 
@@ -191,7 +205,7 @@ def test_more_is_tried_by_the_same_means() -> None:
     driven.start(-50.0)
     driven.observed(50.0)
     assert driven.start(-30.0, now_us=5) == [
-        Act(1, Step.RAISE_IMPORTANCE, "P", "c", "latency", 30.0)
+        ApplyMechanism(1, MechanismStep.RAISE_IMPORTANCE, "P", "c", "latency", 30.0)
     ]
 
 
@@ -201,7 +215,9 @@ def test_with_the_profile_all_goes(is_held: bool) -> None:
     driven.start(-50.0)
     if is_held:
         driven.observed(40.0)
-    assert driven.checked(driven.coordinator.gone("n#1", ["latency", "rate"])) == [Withdraw(1)]
+    assert driven.checked(driven.coordinator.gone("n#1", ["latency", "rate"])) == [
+        WithdrawMechanism(1)
+    ]
     assert len(driven.coordinator) == 0
     assert driven.coordinator.next_due_us() == NEVER_US
 

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from random import Random
 
-from accord.core.negotiation.groups import Copy
-from accord.core.negotiation.reliance import Reliance
+from accord.core.negotiation.groups import ProfileCopy
+from accord.core.negotiation.reliance import ProfileDependencies
 
-P: Copy = ("n#1", ())
-Q: Copy = ("m#1", ("m",))
+P: ProfileCopy = ("n#1", ())
+Q: ProfileCopy = ("m#1", ("m",))
 
 
 def test_what_is_needed_of_a_copy_is_what_the_most_demanding_needs() -> None:
-    reliance = Reliance()
+    reliance = ProfileDependencies()
     reliance.rely("X", (P,), {"rate": 5.0, "trust": 1.0}, 2.0)
     reliance.rely("Y", (P, Q), {"rate": 8.0}, 1.0)
     assert reliance.needs(P) == {"rate": 8.0, "trust": 1.0}
@@ -27,7 +27,7 @@ def test_what_is_needed_of_a_copy_is_what_the_most_demanding_needs() -> None:
 
 
 def test_relying_on_the_same_again_is_no_change() -> None:
-    reliance = Reliance()
+    reliance = ProfileDependencies()
     reliance.rely("X", (P,), {"rate": 5.0}, 2.0)
     reliance.take_changed()
     reliance.rely("X", (P,), {"rate": 5.0}, 2.0)
@@ -40,8 +40,8 @@ def test_relying_on_the_same_again_is_no_change() -> None:
 
 def test_against_brute_force() -> None:
     random = Random(1)  # noqa: S311
-    reliance = Reliance()
-    truth: dict[str, tuple[Copy, dict[str, float]]] = {}
+    reliance = ProfileDependencies()
+    truth: dict[str, tuple[ProfileCopy, dict[str, float]]] = {}
     for _ in range(500):
         who = f"X{random.randrange(20)}"
         if random.random() < 0.3:

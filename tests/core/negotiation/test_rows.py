@@ -5,13 +5,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from accord.core.negotiation.rows import Rows
+from accord.core.negotiation.rows import VectorTable
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_comparing_with_all_rows_at_once(seed: int) -> None:
     random = Random(seed)  # noqa: S311
-    rows: Rows[str] = Rows(3)
+    rows: VectorTable[str] = VectorTable(3)
     known: dict[int, tuple[float, ...]] = {}
     for number in range(60):
         if known and random.random() < 0.3:

@@ -9,15 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.negotiation.costs import Constant, Cost, Linear, Table
+from accord.core.negotiation.costs import ConstantCost, Cost, LinearCost, TableCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Expectation, Requirement
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
 from accord.core.negotiation.profiles import Capability, Coupling, Profile
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 from accord.core.negotiation.records import MAX_CHARACTERS
-from accord.core.negotiation.storing import Stored, read_json, read_xml, write_json, write_xml
+from accord.core.negotiation.storing import (
+    QualityDocument,
+    read_json,
+    read_xml,
+    write_json,
+    write_xml,
+)
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 XML = b"""<?xml version="1.0"?>
 <quality>
   <!-- What the temperature monitor needs -->
@@ -36,15 +42,15 @@ XML = b"""<?xml version="1.0"?>
   </profile>
 </quality>
 """
-STORED = Stored(
+STORED = QualityDocument(
     (
         Expectation(
             id="X1",
             subscription="monitor",
             channel="temperature",
             requirements=(
-                Requirement("rate", 5.0, 10.0),
-                Requirement("confidence", 75.0, 95.0),
+                PropertyRequirement("rate", 5.0, 10.0),
+                PropertyRequirement("confidence", 75.0, 95.0),
             ),
             utility=3.0,
         ),
@@ -54,8 +60,8 @@ STORED = Stored(
             publisher="P",
             channel="temperature",
             capabilities=(
-                Capability("rate", 1.0, 60.0, 2.0, Linear(0.0, 0.5)),
-                Capability("trust", "low", "high", "low", Table((("low", 1.0), ("high", 4.0)))),
+                Capability("rate", 1.0, 60.0, 2.0, LinearCost(0.0, 0.5)),
+                Capability("trust", "low", "high", "low", TableCost((("low", 1.0), ("high", 4.0)))),
             ),
             couplings=(Coupling("rate", "trust", -0.01),),
         ),
@@ -70,7 +76,7 @@ def test_xml_is_read_and_written() -> None:
 
 def test_what_json_can_hold_xml_can_hold() -> None:
     (first, *_) = STORED.expectations
-    many = Stored(
+    many = QualityDocument(
         tuple(msgspec.structs.replace(first, id=f"{number}") for number in range(2_500)), ()
     )
     assert len(write_xml(many)) > 400_000
@@ -98,10 +104,10 @@ def numbers(low: float = -1e15, high: float = 1e15) -> st.SearchStrategy[float]:
 
 
 COSTS: st.SearchStrategy[Cost] = st.one_of(
-    st.builds(Constant, numbers()),
-    st.builds(Linear, numbers(), numbers()),
+    st.builds(ConstantCost, numbers()),
+    st.builds(LinearCost, numbers(), numbers()),
     st.lists(st.tuples(numbers(0), numbers()), min_size=1, unique_by=lambda each: each[0]).map(
-        lambda points: Table(tuple(sorted(points)))
+        lambda points: TableCost(tuple(sorted(points)))
     ),
 )
 NAMES = st.text(
@@ -113,14 +119,14 @@ RATES = st.tuples(numbers(0), numbers(0), numbers(0)).map(sorted)
 
 
 @st.composite
-def stored(draw: st.DrawFn) -> Stored:
+def stored(draw: st.DrawFn) -> QualityDocument:
     low, now, high = draw(RATES)
     upper = draw(st.sampled_from((high, math.inf, None)))
     expectation = Expectation(
         id=draw(NAMES),
         subscription=draw(NAMES),
         channel=draw(NAMES),
-        requirements=(Requirement("rate", low, upper), Requirement("trust", "low")),
+        requirements=(PropertyRequirement("rate", low, upper), PropertyRequirement("trust", "low")),
         utility=draw(numbers(1e-6, 1e9)),
         publishers=draw(st.integers(1, 16)),
     )
@@ -130,11 +136,11 @@ def stored(draw: st.DrawFn) -> Stored:
         capabilities=(Capability("rate", low, high, now, draw(COSTS)),),
         couplings=(Coupling("rate", "trust", draw(numbers())),),
     )
-    return Stored((expectation,), (profile,))
+    return QualityDocument((expectation,), (profile,))
 
 
 @given(stored())
-def test_what_is_written_is_read_again(found: Stored) -> None:
+def test_what_is_written_is_read_again(found: QualityDocument) -> None:
     assert read_xml(write_xml(found), REGISTRY) == found
     assert read_json(write_json(found), REGISTRY) == found
 
@@ -261,4 +267,4 @@ def test_mistakes_in_json_name_their_place_and_what_was_expected(text: str, prob
 def test_whatever_comes_is_read_or_refused(source: bytes) -> None:
     for read in (read_xml, read_json):
         with suppress(QualityError):
-            assert isinstance(read(source, REGISTRY), Stored)
+            assert isinstance(read(source, REGISTRY), QualityDocument)

@@ -7,61 +7,61 @@ import msgspec
 import pytest
 
 from accord.core.negotiation import streams
-from accord.core.negotiation.costs import Table
+from accord.core.negotiation.costs import TableCost
 from accord.core.negotiation.messages import (
-    ANEW,
     MAX_CHANGES,
-    Change,
-    Have,
-    Heard,
-    News,
-    Said,
-    Want,
+    RESET,
+    ForwardedProfile,
+    NegotiationAck,
+    NegotiationChange,
+    NegotiationDelta,
+    NegotiationEntry,
+    PropertyInterest,
 )
 from accord.core.negotiation.profiles import Capability
 from accord.core.negotiation.streams import (
-    LONGEST_RESEND_US,
+    MAX_RESEND_US,
     MAX_SAID,
     RESEND_US,
-    Hearing,
-    Saying,
+    DeltaReceiver,
+    DeltaSender,
 )
 
 MS = 1_000
 
 
-def want(number: int) -> Want:
-    return Want("c", ("rate",), number, ("n",))
+def want(number: int) -> PropertyInterest:
+    return PropertyInterest("c", ("rate",), number, ("n",))
 
 
 class Pair:
     """One who says and one who hears; messages are passed by hand."""
 
     def __init__(self, limit: int = MAX_SAID) -> None:
-        self.saying = Saying(1, limit)
-        self.hearing = Hearing()
+        self.saying = DeltaSender(1, limit)
+        self.hearing = DeltaReceiver()
         self.now_us = 0
         self.saying.link_up("n", 0)
 
     def say(self, key: str, number: int | None) -> None:
         self.saying.say((key,), None if number is None else want(number), self.now_us)
 
-    def take(self) -> list[News]:
+    def take(self) -> list[NegotiationDelta]:
         due_us = self.saying.next_due_us()
-        if due_us > self.now_us + LONGEST_RESEND_US:
+        if due_us > self.now_us + MAX_RESEND_US:
             return []
         self.now_us = max(self.now_us, due_us)
         return [news for _, news in self.saying.take(self.now_us)]
 
-    def pass_on(self, news: News) -> None:
+    def pass_on(self, news: NegotiationDelta) -> None:
         self.hearing.hear(news)
         self.saying.heard("n", self.hearing.answer(), self.now_us)
 
     def listen_anew(self) -> None:
         """As after a failure that the other end does not notice."""
-        self.hearing = Hearing((1, self.hearing.session[1] + 1), self.now_us)
+        self.hearing = DeltaReceiver((1, self.hearing.session[1] + 1), self.now_us)
 
-    def greet(self) -> list[Heard]:
+    def greet(self) -> list[NegotiationAck]:
         greeting = self.hearing.greet(self.now_us)
         return [] if greeting is None else [greeting]
 
@@ -118,7 +118,7 @@ def test_what_is_not_heard_is_said_again_after_longer_and_longer_times() -> None
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
     assert waits[0] == RESEND_US
     assert waits == sorted(waits)
-    assert waits[-1] == LONGEST_RESEND_US
+    assert waits[-1] == MAX_RESEND_US
     pair.settle()
 
 
@@ -166,8 +166,8 @@ def test_who_forgot_gets_everything_also_what_was_taken_back() -> None:
     pair.say("a", 1)
     pair.say("b", 2)
     pair.settle()
-    stale = Hearing()
-    stale.hear(News(1, 0, 1, ()))
+    stale = DeltaReceiver()
+    stale.hear(NegotiationDelta(1, 0, 1, ()))
     assert stale.is_spoken_to
     pair.say("a", None)
     pair.settle()
@@ -182,15 +182,15 @@ def test_a_new_incarnation_begins_anew() -> None:
     pair = Pair()
     pair.say("a", 1)
     pair.settle()
-    old = News(1, 0, 99, ())
-    pair.saying = Saying(2)
+    old = NegotiationDelta(1, 0, 99, ())
+    pair.saying = DeltaSender(2)
     pair.saying.link_up("n", pair.now_us)
     pair.say("b", 2)
     pair.settle()
     assert set(pair.hearing.said()) == {("b",)}
     assert pair.hearing.hear(old) == []
-    pair.saying.heard("n", Heard(1, 50), pair.now_us)
-    pair.saying.heard("n", Heard(2, 50), pair.now_us)
+    pair.saying.heard("n", NegotiationAck(1, 50), pair.now_us)
+    pair.saying.heard("n", NegotiationAck(2, 50), pair.now_us)
     pair.settle()
 
 
@@ -217,12 +217,12 @@ def test_who_listens_says_so_until_it_is_spoken_to() -> None:
     times = []
     for _ in range(7):
         pair.now_us = pair.hearing.next_due_us()
-        assert pair.greet() == [Heard(0, 0, pair.hearing.session)]
+        assert pair.greet() == [NegotiationAck(0, 0, pair.hearing.session)]
         assert pair.greet() == []
         times.append(pair.now_us)
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
-    assert (waits[0], waits[-1]) == (RESEND_US, LONGEST_RESEND_US)
-    pair.hearing.hear(News(1, 0, 9, (), (1, 0)))  # meant for the session before
+    assert (waits[0], waits[-1]) == (RESEND_US, MAX_RESEND_US)
+    pair.hearing.hear(NegotiationDelta(1, 0, 9, (), (1, 0)))  # meant for the session before
     assert not pair.hearing.is_spoken_to
     assert pair.hearing.version == 0
     pair.settle()
@@ -247,7 +247,7 @@ def test_there_is_an_end_to_what_nobody_understands() -> None:
     pair.say("a", 1)
     (news,) = pair.take()
     for _ in range(10):
-        pair.saying.heard("n", Heard(7, 3, pair.hearing.session), pair.now_us)
+        pair.saying.heard("n", NegotiationAck(7, 3, pair.hearing.session), pair.now_us)
         assert pair.saying.take(pair.now_us) == []
     pair.pass_on(news)
     pair.check()
@@ -255,11 +255,11 @@ def test_there_is_an_end_to_what_nobody_understands() -> None:
 
 def test_large_costs_go_in_several_messages() -> None:
     points = tuple((float(at), 1.0) for at in range(256))
-    wide = tuple(Capability(f"p{n}", 0.0, 1.0, 0.0, Table(points)) for n in range(32))
-    saying, hearing = Saying(1), Hearing()
+    wide = tuple(Capability(f"p{n}", 0.0, 1.0, 0.0, TableCost(points)) for n in range(32))
+    saying, hearing = DeltaSender(1), DeltaReceiver()
     saying.link_up("n", 0)
     for number in range(10):
-        said = Have("c", ("rate",), str(number), ("n",), wide)
+        said = ForwardedProfile("c", ("rate",), str(number), ("n",), wide)
         saying.say((str(number),), said, 0)
     messages = now_us = 0
     while len(hearing.said()) < 10:
@@ -273,8 +273,8 @@ def test_large_costs_go_in_several_messages() -> None:
 
 
 def test_bounds() -> None:
-    saying = Saying(1, limit=2)
-    hearing = Hearing(limit=1)
+    saying = DeltaSender(1, limit=2)
+    hearing = DeltaReceiver(limit=1)
     saying.link_up("n", 0)
     for key in "abc":
         saying.say((key,), want(1), 0)
@@ -287,7 +287,7 @@ def test_bounds() -> None:
 
 
 def test_what_was_taken_back_is_remembered_only_so_long_for_who_does_not_hear() -> None:
-    saying, hearing = Saying(1, limit=4), Hearing()
+    saying, hearing = DeltaSender(1, limit=4), DeltaReceiver()
     saying.link_up("n", 0)
     saying.say(("old",), want(1), 0)
     ((_, first),) = saying.take(10 * MS)
@@ -305,7 +305,7 @@ def test_what_was_taken_back_is_remembered_only_so_long_for_who_does_not_hear() 
             told.append((news.base, len(news.changes)))
             hearing.hear(news)
             saying.heard("n", hearing.answer(), 20 * MS)
-    assert told == [(ANEW, 0), (0, 1)]
+    assert told == [(RESET, 0), (0, 1)]
     assert hearing.said() == {("99",): want(1)}
 
 
@@ -351,12 +351,12 @@ def test_what_is_heard_in_many_messages_becomes_what_is_said(
         elif chance < 0.1:
             pair.saying.link_up("n", pair.now_us)
         pair.now_us += random.randrange(100 * MS)
-        messages: list[News | Heard] = [*pair.greet()]
+        messages: list[NegotiationDelta | NegotiationAck] = [*pair.greet()]
         messages += [news for _, news in pair.saying.take(pair.now_us)]
         for message in messages:
             if random.random() < 0.3:
                 continue
-            if isinstance(message, News):
+            if isinstance(message, NegotiationDelta):
                 pair.pass_on(message)
             else:
                 pair.saying.heard("n", message, pair.now_us)
@@ -369,8 +369,8 @@ def test_what_is_heard_in_many_messages_becomes_what_is_said(
 def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     pair = Pair()
-    flying: list[News | Heard] = []
-    history: list[dict[tuple[str, ...], Said]] = [{}]
+    flying: list[NegotiationDelta | NegotiationAck] = []
+    history: list[dict[tuple[str, ...], NegotiationEntry]] = [{}]
     for _ in range(300):
         if random.random() < 0.5:
             pair.say(random.choice("abcdef"), random.choice((None, 1, 2)))
@@ -388,7 +388,7 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
                 continue
             if random.random() < 0.2:
                 flying.append(message)
-            if isinstance(message, News):
+            if isinstance(message, NegotiationDelta):
                 pair.hearing.hear(message)
                 flying.append(pair.hearing.answer())
                 assert pair.hearing.said() in history, "as it was at some time, whole"
@@ -400,11 +400,13 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
 
 def test_a_neighbour_says_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MAX_HEARD_BYTES", 3_000)
-    hearing = Hearing()
+    hearing = DeltaReceiver()
 
     def hear(version: int, key: str, size: int) -> None:
-        value = Want("c" * size, ("rate",), 1, ("b",)) if size else None
-        hearing.hear(News(1, version - 1, version, (Change(version, (key,), value),)))
+        value = PropertyInterest("c" * size, ("rate",), 1, ("b",)) if size else None
+        hearing.hear(
+            NegotiationDelta(1, version - 1, version, (NegotiationChange(version, (key,), value),))
+        )
         hearing.check_invariants()
 
     hear(1, "a", 1_000)

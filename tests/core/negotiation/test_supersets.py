@@ -9,10 +9,16 @@ from random import Random
 import pytest
 
 from accord.core.negotiation import supersets as superset_module
-from accord.core.negotiation.expectations import Expectation, Requirement, wanted_of
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement, wanted_of
 from accord.core.negotiation.groups import Scope
-from accord.core.negotiation.matching import State, match
-from accord.core.negotiation.messages import Have, Heard, News, QualityMessage, Want
+from accord.core.negotiation.matching import MatchState, match
+from accord.core.negotiation.messages import (
+    ForwardedProfile,
+    NegotiationAck,
+    NegotiationDelta,
+    PropertyInterest,
+    QualityMessage,
+)
 from accord.core.negotiation.points import dominates
 from accord.core.negotiation.profiles import (
     Capability,
@@ -21,11 +27,11 @@ from accord.core.negotiation.profiles import (
     offers_of,
     vector_of,
 )
-from accord.core.negotiation.properties import Registry
-from accord.core.negotiation.streams import Hearing, Saying
+from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.negotiation.streams import DeltaReceiver, DeltaSender
 from accord.core.negotiation.supersets import SuperSets
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 MS = 1_000
 S = 1_000_000
 SCOPES: tuple[Scope, ...] = (("c", ("latency", "rate")), ("c", ("rate",)), ("+", ("latency",)))
@@ -34,15 +40,17 @@ SCOPES: tuple[Scope, ...] = (("c", ("latency", "rate")), ("c", ("rate",)), ("+",
 class Node:
     def __init__(self, name: str, incarnation: int) -> None:
         self.name = name
-        self.saying = Saying(incarnation)
+        self.saying = DeltaSender(incarnation)
         self.sets = SuperSets(name, REGISTRY, self.saying)
-        self.hearing: dict[str, Hearing] = {}
+        self.hearing: dict[str, DeltaReceiver] = {}
 
-    def receive(self, neighbour: str, message: QualityMessage, now_us: int) -> Heard | None:
+    def receive(
+        self, neighbour: str, message: QualityMessage, now_us: int
+    ) -> NegotiationAck | None:
         hearing = self.hearing.get(neighbour)
         if hearing is None:
             return None
-        if isinstance(message, Heard):
+        if isinstance(message, NegotiationAck):
             self.saying.heard(neighbour, message, now_us)
             return None
         for before, after in hearing.hear(message):
@@ -51,8 +59,8 @@ class Node:
         return hearing.answer()
 
     def _hear(self, neighbour: str, before: object, after: object) -> None:
-        wants = [each if isinstance(each, Want) else None for each in (before, after)]
-        haves = [each if isinstance(each, Have) else None for each in (before, after)]
+        wants = [each if isinstance(each, PropertyInterest) else None for each in (before, after)]
+        haves = [each if isinstance(each, ForwardedProfile) else None for each in (before, after)]
         self.sets.want(neighbour, wants[0], wants[1])
         self.sets.have(neighbour, haves[0], haves[1])
 
@@ -89,7 +97,7 @@ class Network:
             if (here, there) in self.links:
                 node.sets.link_changed(there, {"latency": latency_ms})
             else:
-                node.hearing[there] = Hearing()
+                node.hearing[there] = DeltaReceiver()
                 node.saying.link_up(there, self.now_us)
                 node.sets.link_up(there, {"latency": latency_ms})
             self.links[here, there] = latency_ms
@@ -151,7 +159,7 @@ class Network:
                 self._send(receiver, sender, answer)
 
     def _send(self, sender: str, receiver: str, message: QualityMessage) -> None:
-        self.sent += isinstance(message, News)
+        self.sent += isinstance(message, NegotiationDelta)
         for _ in range(2 if self.random.random() < 0.05 else 1):
             if self.random.random() >= self.loss:
                 at_us = self.now_us + self.random.randrange(1 * MS, 60 * MS)
@@ -259,8 +267,8 @@ def brute_force(profiles: list[Profile], scope: Scope, depth: int) -> set[Vector
 
 def random_expectation(random: Random, scope: Scope) -> Expectation:
     bounds = {
-        "latency": Requirement("latency", None, 10.0 * random.randrange(15)),
-        "rate": Requirement("rate", float(random.randrange(10)), None),
+        "latency": PropertyRequirement("latency", None, 10.0 * random.randrange(15)),
+        "rate": PropertyRequirement("rate", float(random.randrange(10)), None),
     }
     return Expectation(
         id="Y",
@@ -306,7 +314,7 @@ def test_every_node_decides_as_if_it_knew_all(seed: int) -> None:
             group.add("Y", wanted.least, expectation.publishers)
             truth = match(expectation, profiles, REGISTRY)
             assert group.state("Y") is truth.state
-            if truth.state is State.SATISFIED:
+            if truth.state is MatchState.SATISFIED:
                 assert len({source for source, _ in group.candidates(wanted.least)[0]}) >= 1
             group.remove("Y")
 
@@ -377,10 +385,10 @@ def test_what_one_neighbour_wants_leaves_room_for_others(monkeypatch: pytest.Mon
     for neighbour, most in (("b", 4), ("c", 6)):
         node.sets.link_up(neighbour, {})
         for number in range(8):
-            want = Want(f"{neighbour}{number}", ("rate",), 1, (neighbour,))
+            want = PropertyInterest(f"{neighbour}{number}", ("rate",), 1, (neighbour,))
             node.sets.want(neighbour, None, want)
         assert len(node.sets.groups) == most
-    node.sets.want("c", None, Want("b1", ("rate",), 1, ("c",)))
+    node.sets.want("c", None, PropertyInterest("b1", ("rate",), 1, ("c",)))
     assert not node.sets.is_full
     node.sets.group(("here", ("rate",)), 1)
     node.sets.link_down("b")
@@ -391,7 +399,7 @@ def test_what_one_neighbour_wants_leaves_room_for_others(monkeypatch: pytest.Mon
 def test_filters_of_many_levels_are_nothing_that_a_neighbour_wants() -> None:
     node = Node("a", 1)
     node.sets.link_up("b", {})
-    node.sets.want("b", None, Want("x/" * 64 + "x", ("rate",), 1, ("b",)))
+    node.sets.want("b", None, PropertyInterest("x/" * 64 + "x", ("rate",), 1, ("b",)))
     assert (node.sets.malformed, len(node.sets.groups)) == (1, 0)
-    node.sets.want("b", None, Want("x/" * 63 + "x", ("rate",), 1, ("b",)))
+    node.sets.want("b", None, PropertyInterest("x/" * 63 + "x", ("rate",), 1, ("b",)))
     assert (node.sets.malformed, len(node.sets.groups)) == (1, 1)

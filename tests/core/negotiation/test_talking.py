@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.negotiation.costs import Constant, Table
+from accord.core.negotiation.costs import ConstantCost, TableCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Expectation, Requirement
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
 from accord.core.negotiation.messages import (
-    Answer,
-    Ask,
-    Change,
-    Have,
-    Heard,
-    News,
+    ForwardedProfile,
+    NegotiationAck,
+    NegotiationChange,
+    NegotiationDelta,
+    NegotiationEntry,
+    PropertyInterest,
     QualityMessage,
-    Said,
-    Want,
+    QualityRejection,
+    QualityRequest,
 )
 from accord.core.negotiation.negotiation import Negotiation
-from accord.core.negotiation.notices import Tell
+from accord.core.negotiation.notices import SendToNeighbour
 from accord.core.negotiation.profiles import Capability, Profile
 from accord.core.negotiation.properties import Better, Property
 
@@ -34,18 +34,33 @@ NAMES = st.lists(st.sampled_from(("rate", "latency", "x")), max_size=3).map(tupl
 VALUES = st.sampled_from((0.0, 5.0, 80.0, math.nan, math.inf, -1.0, "low"))
 CHANNELS = st.sampled_from(("c", "+", "a/#/b", ""))
 SOURCES = st.sampled_from(("n#1", "m#1", "", "x" * 300))
-COSTS = st.sampled_from((Constant(1.0), Constant(math.nan), Table(())))
+COSTS = st.sampled_from((ConstantCost(1.0), ConstantCost(math.nan), TableCost(())))
 CAPABILITIES = st.builds(
     Capability, st.sampled_from(("rate", "latency", "x")), VALUES, VALUES, VALUES, COSTS
 )
 REQUIREMENTS = st.builds(
-    Requirement, st.sampled_from(("rate", "x")), VALUES | st.none(), VALUES | st.none()
+    PropertyRequirement, st.sampled_from(("rate", "x")), VALUES | st.none(), VALUES | st.none()
 )
-SAID: st.SearchStrategy[Said] = st.one_of(
-    st.builds(Want, CHANNELS, NAMES, st.integers(-1, 20), PATHS),
-    st.builds(Have, CHANNELS, NAMES, SOURCES, PATHS, st.lists(CAPABILITIES, max_size=3).map(tuple)),
-    st.builds(Ask, SOURCES, PATHS, st.lists(REQUIREMENTS, max_size=3).map(tuple), st.floats(-1, 9)),
-    st.builds(Answer, NODES, SOURCES, PATHS, st.sampled_from(("rate", "x")), VALUES | st.none()),
+SAID: st.SearchStrategy[NegotiationEntry] = st.one_of(
+    st.builds(PropertyInterest, CHANNELS, NAMES, st.integers(-1, 20), PATHS),
+    st.builds(
+        ForwardedProfile,
+        CHANNELS,
+        NAMES,
+        SOURCES,
+        PATHS,
+        st.lists(CAPABILITIES, max_size=3).map(tuple),
+    ),
+    st.builds(
+        QualityRequest,
+        SOURCES,
+        PATHS,
+        st.lists(REQUIREMENTS, max_size=3).map(tuple),
+        st.floats(-1, 9),
+    ),
+    st.builds(
+        QualityRejection, NODES, SOURCES, PATHS, st.sampled_from(("rate", "x")), VALUES | st.none()
+    ),
 )
 CHANGES = st.tuples(st.sampled_from("abc"), SAID | st.none())
 
@@ -58,23 +73,26 @@ def node() -> Negotiation:
     profile = Profile(publisher="P", channel="c", capabilities=(rate,))
     quality.register_profile(profile, now_us=0)
     expectation = Expectation(
-        id="X", subscription="s", channel="c", requirements=(Requirement("rate", 50.0),)
+        id="X", subscription="s", channel="c", requirements=(PropertyRequirement("rate", 50.0),)
     )
     quality.register(expectation, now_us=0)
     return quality
 
 
 @given(st.lists(st.tuples(st.sampled_from("mk"), st.lists(CHANGES, max_size=3)), max_size=8))
-def test_rubbish_does_no_harm(said: list[tuple[str, list[tuple[str, Said | None]]]]) -> None:
+def test_rubbish_does_no_harm(
+    said: list[tuple[str, list[tuple[str, NegotiationEntry | None]]]],
+) -> None:
     quality = node()
     versions = {"m": 0, "k": 0}
     for number, (neighbour, changes) in enumerate(said):
         base = versions[neighbour]
         versions[neighbour] += 1 + len(changes)
         listed = tuple(
-            Change(base + 1 + at, (key,), value) for at, (key, value) in enumerate(changes)
+            NegotiationChange(base + 1 + at, (key,), value)
+            for at, (key, value) in enumerate(changes)
         )
-        news = News(1, base, versions[neighbour], listed)
+        news = NegotiationDelta(1, base, versions[neighbour], listed)
         quality.receive(neighbour, news, now_us=number)
         quality.check_invariants()
     for neighbour in versions:
@@ -85,14 +103,18 @@ def test_rubbish_does_no_harm(said: list[tuple[str, list[tuple[str, Said | None]
 
 
 def test_messages_survive_the_wire() -> None:
-    said: list[Said] = [
-        Want("c", ("rate",), 2, ("m", "k")),
-        Have("c", ("rate",), "m#1", ("m",), (Capability("rate", 1.0, 2.0, 1.0, Constant(3.0)),)),
-        Ask("m#1", ("m",), (Requirement("rate", 5.0, None),), 3.0),
-        Answer("n", "m#1", ("m",), "trust", "low"),
+    said: list[NegotiationEntry] = [
+        PropertyInterest("c", ("rate",), 2, ("m", "k")),
+        ForwardedProfile(
+            "c", ("rate",), "m#1", ("m",), (Capability("rate", 1.0, 2.0, 1.0, ConstantCost(3.0)),)
+        ),
+        QualityRequest("m#1", ("m",), (PropertyRequirement("rate", 5.0, None),), 3.0),
+        QualityRejection("n", "m#1", ("m",), "trust", "low"),
     ]
-    changes = tuple(Change(number, (str(number),), each) for number, each in enumerate(said))
-    messages: list[QualityMessage] = [News(1, 0, 9, changes), Heard(1, 9)]
+    changes = tuple(
+        NegotiationChange(number, (str(number),), each) for number, each in enumerate(said)
+    )
+    messages: list[QualityMessage] = [NegotiationDelta(1, 0, 9, changes), NegotiationAck(1, 9)]
     decoder = msgspec.msgpack.Decoder(QualityMessage)
     for message in messages:
         assert decoder.decode(msgspec.msgpack.encode(message)) == message
@@ -100,9 +122,9 @@ def test_messages_survive_the_wire() -> None:
 
 def test_strangers_are_not_answered() -> None:
     quality = node()
-    assert quality.receive("x", News(1, 0, 1, ()), now_us=0) == []
-    answer = quality.receive("m", News(1, 0, 1, (), (1, 1)), now_us=0)
-    assert Tell("m", Heard(1, 1, (1, 1))) in answer
+    assert quality.receive("x", NegotiationDelta(1, 0, 1, ()), now_us=0) == []
+    answer = quality.receive("m", NegotiationDelta(1, 0, 1, (), (1, 1)), now_us=0)
+    assert SendToNeighbour("m", NegotiationAck(1, 1, (1, 1))) in answer
 
 
 def test_a_link_has_finite_qualities() -> None:
@@ -116,10 +138,12 @@ def test_a_link_has_finite_qualities() -> None:
 def test_what_was_heard_before_a_property_was_defined_counts_after() -> None:
     quality = node()
     colour = Property(name="colour", better=Better.HIGHER, levels=("grey", "full"))
-    have = Have("c", ("colour",), "m#1", ("m",), (Capability("colour", "grey", "full", "full"),))
-    want = Want("c", ("colour",), 1, ("m",))
-    changes = (Change(1, ("w",), want), Change(2, ("h",), have))
-    quality.receive("m", News(1, 0, 2, changes), now_us=0)
+    have = ForwardedProfile(
+        "c", ("colour",), "m#1", ("m",), (Capability("colour", "grey", "full", "full"),)
+    )
+    want = PropertyInterest("c", ("colour",), 1, ("m",))
+    changes = (NegotiationChange(1, ("w",), want), NegotiationChange(2, ("h",), have))
+    quality.receive("m", NegotiationDelta(1, 0, 2, changes), now_us=0)
     assert quality.skyline(("c", ("colour",))) == []
     quality.define(colour, now_us=0)
     assert quality.skyline(("c", ("colour",))) == [("m#1", ("m",))]

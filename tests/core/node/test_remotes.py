@@ -3,21 +3,21 @@ from __future__ import annotations
 import pytest
 from tests.core.node.test_router import message
 
-from accord.core.node.remotes import Remotes
+from accord.core.node.remotes import RemoteInterests
 from accord.core.node.router import Router
-from accord.core.node.routes import Way
+from accord.core.node.routes import PublisherFanOut
 from accord.core.overlay.needs import Need
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import Entity, Policies
 
 
-def remotes() -> Remotes:
-    return Remotes(Router([], Policies(Book())))
+def remotes() -> RemoteInterests:
+    return RemoteInterests(Router([], Policies(PolicySet())))
 
 
-def wanted(of: Remotes, channel: str) -> list[str]:
+def wanted(of: RemoteInterests, channel: str) -> list[str]:
     """The nodes that an event is for."""
-    of.router.publish(message(channel), Way(Entity("p"), of.router.route(channel)))
+    of.router.publish(message(channel), PublisherFanOut(Entity("p"), of.router.route(channel)))
     found = list(of.wanted)
     of.wanted.clear()
     of.router.check_invariants()

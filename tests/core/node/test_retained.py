@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from accord.core.model.channels import filter_selects
 from accord.core.node.message import Message
-from accord.core.node.retained import Retained, cost_of
+from accord.core.node.retained import RetainedMessages, cost_of
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
@@ -20,8 +20,8 @@ def message(channel: str, payload: bytes = b"x", expiry_s: int | None = None) ->
     return make_message(channel, payload, 0, True, "", NOW_MS, properties)
 
 
-def retained(messages: int = 100, size: int = 10_000) -> Retained:
-    return Retained(messages_limit=messages, bytes_limit=size)
+def retained(messages: int = 100, size: int = 10_000) -> RetainedMessages:
+    return RetainedMessages(messages_limit=messages, bytes_limit=size)
 
 
 def channels(messages: list[Message]) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.model.channels import filter_selects
-from accord.core.node.rights import EVERYTHING, NOTHING, Allowed, Denied, Rights, filter_covers
+from accord.core.node.rights import EVERYTHING, NO_RIGHTS, Allowed, Denied, Rights, filter_covers
 
 LEVELS = st.sampled_from(["a", "b", "", "$s", "+"])
 FILTERS = st.builds(
@@ -24,7 +24,7 @@ CHANNELS = [
 ]
 
 
-@pytest.mark.parametrize("rights", [NOTHING, Rights(), EVERYTHING])
+@pytest.mark.parametrize("rights", [NO_RIGHTS, Rights(), EVERYTHING])
 def test_everybody_may_speak_of_quality_and_hear_what_concerns_them(rights: Rights) -> None:
     for topic in ("$accord/expectations", "$accord/capabilities", "$accord/properties"):
         assert rights.may_publish(topic)
@@ -98,9 +98,9 @@ def test_other_system_channels_need_a_filter_that_names_them_or_a_right_to_all()
 
 
 def test_nothing_is_allowed_to_nobody() -> None:
-    assert not NOTHING.may_publish("a")
-    assert not NOTHING.may_subscribe("a")
-    assert not NOTHING.may_subscribe("$SYS/#")
+    assert not NO_RIGHTS.may_publish("a")
+    assert not NO_RIGHTS.may_subscribe("a")
+    assert not NO_RIGHTS.may_subscribe("$SYS/#")
 
 
 def test_names_are_filled_in() -> None:

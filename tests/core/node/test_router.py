@@ -12,17 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from accord.core.model.channels import filter_selects
 from accord.core.node.limits import Limits
 from accord.core.node.router import Router
-from accord.core.node.routes import Route, Special, Subscription, Way
+from accord.core.node.routes import FanOut, MessageOverride, PublisherFanOut, RouterSubscription
 from accord.core.predicates.predicate import parse
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import DEFAULT_GRANT, Entity, Grant, Policies
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.delivery import Delivery
-from accord.edges.mqtt.hub import Hub, Line
+from accord.edges.mqtt.delivery import ClientDelivery
+from accord.edges.mqtt.hub import BrokerContext, ConnectionPort
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
 
 class Copy(NamedTuple):
@@ -37,12 +37,12 @@ class Place:
     """A router and those who receive from it."""
 
     def __init__(self, *names: str, kept: list[str] | None = None) -> None:
-        self.router = Router(kept or [], Policies(Book()))
-        self.hub = Hub(Limits(), self.router, is_durable=False, now_ms=1)
-        self.sessions = {name: Session(name, self.hub) for name in names}
+        self.router = Router(kept or [], Policies(PolicySet()))
+        self.hub = BrokerContext(Limits(), self.router, is_durable=False, now_ms=1)
+        self.sessions = {name: MqttSession(name, self.hub) for name in names}
         for session in self.sessions.values():
             # With aliases, so that each message is made for it and nothing forwarded.
-            session.attach(Line(), V5, window=65_535, packet_limit=0, alias_limit=1)
+            session.attach(ConnectionPort(), V5, window=65_535, packet_limit=0, alias_limit=1)
 
     def subscribe(
         self,
@@ -55,8 +55,8 @@ class Place:
         keeps_retained_flag: bool = False,
         identifier: int = 0,
         where: str = "",
-    ) -> Subscription:
-        subscription = Subscription(
+    ) -> RouterSubscription:
+        subscription = RouterSubscription(
             self.sessions[name],
             pattern,
             group=group,
@@ -72,24 +72,24 @@ class Place:
 
     def publish(self, message: MqttMessage) -> dict[str, list[Copy]]:
         """Who got what."""
-        way = Way(Entity(message.publisher), self.router.route(message.channel))
+        way = PublisherFanOut(Entity(message.publisher), self.router.route(message.channel))
         reached = self.router.publish(message, way)
         got = {name: copies(session) for name, session in self.sessions.items()}
         assert sum(map(len, got.values())) == reached
         return {name: some for name, some in got.items() if some}
 
 
-def is_valid(route: Route) -> bool:
+def is_valid(route: FanOut) -> bool:
     return route.is_valid
 
 
-def copies(session: Session) -> list[Copy]:
+def copies(session: MqttSession) -> list[Copy]:
     taken = session.outbox.take(1 << 30, 1 << 16)
-    assert all(isinstance(each, Delivery) for each in taken)
+    assert all(isinstance(each, ClientDelivery) for each in taken)
     return [
         Copy(each.qos, each.is_retained, each.identifiers)
         for each in taken
-        if isinstance(each, Delivery)
+        if isinstance(each, ClientDelivery)
     ]
 
 
@@ -229,9 +229,9 @@ def test_routes_are_forgotten_when_they_are_too_many() -> None:
 def test_what_travels_in_runs(channel: str, options: dict[str, object], has_runs: bool) -> None:
     place = Place("ada", kept=["kept"])
     session = place.sessions["ada"]
-    session.attach(Line(), V5, window=1, packet_limit=0, alias_limit=0)
+    session.attach(ConnectionPort(), V5, window=1, packet_limit=0, alias_limit=0)
     place.subscribe("ada", channel, **options)  # type: ignore[arg-type]
-    way = Way(Entity("cyn"), place.router.route(channel))
+    way = PublisherFanOut(Entity("cyn"), place.router.route(channel))
     assert way.has_runs is has_runs
     assert (place.router.fixed_selection(way) is None) is ("where" in options)
 
@@ -247,7 +247,7 @@ def test_a_change_of_subscriptions_is_seen_by_who_remembers_routes() -> None:
 
 
 class Wish(NamedTuple):
-    subscription: Subscription
+    subscription: RouterSubscription
     where: str
     no_local: bool
 
@@ -344,7 +344,7 @@ class Subscribing(RuleBasedStateMachine):
         self._check_groups(got, wanting)
 
     def _check(
-        self, name: str, sent: MqttMessage, got: list[Copy], wanting: list[Subscription]
+        self, name: str, sent: MqttMessage, got: list[Copy], wanting: list[RouterSubscription]
     ) -> None:
         """Of all that is not shared there is one copy, for all that wanted it."""
         own = [each for each in wanting if each.receiver.name == name]
@@ -367,10 +367,10 @@ class Subscribing(RuleBasedStateMachine):
         sorted_got = [copy._replace(identifiers=tuple(sorted(copy.identifiers))) for copy in got]
         assert sorted(sorted_got) == sorted(expected)
 
-    def _check_groups(self, got: dict[str, list[Copy]], wanting: list[Subscription]) -> None:
+    def _check_groups(self, got: dict[str, list[Copy]], wanting: list[RouterSubscription]) -> None:
         """Of each group one member has a copy, somebody who is there if there is one."""
         had = {copy.identifiers[0] for some in got.values() for copy in some}
-        groups: dict[tuple[str, str], list[Subscription]] = {}
+        groups: dict[tuple[str, str], list[RouterSubscription]] = {}
         for each in wanting:
             if each.group:
                 groups.setdefault((each.pattern, each.group), []).append(each)
@@ -401,10 +401,10 @@ def test_a_message_may_pass_over_some_and_be_lifted_for_others() -> None:
     place.router.invalidate("a")
     route = place.router.route("a")
     assert (route.is_watched, route.has_runs) == (True, False)
-    special = Special()
+    special = MessageOverride()
     special.skipped[place.sessions["ada"]] = True
     special.lift = lambda grant: Grant(grant.importance + 1, 0, "", 0, 0, True, "")
-    way = Way(Entity("cyn"), route)
+    way = PublisherFanOut(Entity("cyn"), route)
     message = make_message("a", b"x", 1, False, "cyn", 1, Properties())
     assert place.router.publish(message, way, special) == 2
     (delivery,) = place.sessions["bob"].unacknowledged.values()

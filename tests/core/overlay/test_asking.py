@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from accord.core.overlay.asking import Asking
-from accord.core.overlay.fact_messages import FactOptions
+from accord.core.overlay.asking import DeltaRequests
+from accord.core.overlay.fact_messages import StateOptions
 
 MS = 1_000
 
 
-def joined(*neighbours: str, limit: int = 2) -> Asking:
-    asking = Asking(FactOptions(asked_limit=limit, origins_limit=5, ask_us=100 * MS))
+def joined(*neighbours: str, limit: int = 2) -> DeltaRequests:
+    asking = DeltaRequests(StateOptions(asked_limit=limit, origins_limit=5, ask_us=100 * MS))
     for neighbour in neighbours:
         asking.link_up(neighbour)
     return asking

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.carriage import MULTICAST, TCP, UDP, Carriage, CarryRule
+from accord.core.overlay.carriage import MULTICAST, TCP, UDP, TransportRule, TransportSelector
 from accord.core.overlay.signals import Carried
-from accord.core.overlay.status import CarryStatus
-from accord.core.overlay.transit import Transits
+from accord.core.overlay.status import TransportStatus
+from accord.core.overlay.transit import NeighbourOutboxes
 
 
 def event(channel: str, *, qos: int = 0, may_be_lost: bool = False, template: str = "") -> Carried:
@@ -16,18 +16,18 @@ def event(channel: str, *, qos: int = 0, may_be_lost: bool = False, template: st
 
 
 def test_without_rules_the_channel_decides() -> None:
-    carriage = Carriage()
+    carriage = TransportSelector()
     assert carriage.way(event("video/a")) == TCP
     assert carriage.way(event("video/a", may_be_lost=True)) == UDP
     assert carriage.status() == ()
 
 
 def test_the_first_rule_that_selects_a_channel_counts() -> None:
-    carriage = Carriage(
+    carriage = TransportSelector(
         [
-            CarryRule(("video/front", "audio/#"), TCP),
-            CarryRule(("video/#",), UDP),
-            CarryRule(("#",), MULTICAST),
+            TransportRule(("video/front", "audio/#"), TCP),
+            TransportRule(("video/#",), UDP),
+            TransportRule(("#",), MULTICAST),
         ]
     )
     assert carriage.way(event("video/front", may_be_lost=True)) == TCP, "its site knows better"
@@ -38,25 +38,27 @@ def test_the_first_rule_that_selects_a_channel_counts() -> None:
 
 
 def test_what_must_not_be_lost_stays_on_tcp_and_is_counted() -> None:
-    carriage = Carriage([CarryRule(("video/#",), UDP)], lambda name: name == "reliable")
+    carriage = TransportSelector(
+        [TransportRule(("video/#",), UDP)], lambda name: name == "reliable"
+    )
     assert carriage.way(event("video/a", qos=1)) == TCP
     assert carriage.way(event("video/a", qos=2, template="total_order")) == TCP
     assert carriage.way(event("video/a", qos=1, template="reliable")) == UDP, "it repairs that"
     assert carriage.way(event("video/a", qos=1, may_be_lost=True)) == UDP, "its template says so"
     assert carriage.status() == (
-        CarryStatus(channels=("video/#",), transport=UDP, copies=2, kept=2),
+        TransportStatus(channels=("video/#",), transport=UDP, copies=2, kept=2),
     )
 
 
 def test_a_rule_for_tcp_never_counts_as_kept() -> None:
-    carriage = Carriage([CarryRule(("#",), TCP)])
+    carriage = TransportSelector([TransportRule(("#",), TCP)])
     assert carriage.way(event("a", qos=1)) == TCP
     assert carriage.status()[0].copies == 1
     assert carriage.status()[0].kept == 0
 
 
 def test_many_channels_are_not_all_remembered() -> None:
-    carriage = Carriage([CarryRule(("odd/+",), UDP)])
+    carriage = TransportSelector([TransportRule(("odd/+",), UDP)])
     for number in range(10_000):
         assert carriage.way(event(f"{'odd' if number % 2 else 'even'}/{number}")) == (
             UDP if number % 2 else TCP
@@ -66,12 +68,12 @@ def test_many_channels_are_not_all_remembered() -> None:
 
 def test_what_is_no_transport() -> None:
     with pytest.raises(ValueError, match="expected one of"):
-        Carriage([CarryRule(("#",), "pigeon")])
+        TransportSelector([TransportRule(("#",), "pigeon")])
 
 
 def test_copies_are_counted_however_an_event_is_passed_on() -> None:
-    transits = Transits("a", Budgets(), bytes_limit=1_000_000)
-    transits.carriage = Carriage([CarryRule(("#",), UDP)])
+    transits = NeighbourOutboxes("a", Budgets(), bytes_limit=1_000_000)
+    transits.carriage = TransportSelector([TransportRule(("#",), UDP)])
     transits.pass_on(event("routed"), {"b": [1], "c": [2]}, 0)
     for neighbour in "bc":  # as trees do
         transits.pass_on(event("tree"), {neighbour: []}, 0)
@@ -79,8 +81,10 @@ def test_copies_are_counted_however_an_event_is_passed_on() -> None:
 
 
 def test_transits_ask_it() -> None:
-    transits = Transits("a", Budgets(), bytes_limit=1_000_000)
-    transits.carriage = Carriage([CarryRule(("video/#",), UDP), CarryRule(("calm/#",), TCP)])
+    transits = NeighbourOutboxes("a", Budgets(), bytes_limit=1_000_000)
+    transits.carriage = TransportSelector(
+        [TransportRule(("video/#",), UDP), TransportRule(("calm/#",), TCP)]
+    )
     transits.open("b")
     for each in (event("video/a"), event("video/a", qos=1), event("calm/a", may_be_lost=True)):
         transits.pass_on(each, {"b": [1]}, 0)

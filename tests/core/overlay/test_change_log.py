@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from accord.core.overlay.change_log import ChangeLog, Limits
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 
 Log = ChangeLog[str, int]
 
 
 def log_of(changes: int = 100, size: int = 1_000, gone: int = 100) -> Log:
-    return ChangeLog(Limits(changes, size, gone), lambda key, _: len(key))
+    return ChangeLog(DeltaLimits(changes, size, gone), lambda key, _: len(key))
 
 
 def apply(log: Log, known: dict[str, int], version: int) -> int:

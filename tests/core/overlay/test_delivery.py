@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from accord.core.overlay.delivery import WINDOW, Incoming, Outgoing, Unacknowledged
-from accord.core.overlay.signals import Acknowledge, Carried, Receipt
+from accord.core.overlay.delivery import WINDOW, ReceiveWindow, RetransmissionBuffer, UnackedEvent
+from accord.core.overlay.signals import Acknowledge, Carried, DeliverySequence
 
 
 def event(number: int, size: int = 10) -> Carried:
     return Carried("a", 1, number, (), "uav", bytes(size), qos=1)
 
 
-def acknowledge(incoming: Incoming) -> Acknowledge:
+def acknowledge(incoming: ReceiveWindow) -> Acknowledge:
     return Acknowledge("a", 1, "b", 1, incoming.through, incoming.bits())
 
 
@@ -23,20 +23,20 @@ class Link:
     def __init__(self, seed: int, loss: float) -> None:
         self.random = Random(seed)  # noqa: S311
         self.loss = loss
-        self.outgoing = Outgoing("b", bytes_limit=1 << 20)
-        self.incoming = Incoming()
+        self.outgoing = RetransmissionBuffer("b", bytes_limit=1 << 20)
+        self.incoming = ReceiveWindow()
         self.arrived: list[int] = []
         self.now_us = 0
         self._under_way: list[tuple[int, object]] = []
 
     def publish(self, number: int) -> None:
-        self.outgoing.add(Unacknowledged(event(number), 1 << 60))
+        self.outgoing.add(UnackedEvent(event(number), 1 << 60))
         self._send_all(self.outgoing.release())
 
-    def _send_all(self, events: Iterable[tuple[int, Unacknowledged]]) -> None:
+    def _send_all(self, events: Iterable[tuple[int, UnackedEvent]]) -> None:
         for number, kept in events:
             self.outgoing.sent(kept, self.now_us)
-            self._send((Receipt("b", number, self.outgoing.base), kept.carried.number))
+            self._send((DeliverySequence("b", number, self.outgoing.base), kept.carried.number))
 
     def step(self) -> None:
         self.now_us += 50_000
@@ -75,8 +75,8 @@ def test_everything_arrives_once_over_a_link_that_loses(seed: int) -> None:
 
 
 def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
-    outgoing = Outgoing("b", bytes_limit=1 << 20)
-    kept = [Unacknowledged(event(number), 1 << 60) for number in range(4)]
+    outgoing = RetransmissionBuffer("b", bytes_limit=1 << 20)
+    kept = [UnackedEvent(event(number), 1 << 60) for number in range(4)]
     for each in kept[:3]:
         outgoing.add(each)
     assert [number for number, _ in outgoing.release()] == [1, 2, 3]
@@ -100,38 +100,38 @@ def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
 
 
 def test_what_is_given_up_is_not_waited_for() -> None:
-    outgoing, incoming = Outgoing("b", bytes_limit=1 << 20), Incoming()
+    outgoing, incoming = RetransmissionBuffer("b", bytes_limit=1 << 20), ReceiveWindow()
     for number in range(3):
-        outgoing.add(Unacknowledged(event(number), 1))
-    third = Receipt("b", 3, outgoing.base)
+        outgoing.add(UnackedEvent(event(number), 1))
+    third = DeliverySequence("b", 3, outgoing.base)
     assert incoming.is_new(third)
     outgoing.give_up(1)
     outgoing.give_up(2)
-    assert incoming.is_new(Receipt("b", 4, outgoing.base))
+    assert incoming.is_new(DeliverySequence("b", 4, outgoing.base))
     assert not incoming.is_new(third)
     assert (incoming.through, incoming.beyond) == (4, 0)
 
 
 def test_a_destination_that_begins_anew_goes_on_where_its_source_is() -> None:
-    incoming = Incoming()
-    assert incoming.is_new(Receipt("b", 501, 500))
-    assert incoming.is_new(Receipt("b", 500, 500))
+    incoming = ReceiveWindow()
+    assert incoming.is_new(DeliverySequence("b", 501, 500))
+    assert incoming.is_new(DeliverySequence("b", 500, 500))
     assert incoming.through == 501
 
 
 def test_only_so_much_waits() -> None:
-    outgoing = Outgoing("b", bytes_limit=10_000)
+    outgoing = RetransmissionBuffer("b", bytes_limit=10_000)
     kept = 0
-    while outgoing.has_room(Unacknowledged(event(0, 1_000), 1).size):
-        outgoing.add(Unacknowledged(event(0, 1_000), 1))
+    while outgoing.has_room(UnackedEvent(event(0, 1_000), 1).size):
+        outgoing.add(UnackedEvent(event(0, 1_000), 1))
         kept += 1
     assert kept == 9
 
 
 def test_no_more_than_a_window_is_on_its_way() -> None:
-    outgoing = Outgoing("b", bytes_limit=1 << 30)
+    outgoing = RetransmissionBuffer("b", bytes_limit=1 << 30)
     for _ in range(WINDOW + 100):
-        outgoing.add(Unacknowledged(event(0, 0), 1))
+        outgoing.add(UnackedEvent(event(0, 0), 1))
     for number, each in outgoing.release():
         outgoing.sent(each, number)
     assert [number for number, _ in outgoing.release()] == []
@@ -144,8 +144,10 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
     outgoing.check_invariants()
 
 
-@pytest.mark.parametrize("receipt", [Receipt("b", 1 << 62, 1), Receipt("b", -5, -9)])
-def test_numbers_out_of_all_bounds_are_not_new(receipt: Receipt) -> None:
-    incoming = Incoming()
+@pytest.mark.parametrize(
+    "receipt", [DeliverySequence("b", 1 << 62, 1), DeliverySequence("b", -5, -9)]
+)
+def test_numbers_out_of_all_bounds_are_not_new(receipt: DeliverySequence) -> None:
+    incoming = ReceiveWindow()
     assert not incoming.is_new(receipt)
     incoming.check_invariants()

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.overlay_maps import Reports, reports
 
-from accord.core.overlay.detours import detour, detours, is_apart
-from accord.core.overlay.map import Map
-from accord.core.overlay.paths import Path, shortest_paths
+from accord.core.overlay.detours import are_disjoint, disjoint_paths, most_disjoint_path
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.paths import OverlayPath, shortest_paths
 from accord.core.overlay.resiliency import choose
 
 
-def map_of(links_ms: dict[str, int]) -> Map:
+def map_of(links_ms: dict[str, int]) -> LinkStateMap:
     """Links by the letters of their ends."""
-    built = Map()
+    built = LinkStateMap()
     for ends, latency_ms in links_ms.items():
         for source, target in ((ends[0], ends[1]), (ends[1], ends[0])):
             built.set_link(source, target, latency_ms * 1_000, 0.0, True, 0.01)
@@ -30,20 +30,20 @@ def test_the_shortest_paths_may_all_go_over_one_link() -> None:
     clusters = map_of(CLUSTERS)
     shortest = shortest_paths(clusters, "a", "w", 16)
     assert all("fu" in "".join(path.nodes) for path in shortest)
-    assert not is_apart(choose(shortest, 2, clusters)[0])
-    other = detour(clusters, shortest[:1])
-    assert other == Path(("a", "e", "z", "w"), 32_000)
-    assert is_apart([shortest[0], other])
+    assert not are_disjoint(choose(shortest, 2, clusters)[0])
+    other = most_disjoint_path(clusters, shortest[:1])
+    assert other == OverlayPath(("a", "e", "z", "w"), 32_000)
+    assert are_disjoint([shortest[0], other])
 
 
 def test_a_detour_keeps_to_the_bound() -> None:
     clusters = map_of(CLUSTERS)
     first = shortest_paths(clusters, "a", "w", 1)[0]
-    assert detour(clusters, [first], 32_000) is not None
-    over_the_same = detour(clusters, [first], 31_999)
+    assert most_disjoint_path(clusters, [first], 32_000) is not None
+    over_the_same = most_disjoint_path(clusters, [first], 31_999)
     assert over_the_same is not None
     assert over_the_same.delay_us == 24_000, "as much else as possible is different"
-    assert detour(clusters, [first], 21_999) is None
+    assert most_disjoint_path(clusters, [first], 21_999) is None
 
 
 def test_a_first_path_that_is_in_the_way_of_all_others_is_replaced() -> None:
@@ -51,7 +51,7 @@ def test_a_first_path_that_is_in_the_way_of_all_others_is_replaced() -> None:
     links = map_of({"ab": 1, "bc": 1, "cz": 1, "bz": 5, "ac": 5})
     first = shortest_paths(links, "a", "z", 1)[0]
     assert first.nodes == ("a", "b", "c", "z")
-    found = [first, *detours(links, first, 1)]
+    found = [first, *disjoint_paths(links, first, 1)]
     assert [path.nodes for path in choose(found, 2, links)[0]] == [
         ("a", "b", "z"),
         ("a", "c", "z"),
@@ -61,9 +61,9 @@ def test_a_first_path_that_is_in_the_way_of_all_others_is_replaced() -> None:
 def test_where_there_is_one_way_only_there_is_no_detour() -> None:
     line = map_of({"ab": 1, "bz": 1})
     first = shortest_paths(line, "a", "z", 1)[0]
-    assert detours(line, first, 2) == []
+    assert disjoint_paths(line, first, 2) == []
     line.drop_node("b")
-    assert detour(line, [first]) is None
+    assert most_disjoint_path(line, [first]) is None
 
 
 def shared(path: tuple[str, ...], avoided: tuple[str, ...]) -> int:
@@ -86,7 +86,7 @@ def test_brute_force_finds_nothing_that_shares_less(known: Reports, bound_us: in
         if delay_us is not None and (not bound_us or delay_us <= bound_us)
     ]
     for first in shortest_paths(links, "a", "d", 1):
-        found = detour(links, [first], bound_us)
+        found = most_disjoint_path(links, [first], bound_us)
         if found is None:
             assert not paths
         else:

@@ -5,25 +5,25 @@ import pytest
 
 from accord.core.overlay.discovery import (
     ADDRESS_CHARACTERS,
-    MOST_ADDRESSES,
-    Dial,
+    MAX_ADDRESSES,
     Discovery,
     DiscoveryOptions,
-    Undial,
+    StartDialling,
+    StopDialling,
     encode_addresses,
 )
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 S = 1_000_000
 MS = 1_000
 
 
-def connect(overlay_map: Map, one: str, other: str, latency_ms: int = 10) -> None:
+def connect(overlay_map: LinkStateMap, one: str, other: str, latency_ms: int = 10) -> None:
     for source, target in ((one, other), (other, one)):
         overlay_map.set_link(source, target, latency_ms * MS, 0.0, True, 0.0)
 
 
-def cut(overlay_map: Map, one: str, other: str) -> None:
+def cut(overlay_map: LinkStateMap, one: str, other: str) -> None:
     overlay_map.drop_link(one, other)
     overlay_map.drop_link(other, one)
 
@@ -33,8 +33,8 @@ def told(discovery: Discovery, *nodes: str) -> None:
         discovery.told(node, "", encode_addresses((f"{node}:7400",)))
 
 
-def started(most_links: int = 2, **times: int) -> tuple[Discovery, Map]:
-    overlay_map = Map()
+def started(most_links: int = 2, **times: int) -> tuple[Discovery, LinkStateMap]:
+    overlay_map = LinkStateMap()
     return Discovery("a", overlay_map, DiscoveryOptions(most_links=most_links, **times)), (
         overlay_map
     )
@@ -47,7 +47,10 @@ def test_near_ones_are_dialled_until_there_are_links_enough() -> None:
     connect(overlay_map, "b", "far", 50)
     connect(overlay_map, "near", "middle", 5)
     told(discovery, "a", "b", "near", "far", "middle")
-    assert discovery.advance(0, ["b"]) == [Dial("near", "near:7400"), Dial("middle", "middle:7400")]
+    assert discovery.advance(0, ["b"]) == [
+        StartDialling("near", "near:7400"),
+        StartDialling("middle", "middle:7400"),
+    ]
     assert discovery.advance(S, ["b"]) == [], "they are being dialled"
     for node in ("near", "middle"):
         connect(overlay_map, "a", node, 5)
@@ -63,7 +66,7 @@ def test_who_is_on_the_same_lan_comes_first() -> None:
     told(discovery, "near", "lan")
     discovery.seen("lan", ("10.0.0.9:7400",), 0)
     discovery.seen("a", ("10.0.0.1:7400",), 0)
-    assert discovery.advance(0, ["b"]) == [Dial("lan", "10.0.0.9:7400")]
+    assert discovery.advance(0, ["b"]) == [StartDialling("lan", "10.0.0.9:7400")]
 
 
 def test_beacons_find_the_first_neighbour_and_are_forgotten() -> None:
@@ -101,7 +104,7 @@ def test_who_does_not_answer_is_left_alone_longer_each_time() -> None:
     for rest_s in (10, 20, 40):
         (order,) = discovery.advance(now_us, [])
         tried.append(order.address)
-        assert discovery.failed("b", now_us) == [Undial("b", order.address)]
+        assert discovery.failed("b", now_us) == [StopDialling("b", order.address)]
         assert discovery.failed("b", now_us) == [], "once"
         assert discovery.advance(now_us + rest_s * S - 1, []) == []
         now_us += rest_s * S
@@ -118,7 +121,7 @@ def test_who_does_not_answer_is_left_alone_longer_each_time() -> None:
 def test_all_do_not_choose_the_same() -> None:
     chosen = []
     for number in range(20):
-        overlay_map = Map()
+        overlay_map = LinkStateMap()
         name = f"n{number}"
         discovery = Discovery(name, overlay_map, DiscoveryOptions(most_links=2))
         connect(overlay_map, name, "hub")
@@ -130,7 +133,7 @@ def test_all_do_not_choose_the_same() -> None:
     assert len(dict.fromkeys(chosen)) > 8
 
 
-def three_links() -> tuple[Discovery, Map]:
+def three_links() -> tuple[Discovery, LinkStateMap]:
     """`a` has chosen `far` and `near`, and `c` was there before: one more than it may have."""
     discovery, overlay_map = started(most_links=2, settle_us=60 * S)
     told(discovery, "near", "far")
@@ -146,7 +149,7 @@ def test_too_many_links_the_farthest_goes_if_it_can_be_reached_otherwise() -> No
     linked = ["c", "near", "far"]
     assert discovery.advance(60 * S, linked) == [], "nobody else has a link to them"
     connect(overlay_map, "c", "far", 20)
-    assert discovery.advance(61 * S, linked) == [Undial("far", "far:7400")]
+    assert discovery.advance(61 * S, linked) == [StopDialling("far", "far:7400")]
     cut(overlay_map, "a", "far")
     connect(overlay_map, "c", "near", 20)
     assert discovery.advance(62 * S, ["c", "near"]) == [], "and not again at once"
@@ -175,9 +178,9 @@ def test_a_far_link_is_changed_for_somebody_much_nearer() -> None:
     assert discovery.advance(60 * S, ["b", "far"]) == [], "45 ms are not much less than 80"
     connect(overlay_map, "b", "near", 5)
     told(discovery, "near")
-    assert discovery.advance(120 * S, ["b", "far"]) == [Undial("far", "far:7400")]
+    assert discovery.advance(120 * S, ["b", "far"]) == [StopDialling("far", "far:7400")]
     cut(overlay_map, "a", "far")
-    assert discovery.advance(121 * S, ["b"]) == [Dial("near", "near:7400")]
+    assert discovery.advance(121 * S, ["b"]) == [StartDialling("near", "near:7400")]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +188,7 @@ def test_a_far_link_is_changed_for_somebody_much_nearer() -> None:
     [
         b"", b"\xc1", msgspec.msgpack.encode([1]), msgspec.msgpack.encode("x"),
         msgspec.msgpack.encode([""]), msgspec.msgpack.encode(["x" * (ADDRESS_CHARACTERS + 1)]),
-        msgspec.msgpack.encode(["x:1"] * (MOST_ADDRESSES + 1)),
+        msgspec.msgpack.encode(["x:1"] * (MAX_ADDRESSES + 1)),
     ],
 )  # fmt: skip
 def test_nonsense_leads_nowhere(value: bytes) -> None:
@@ -200,4 +203,4 @@ def test_who_takes_back_where_it_listens_is_not_dialled() -> None:
     told(discovery, "b")
     discovery.told("b", "", None)
     assert discovery.advance(0, []) == []
-    assert encode_addresses(("x:1",) * 20) == encode_addresses(("x:1",) * MOST_ADDRESSES)
+    assert encode_addresses(("x:1",) * 20) == encode_addresses(("x:1",) * MAX_ADDRESSES)

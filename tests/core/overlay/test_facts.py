@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.core.overlay.facts import (
-    Digest,
-    Fact,
+    DeltaRequest,
     FactMessage,
-    FactOptions,
-    Facts,
-    FactStore,
-    Stamps,
-    Wanted,
+    StateDelta,
+    StateDigest,
+    StateOptions,
+    StateRecord,
+    StateStore,
+    VersionVector,
 )
 
 MS = 1_000
@@ -28,12 +28,12 @@ class Wires:
     """Connects stores without delay or loss; `said` has all that was said, in order."""
 
     def __init__(self) -> None:
-        self.ends: dict[tuple[int, str], tuple[FactStore, str]] = {}
-        self.stores: dict[int, FactStore] = {}
+        self.ends: dict[tuple[int, str], tuple[StateStore, str]] = {}
+        self.stores: dict[int, StateStore] = {}
         self.said: list[tuple[str, str, FactMessage]] = []
         self.now_us = 0
 
-    def join(self, one: FactStore, other: FactStore, now_us: int = 0) -> None:
+    def join(self, one: StateStore, other: StateStore, now_us: int = 0) -> None:
         self.now_us = max(self.now_us, now_us)
         for here, there in ((one, other), (other, one)):
             self.stores[id(here)] = here
@@ -57,7 +57,7 @@ class Wires:
                 return
             self.settle(due_us)
 
-    def _speak(self, store: FactStore) -> bool:
+    def _speak(self, store: StateStore) -> bool:
         store.advance(self.now_us)
         store.check_invariants()
         sends, store.sends = store.sends, []
@@ -68,10 +68,10 @@ class Wires:
         return bool(sends)
 
 
-def pair(options: FactOptions | None = None) -> tuple[Wires, FactStore, FactStore]:
+def pair(options: StateOptions | None = None) -> tuple[Wires, StateStore, StateStore]:
     """Two neighbours that know each other."""
     wires = Wires()
-    denver, orlando = FactStore("denver", 100, options), FactStore("orlando", 200, options)
+    denver, orlando = StateStore("denver", 100, options), StateStore("orlando", 200, options)
     wires.join(denver, orlando)
     wires.settle(0)
     wires.said.clear()
@@ -79,15 +79,17 @@ def pair(options: FactOptions | None = None) -> tuple[Wires, FactStore, FactStor
     return wires, denver, orlando
 
 
-def facts(origin: str, base: int, version: int, *said: Fact, incarnation: int = 7) -> Facts:
-    return Facts(origin, incarnation, base, version, said)
+def facts(
+    origin: str, base: int, version: int, *said: StateRecord, incarnation: int = 7
+) -> StateDelta:
+    return StateDelta(origin, incarnation, base, version, said)
 
 
 # ------------------------------------------------------------------------------------- own facts
 
 
 def test_what_a_node_says_is_known_at_once_at_itself() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     assert store.put("link", "orlando", b"1")
     assert store.get("denver", "link", "orlando") == b"1"
     assert store.of("denver", "link") == {"orlando": b"1"}
@@ -100,7 +102,7 @@ def test_what_a_node_says_is_known_at_once_at_itself() -> None:
 
 
 def test_the_same_again_is_no_change() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.put("link", "orlando", b"1")
     stamp = store.stamp("denver")
     assert store.put("link", "orlando", b"1")
@@ -110,12 +112,12 @@ def test_the_same_again_is_no_change() -> None:
 
 def test_a_store_needs_a_name_and_a_start() -> None:
     with pytest.raises(ValueError, match="own_name: expected 1 to 256 characters"):
-        FactStore("", 1)
+        StateStore("", 1)
     with pytest.raises(ValueError, match="incarnation: expected 0 to"):
-        FactStore("denver", -1)
+        StateStore("denver", -1)
     with pytest.raises(ValueError, match="flush_us: expected at least 1, got 0"):
-        FactOptions(flush_us=0)
-    store = FactStore("denver", 1)
+        StateOptions(flush_us=0)
+    store = StateStore("denver", 1)
     with pytest.raises(ValueError, match="expected another node than 'denver'"):
         store.link_up("denver", 0)
     with pytest.raises(ValueError, match="expected another node to forget than 'denver'"):
@@ -123,8 +125,8 @@ def test_a_store_needs_a_name_and_a_start() -> None:
 
 
 def test_what_there_is_no_room_for_is_refused() -> None:
-    options = FactOptions(facts_limit=2, value_limit=10, origin_bytes_limit=1_250)
-    store = FactStore("denver", 100, options)
+    options = StateOptions(facts_limit=2, value_limit=10, origin_bytes_limit=1_250)
+    store = StateStore("denver", 100, options)
     assert not store.put("link", "a", b"x" * 11)
     assert not store.put("k" * 65, "a", b"x")
     assert not store.put("link", "a" * 1_025, b"x")
@@ -141,7 +143,7 @@ def test_what_there_is_no_room_for_is_refused() -> None:
 
 
 def test_what_is_reserved_for_a_kind_nothing_else_takes() -> None:
-    store = FactStore("denver", 100, FactOptions(origin_bytes_limit=4_400))
+    store = StateStore("denver", 100, StateOptions(origin_bytes_limit=4_400))
     store.reserve("need", 2_000)
     said = [store.put("channel", str(number), b"x") for number in range(10)]
     assert sum(said) == 4
@@ -155,9 +157,9 @@ def test_what_is_reserved_for_a_kind_nothing_else_takes() -> None:
 
 
 def test_tombstones_of_another_node_give_way_to_what_it_says_now() -> None:
-    options = FactOptions(origin_bytes_limit=2_000)
+    options = StateOptions(origin_bytes_limit=2_000)
     wires = Wires()
-    one, other = FactStore("denver", 100, options), FactStore("orlando", 100, options)
+    one, other = StateStore("denver", 100, options), StateStore("orlando", 100, options)
     wires.join(one, other)
     for turn in range(1, 9):
         assert one.put("need", str(turn), b"x")
@@ -201,7 +203,7 @@ def test_watchers_hear_of_changes_in_order_after_they_are_made() -> None:
 
 
 def test_a_watcher_may_change_something_and_all_hear_of_it_in_the_same_order() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     heard: list[str] = []
     others: list[str] = []
 
@@ -225,7 +227,7 @@ def test_a_node_that_comes_back_is_told_of_as_the_difference() -> None:
     wires.run(S // 10)
     heard: list[tuple[str, str, bytes | None]] = []
     orlando.watch("link", lambda *change: heard.append(change))
-    again = FactStore("denver", 150)
+    again = StateStore("denver", 150)
     again.put("link", "a", b"1")
     again.put("link", "b", b"4")
     wires = Wires()
@@ -239,7 +241,7 @@ def test_a_node_that_comes_back_is_told_of_as_the_difference() -> None:
 
 
 def test_changes_within_a_moment_go_together_and_never_back() -> None:
-    line = [FactStore(name, 1) for name in ("a", "b", "c")]
+    line = [StateStore(name, 1) for name in ("a", "b", "c")]
     wires = Wires()
     for one, other in pairwise(line):
         wires.join(one, other)
@@ -254,38 +256,40 @@ def test_changes_within_a_moment_go_together_and_never_back() -> None:
     said = [(source, to, message) for source, to, message in wires.said]
     assert [(source, to) for source, to, _ in said] == [("a", "b"), ("b", "c")] * 2
     first, _, last, _ = (message for _, _, message in said)
-    assert first == Facts("a", 1, 1, 2, (Fact("link", "x", b"1", 2),))
-    assert last == Facts("a", 1, 2, 22, (Fact("link", "x", b"9", 21), Fact("need", "x", b"9", 22)))
+    assert first == StateDelta("a", 1, 1, 2, (StateRecord("link", "x", b"1", 2),))
+    assert last == StateDelta(
+        "a", 1, 2, 22, (StateRecord("link", "x", b"9", 21), StateRecord("need", "x", b"9", 22))
+    )
 
 
 def test_own_changes_are_flooded_at_a_bounded_rate() -> None:
-    wires, denver, orlando = pair(FactOptions(own_us=100 * MS, own_burst=5))
+    wires, denver, orlando = pair(StateOptions(own_us=100 * MS, own_burst=5))
     for number in range(2_000):
         now_us = S + number * MS
         denver.put("link", "a", str(number).encode())
         wires.settle(now_us)
-    flooded = sum(isinstance(message, Facts) for _, _, message in wires.said)
+    flooded = sum(isinstance(message, StateDelta) for _, _, message in wires.said)
     assert 20 <= flooded <= 2_000 // 100 + 5 + 1
     wires.run(4 * S)
     assert orlando.get("denver", "link", "a") == b"1999"
 
 
 def test_a_gap_is_asked_for() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.link_up("orlando", 0)
     store.sends.clear()
-    store.receive("orlando", facts("seattle", 3, 4, Fact("link", "a", b"1", 4)), 10)
+    store.receive("orlando", facts("seattle", 3, 4, StateRecord("link", "a", b"1", 4)), 10)
     store.advance(10)
-    assert store.sends == [("orlando", Wanted("seattle", 0, 0))]
+    assert store.sends == [("orlando", DeltaRequest("seattle", 0, 0))]
     assert store.get("seattle", "link", "a") is None
-    store.receive("orlando", facts("seattle", 0, 4, Fact("link", "a", b"1", 4)), 20)
+    store.receive("orlando", facts("seattle", 0, 4, StateRecord("link", "a", b"1", 4)), 20)
     assert store.get("seattle", "link", "a") == b"1"
     assert store.stamp("seattle") == (7, 4)
 
 
 def test_what_is_large_is_offered_and_fetched_once() -> None:
-    hub, one, two = (FactStore(name, 1) for name in ("hub", "one", "two"))
-    far = FactStore("far", 1)
+    hub, one, two = (StateStore(name, 1) for name in ("hub", "one", "two"))
+    far = StateStore("far", 1)
     wires = Wires()
     for a, b in ((hub, one), (hub, two), (one, far), (two, far)):
         wires.join(a, b)
@@ -295,28 +299,28 @@ def test_what_is_large_is_offered_and_fetched_once() -> None:
     wires.run(S // 2 + 100 * MS)
     assert far.get("hub", "need", "x") == b"x" * 20_000
     to_far = [message for _, to, message in wires.said if to == "far"]
-    assert [type(message) for message in to_far] == [Stamps, Stamps, Facts]
+    assert [type(message) for message in to_far] == [VersionVector, VersionVector, StateDelta]
 
 
 def test_lost_news_is_repaired_after_digests_differ() -> None:
     wires, denver, orlando = pair()
     denver.put("link", "a", b"1")
     denver.advance(10 * MS)
-    assert [type(message) for _, message in denver.sends] == [Facts]
+    assert [type(message) for _, message in denver.sends] == [StateDelta]
     denver.sends.clear()
     wires.run(3 * S)
     assert orlando.get("denver", "link", "a") == b"1"
     kinds = [type(message) for _, _, message in wires.said]
-    assert 1 <= kinds.count(Stamps) <= 2
-    assert kinds.count(Facts) == 1
+    assert 1 <= kinds.count(VersionVector) <= 2
+    assert kinds.count(StateDelta) == 1
     wires.said.clear()
     wires.run(13 * S)
-    assert {type(message) for _, _, message in wires.said} == {Digest}
+    assert {type(message) for _, _, message in wires.said} == {StateDigest}
     assert 16 <= len(wires.said) <= 24
 
 
 def test_who_joins_gets_everything_once() -> None:
-    hubs = [FactStore(f"hub{number}", 1) for number in range(4)]
+    hubs = [StateStore(f"hub{number}", 1) for number in range(4)]
     wires = Wires()
     for one, other in pairwise([*hubs, hubs[0]]):
         wires.join(one, other)
@@ -325,57 +329,57 @@ def test_who_joins_gets_everything_once() -> None:
             hub.put("need", str(number), b"x" * 100)
     wires.run(2 * S)
     wires.said.clear()
-    late = FactStore("late", 1)
+    late = StateStore("late", 1)
     for hub in hubs:
         wires.join(late, hub, 2 * S)
     wires.run(2 * S + 500 * MS)
     assert len(list(late.all("need"))) == 20
     to_late = [message for _, to, message in wires.said if to == "late"]
-    assert sorted(each.origin for each in to_late if isinstance(each, Facts)) == [
+    assert sorted(each.origin for each in to_late if isinstance(each, StateDelta)) == [
         hub.name for hub in hubs
     ]
 
 
 def test_in_a_large_network_all_stamps_are_sent_rarely_while_much_changes() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.link_up("orlando", 0)
     for number in range(639):
         store.receive("orlando", facts(f"n{number}", 0, 1), 0)
     store.sends.clear()
     for number in range(1, 31):
-        store.receive("orlando", Digest(number), number * S)
-    assert [type(message) for _, message in store.sends] == [Stamps] * 3
+        store.receive("orlando", StateDigest(number), number * S)
+    assert [type(message) for _, message in store.sends] == [VersionVector] * 3
     # They differ for the first time: something was lost.
-    store.receive("orlando", Digest(store.digest), 31 * S)
+    store.receive("orlando", StateDigest(store.digest), 31 * S)
     store.sends.clear()
-    store.receive("orlando", Digest(1), 32 * S)
-    store.receive("orlando", Digest(2), 32 * S + 1)
-    assert [type(message) for _, message in store.sends] == [Stamps]
+    store.receive("orlando", StateDigest(1), 32 * S)
+    store.receive("orlando", StateDigest(2), 32 * S + 1)
+    assert [type(message) for _, message in store.sends] == [VersionVector]
 
 
 def test_asking_for_what_is_no_news_has_all_stamps_sent_at_once() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.link_up("orlando", 0)
     for number in range(639):
         store.receive("orlando", facts(f"n{number}", 0, 1), 0)
-    store.receive("orlando", Digest(1), S)
-    store.receive("orlando", Wanted("n7", 0, 0), S + 1)
+    store.receive("orlando", StateDigest(1), S)
+    store.receive("orlando", DeltaRequest("n7", 0, 0), S + 1)
     store.sends.clear()
-    store.receive("orlando", Digest(2), 2 * S)
+    store.receive("orlando", StateDigest(2), 2 * S)
     assert store.sends == [], "it is on its way, perhaps"
-    store.receive("orlando", Wanted("n7", 0, 0), 3 * S)
-    store.receive("orlando", Digest(3), 3 * S)
-    assert [type(message) for _, message in store.sends] == [Stamps]
+    store.receive("orlando", DeltaRequest("n7", 0, 0), 3 * S)
+    store.receive("orlando", StateDigest(3), 3 * S)
+    assert [type(message) for _, message in store.sends] == [VersionVector]
 
 
 def test_what_is_passed_on_has_all_changes_since_the_last_time() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     for neighbour in ("orlando", "seattle"):
         store.link_up(neighbour, 0)
     store.receive("orlando", facts("far", 0, 1), 0)
     store.advance(0)
     store.sends.clear()
-    first, second = Fact("link", "a", b"1", 2), Fact("link", "b", b"2", 3)
+    first, second = StateRecord("link", "a", b"1", 2), StateRecord("link", "b", b"2", 3)
     store.receive("orlando", facts("far", 1, 2, first), 1)
     store.receive("orlando", facts("far", 2, 3, second), 2)
     store.advance(3)
@@ -385,27 +389,29 @@ def test_what_is_passed_on_has_all_changes_since_the_last_time() -> None:
 
 
 def test_who_sends_all_stamps_is_told_what_it_lacks() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.link_up("orlando", 0)
-    said = [Fact("link", str(key), b"1", key + 1) for key in range(3)]
+    said = [StateRecord("link", str(key), b"1", key + 1) for key in range(3)]
     store.receive("orlando", facts("far", 0, 3, *said), 0)
     store.advance(900 * MS)
     store.sends.clear()
-    more = Fact("link", "x", b"1", 4)
+    more = StateRecord("link", "x", b"1", 4)
     store.link_up("seattle", 900 * MS)
     store.receive("seattle", facts("far", 3, 4, more), 900 * MS)
     store.link_down("orlando")
     store.link_up("orlando", 900 * MS)
     store.sends.clear()
     own = {"denver": store.stamp("denver")}
-    theirs = Stamps({**own, "far": (7, 3)}, is_all=True)
+    theirs = VersionVector({**own, "far": (7, 3)}, is_all=True)
     store.receive("orlando", theirs, 901 * MS)
     store.advance(901 * MS)
     assert store.sends == [], "it asks for itself, as it has heard all stamps just now"
     store.receive("orlando", theirs, 1_500 * MS)
-    store.receive("orlando", Stamps({**own, "far": (7, 4), "orlando": (1, 1)}), 1_500 * MS)
+    store.receive("orlando", VersionVector({**own, "far": (7, 4), "orlando": (1, 1)}), 1_500 * MS)
     store.advance(1_500 * MS)
-    assert not any(isinstance(message, Facts) for _, message in store.sends), "it has it by now"
+    assert not any(isinstance(message, StateDelta) for _, message in store.sends), (
+        "it has it by now"
+    )
     store.receive("orlando", theirs, 1_600 * MS)
     store.advance(1_600 * MS)
     assert ("orlando", facts("far", 3, 4, more)) in store.sends
@@ -423,7 +429,7 @@ def test_a_restart_of_a_link_forgets_what_was_said_over_it() -> None:
 
 
 def test_messages_from_elsewhere_are_not_heard() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.receive("orlando", facts("seattle", 0, 1), 0)
     store.link_up("orlando", 0)
     store.link_down("orlando")
@@ -452,12 +458,12 @@ def test_tombstones_go_after_their_time_and_then_all_there_is_is_sent() -> None:
     wires.join(denver, orlando, 801 * S)
     wires.settle(801 * S)
     assert orlando.of("denver", "link") == {"b": b"1", "c": b"1", "d": b"1"}
-    whole = [message for _, _, message in wires.said if isinstance(message, Facts)]
+    whole = [message for _, _, message in wires.said if isinstance(message, StateDelta)]
     assert [message.base for message in whole] == [0]
 
 
 def test_tombstones_are_few_however_much_is_dropped() -> None:
-    wires, denver, orlando = pair(FactOptions(tombstones_limit=10))
+    wires, denver, orlando = pair(StateOptions(tombstones_limit=10))
     for number in range(1_000):
         denver.put("need", str(number), b"1")
         if number >= 5:
@@ -473,7 +479,7 @@ def test_tombstones_are_few_however_much_is_dropped() -> None:
 
 
 def test_a_store_without_tombstones_has_no_reason_to_wake() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.put("link", "a", b"1")
     store.drop("link", "a")
     store.advance(0)
@@ -498,37 +504,39 @@ def test_the_forgotten_comes_back_with_something_new_only() -> None:
     assert heard == [("denver", "a", None)]
 
     # Another neighbour knows the same of it.
-    other = FactStore("seattle", 1)
+    other = StateStore("seattle", 1)
     stamp = denver.stamp("denver")
     wires = Wires()
     wires.join(other, orlando, 2 * S)
-    old = Facts("denver", *stamp[:1], 0, stamp[1], (Fact("link", "a", b"1", 2),))
+    old = StateDelta("denver", *stamp[:1], 0, stamp[1], (StateRecord("link", "a", b"1", 2),))
     orlando.receive("seattle", old, 2 * S)
-    orlando.receive("seattle", Stamps({"denver": stamp}), 2 * S)
+    orlando.receive("seattle", VersionVector({"denver": stamp}), 2 * S)
     orlando.advance(2 * S + 1)
     assert orlando.origins() == ["orlando"]
-    assert not any(isinstance(message, Wanted) for _, message in orlando.sends)
-    told = next(message for _, message in orlando.sends if isinstance(message, Stamps))
+    assert not any(isinstance(message, DeltaRequest) for _, message in orlando.sends)
+    told = next(message for _, message in orlando.sends if isinstance(message, VersionVector))
     assert told.forgotten == {"denver": stamp}
 
     orlando.sends.clear()
     orlando.recall("denver")
     orlando.advance(3 * S)
-    assert ("seattle", Wanted("denver", 0, 0)) in orlando.sends
+    assert ("seattle", DeltaRequest("denver", 0, 0)) in orlando.sends
     orlando.receive("seattle", old, 3 * S)
     assert orlando.get("denver", "link", "a") == b"1"
 
     orlando.forget("denver")
-    newer = Facts("denver", stamp[0], stamp[1], stamp[1] + 1, (Fact("link", "b", b"1", 3),))
+    newer = StateDelta(
+        "denver", stamp[0], stamp[1], stamp[1] + 1, (StateRecord("link", "b", b"1", 3),)
+    )
     orlando.receive("seattle", newer, 4 * S)
     orlando.sends.clear()
     orlando.advance(4 * S)
-    assert ("seattle", Wanted("denver", 0, 0)) in orlando.sends
+    assert ("seattle", DeltaRequest("denver", 0, 0)) in orlando.sends
 
 
 def test_neighbours_do_not_insist_on_what_one_has_forgotten() -> None:
     wires = Wires()
-    hub, one, gone = (FactStore(name, 1) for name in ("hub", "one", "gone"))
+    hub, one, gone = (StateStore(name, 1) for name in ("hub", "one", "gone"))
     wires.join(hub, one)
     wires.join(hub, gone)
     wires.run(S)
@@ -538,12 +546,12 @@ def test_neighbours_do_not_insist_on_what_one_has_forgotten() -> None:
     one.forget("gone")
     wires.said.clear()
     wires.run(20 * S)
-    assert not any(isinstance(message, Facts) for _, _, message in wires.said)
+    assert not any(isinstance(message, StateDelta) for _, _, message in wires.said)
     hub.forget("gone")
     wires.run(21 * S)
     wires.said.clear()
     wires.run(40 * S)
-    assert {type(message) for _, _, message in wires.said} == {Digest}
+    assert {type(message) for _, _, message in wires.said} == {StateDigest}
 
 
 # ------------------------------------------------------------------------------------- one's name
@@ -553,7 +561,7 @@ def test_a_node_restarted_with_its_clock_set_back_is_heard() -> None:
     wires, denver, orlando = pair()
     denver.put("link", "a", b"old")
     wires.run(S)
-    again = FactStore("denver", 3)
+    again = StateStore("denver", 3)
     again.put("link", "b", b"new")
     wires = Wires()
     wires.join(again, orlando, 2 * S)
@@ -564,27 +572,27 @@ def test_a_node_restarted_with_its_clock_set_back_is_heard() -> None:
     assert "from before a restart" in again.problem
     wires.said.clear()
     wires.run(8 * S)
-    assert {type(message) for _, _, message in wires.said} == {Digest}
+    assert {type(message) for _, _, message in wires.said} == {StateDigest}
 
 
 def test_beyond_its_former_self_a_node_says_everything_again_at_once() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.put("link", "a", b"1")
     store.link_up("orlando", 0)
     store.advance(0)
     store.sends.clear()
-    store.receive("orlando", Stamps({"denver": (170, 4)}), 10 * MS)
+    store.receive("orlando", VersionVector({"denver": (170, 4)}), 10 * MS)
     assert store.next_due_us() == 0
     store.advance(10 * MS)
-    said = Facts("denver", 171, 0, 2, (Fact("link", "a", b"1", 2),))
+    said = StateDelta("denver", 171, 0, 2, (StateRecord("link", "a", b"1", 2),))
     assert store.sends == [("orlando", said)]
     store.check_invariants()
 
 
 def test_two_nodes_of_one_name_are_told_and_do_not_flood_the_rest() -> None:
     wires = Wires()
-    one, two = FactStore("denver", 10), FactStore("denver", 20)
-    east, west = FactStore("east", 1), FactStore("west", 1)
+    one, two = StateStore("denver", 10), StateStore("denver", 20)
+    east, west = StateStore("east", 1), StateStore("west", 1)
     wires.join(east, west)
     wires.join(one, east)
     wires.join(two, west)
@@ -598,9 +606,9 @@ def test_two_nodes_of_one_name_are_told_and_do_not_flood_the_rest() -> None:
 
 
 def test_a_claim_that_nothing_is_beyond_is_left_alone() -> None:
-    store = FactStore("denver", 100)
+    store = StateStore("denver", 100)
     store.link_up("orlando", 0)
-    store.receive("orlando", Stamps({"denver": (2**53, 5)}), 1)
+    store.receive("orlando", VersionVector({"denver": (2**53, 5)}), 1)
     store.receive("orlando", facts("denver", 0, 2**53, incarnation=2**53), 1)
     store.advance(2)
     assert (store.jumps, store.incarnation) == (0, 100)
@@ -612,19 +620,21 @@ NUMBERS = st.one_of(st.integers(-3, 12), st.sampled_from([2**53, 2**53 + 1, 2**6
 NAMES = st.sampled_from(["", "me", "friend", "a", "b", "c", "d", "x" * 300])
 STAMPS = st.tuples(NUMBERS, NUMBERS)
 FACT = st.builds(
-    Fact,
+    StateRecord,
     kind=st.sampled_from(["link", "need", "", "k" * 65]),
     key=st.sampled_from(["", "a", "b", "c", "d", "k" * 1_025]),
     value=st.none() | st.sampled_from([b"", b"1", b"2", b"x" * 50, b"x" * 200]),
     version=NUMBERS,
 )
 SOUND = st.builds(
-    lambda origin, incarnation, base, said: Facts(
+    lambda origin, incarnation, base, said: StateDelta(
         origin,
         incarnation,
         base,
         base + len(said),
-        tuple(Fact("need", key, value, base + at) for at, (key, value) in enumerate(said, 1)),
+        tuple(
+            StateRecord("need", key, value, base + at) for at, (key, value) in enumerate(said, 1)
+        ),
     ),
     NAMES,
     st.integers(0, 3),
@@ -637,22 +647,22 @@ SOUND = st.builds(
 )
 MESSAGES = st.one_of(
     SOUND,
-    st.builds(Facts, NAMES, NUMBERS, NUMBERS, NUMBERS, st.lists(FACT, max_size=5).map(tuple)),
-    st.builds(Digest, NUMBERS),
+    st.builds(StateDelta, NAMES, NUMBERS, NUMBERS, NUMBERS, st.lists(FACT, max_size=5).map(tuple)),
+    st.builds(StateDigest, NUMBERS),
     st.builds(
-        Stamps,
+        VersionVector,
         st.dictionaries(NAMES, STAMPS, max_size=8),
         st.booleans(),
         st.dictionaries(NAMES, STAMPS, max_size=8),
     ),
-    st.builds(Wanted, NAMES, NUMBERS, NUMBERS),
+    st.builds(DeltaRequest, NAMES, NUMBERS, NUMBERS),
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(MESSAGES, max_size=40), st.data())
 def test_no_message_does_harm(messages: list[FactMessage], data: st.DataObject) -> None:
-    options = FactOptions(
+    options = StateOptions(
         facts_limit=4,
         tombstones_limit=3,
         value_limit=100,
@@ -661,7 +671,7 @@ def test_no_message_does_harm(messages: list[FactMessage], data: st.DataObject) 
         origins_limit=4,
         asked_limit=2,
     )
-    store = FactStore("me", 5, options)
+    store = StateStore("me", 5, options)
     store.link_up("friend", 0)
     store.link_up("other", 0)
     store.put("need", "mine", b"1")
@@ -686,18 +696,18 @@ def test_no_message_does_harm(messages: list[FactMessage], data: st.DataObject) 
 def torrent() -> Iterator[FactMessage]:
     for number in range(5_000):
         origin = f"n{number}"
-        yield Stamps({f"{origin}.{each}": (1, 1) for each in range(10)}, is_all=True)
-        yield facts(origin, 5, 6, Fact("link", "a", b"1", 6))
-        yield facts(origin, 0, 1, Fact("link", "a", b"x" * 1_000, 1))
-        yield facts("busy", 0, number + 1, Fact("link", "a", b"x", number + 1))
-        yield facts("many", number, number + 1, Fact("link", origin, b"x", number + 1))
-        yield Wanted(origin, 1, 1)
-        yield Digest(number)
+        yield VersionVector({f"{origin}.{each}": (1, 1) for each in range(10)}, is_all=True)
+        yield facts(origin, 5, 6, StateRecord("link", "a", b"1", 6))
+        yield facts(origin, 0, 1, StateRecord("link", "a", b"x" * 1_000, 1))
+        yield facts("busy", 0, number + 1, StateRecord("link", "a", b"x", number + 1))
+        yield facts("many", number, number + 1, StateRecord("link", origin, b"x", number + 1))
+        yield DeltaRequest(origin, 1, 1)
+        yield StateDigest(number)
 
 
 def test_a_torrent_of_messages_does_not_grow_memory() -> None:
-    options = FactOptions(origins_limit=100, bytes_limit=100_000, facts_limit=50)
-    store = FactStore("me", 5, options)
+    options = StateOptions(origins_limit=100, bytes_limit=100_000, facts_limit=50)
+    store = StateStore("me", 5, options)
     store.link_up("friend", 0)
     most = sent = 0
     for number, message in enumerate(torrent()):

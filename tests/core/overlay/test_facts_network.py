@@ -11,18 +11,18 @@ from itertools import pairwise
 import pytest
 from tests.fact_network import KINDS, MS, FactNetwork, S
 
-from accord.core.overlay.facts import FactOptions
+from accord.core.overlay.facts import StateOptions
 
 SEEDS = 240
 BATCH = 30
 ACTIVE_US = 4 * S
 LONGEST_US = 600 * S
 OPTIONS = (
-    FactOptions(),
-    FactOptions(tombstone_us=300 * MS, tombstones_limit=2),
-    FactOptions(push_limit=1),
-    FactOptions(asked_limit=1, answer_bytes=1, push_bytes=100),
-    FactOptions(own_us=200 * MS, own_burst=1, flush_us=50 * MS),
+    StateOptions(),
+    StateOptions(tombstone_us=300 * MS, tombstones_limit=2),
+    StateOptions(push_limit=1),
+    StateOptions(asked_limit=1, answer_bytes=1, push_bytes=100),
+    StateOptions(own_us=200 * MS, own_burst=1, flush_us=50 * MS),
 )
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.overlay_network import OverlayNetwork
 
-from accord.core.overlay.hello import PING_BYTES, Hello, intervals
-from accord.core.overlay.liveness import Ping, Pong, Pulse, PulseOptions, answer
+from accord.core.overlay.hello import PING_BYTES, HelloScheduler, intervals
+from accord.core.overlay.liveness import LivenessOptions, NeighbourLiveness, Ping, Pong, pong_for
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signals import Carried
@@ -15,9 +15,9 @@ MS = 1_000
 S = 1_000_000
 
 
-def hello(pings_per_s: float = 0, *, ping_us: int = S) -> Hello:
+def hello(pings_per_s: float = 0, *, ping_us: int = S) -> HelloScheduler:
     allowance = int(pings_per_s * PING_BYTES)
-    return Hello(ping_us=ping_us, misses=3, give_up_us=60 * S, bytes_per_s=allowance)
+    return HelloScheduler(ping_us=ping_us, misses=3, give_up_us=60 * S, bytes_per_s=allowance)
 
 
 def test_while_the_allowance_suffices_all_are_pinged_as_often_as_wanted() -> None:
@@ -52,7 +52,7 @@ def test_it_plans_once_a_second_and_never_without_an_allowance() -> None:
     assert bound.next_due_us() == 6 * S
     assert bound.is_due(6 * S)
     with pytest.raises(ValueError, match="expected 0 or more"):
-        Hello(ping_us=S, misses=3, give_up_us=S, bytes_per_s=-1)
+        HelloScheduler(ping_us=S, misses=3, give_up_us=S, bytes_per_s=-1)
 
 
 @given(
@@ -81,16 +81,16 @@ def test_rates_are_within_bounds_and_the_allowance(
         )
 
 
-def paced(interval_us: int) -> Pulse:
-    pulse = Pulse("denver", PulseOptions(ping_us=S), lambda: 0.0, 0)
+def paced(interval_us: int) -> NeighbourLiveness:
+    pulse = NeighbourLiveness("denver", LivenessOptions(ping_us=S), lambda: 0.0, 0)
     pulse.link_up(0)
     pulse.advance(0)
-    pulse.receive(answer(pulse.sends.pop()), 50 * MS)
+    pulse.receive(pong_for(pulse.sends.pop()), 50 * MS)
     pulse.pace(interval_us)
     return pulse
 
 
-def pings(pulse: Pulse, from_us: int, until_us: int, *, answered: bool) -> list[int]:
+def pings(pulse: NeighbourLiveness, from_us: int, until_us: int, *, answered: bool) -> list[int]:
     """When pings go out."""
     sent = []
     now_us = from_us
@@ -101,7 +101,7 @@ def pings(pulse: Pulse, from_us: int, until_us: int, *, answered: bool) -> list[
         for ping in pulse.sends:
             sent.append(now_us)
             if answered:
-                pulse.receive(answer(ping), now_us)
+                pulse.receive(pong_for(ping), now_us)
         pulse.sends.clear()
     return sent
 
@@ -172,7 +172,7 @@ class Hub:
                 self.pings[name] += 1
                 rtt_us = self.rtts_us.get(name, -1)
                 if rtt_us >= 0:
-                    self._answers.append((self.now_us + rtt_us, name, answer(message)))
+                    self._answers.append((self.now_us + rtt_us, name, pong_for(message)))
         self.overlay.sends.clear()
 
     def counted(self, time_us: int) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from accord.core.overlay.liveness import Ping, answer
+from accord.core.overlay.liveness import Ping, pong_for
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import LINK, LinkValue, Overlay
 
@@ -22,7 +22,7 @@ def test_links_that_came_up_one_after_the_other_are_equally_likely_to_fail() -> 
         pings = [(to, said) for to, said in overlay.sends if isinstance(said, Ping)]
         overlay.sends.clear()
         for to, ping in pings:
-            overlay.receive(to, answer(ping), now_us + 1_000)
+            overlay.receive(to, pong_for(ping), now_us + 1_000)
         now_us += 7 * S
         overlay.advance(now_us)
     told = {
@@ -44,7 +44,7 @@ def test_a_link_that_keeps_changing_is_told_no_more_often_than_one_that_changes_
         overlay.sends.clear()
         round_trip_us = 20_000 if second % 4 < 2 else 400_000
         for ping in pings:
-            overlay.receive("denver", answer(ping), second * S + round_trip_us)
+            overlay.receive("denver", pong_for(ping), second * S + round_trip_us)
         for value in overlay.store.of("seattle", LINK).values():
             if not told or told[-1][1] != value:
                 told.append((second, value))

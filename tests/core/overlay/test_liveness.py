@@ -5,21 +5,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.liveness import Availability, Ping, Pong, Pulse, PulseOptions, answer
+from accord.core.overlay.liveness import (
+    Availability,
+    LivenessOptions,
+    NeighbourLiveness,
+    Ping,
+    Pong,
+    pong_for,
+)
 
 MS = 1_000
 S = 1_000_000
 HOUR = 3_600 * S
 
 
-def new_pulse(ping_us: int = S, random: float = 0.0, now_us: int = 0) -> Pulse:
+def new_pulse(ping_us: int = S, random: float = 0.0, now_us: int = 0) -> NeighbourLiveness:
     """Without jitter unless `random` is more than 0."""
-    pulse = Pulse("denver", PulseOptions(ping_us=ping_us), lambda: random, now_us)
+    pulse = NeighbourLiveness("denver", LivenessOptions(ping_us=ping_us), lambda: random, now_us)
     pulse.link_up(now_us)
     return pulse
 
 
-def run(pulse: Pulse, until_us: int, rtt_us: int | None, now_us: int = 0) -> int:
+def run(pulse: NeighbourLiveness, until_us: int, rtt_us: int | None, now_us: int = 0) -> int:
     """Let time pass up to then; every ping is answered after `rtt_us`. Gives when it died."""
     answers: list[tuple[int, Pong]] = []
     died_us = -1
@@ -34,7 +41,7 @@ def run(pulse: Pulse, until_us: int, rtt_us: int | None, now_us: int = 0) -> int
         pulse.check_invariants()
         for ping in pulse.sends:
             if rtt_us is not None:
-                answers.append((now_us + rtt_us, answer(ping)))
+                answers.append((now_us + rtt_us, pong_for(ping)))
         pulse.sends.clear()
     return died_us
 
@@ -43,7 +50,7 @@ def test_messages_travel_as_arrays() -> None:
     decoder = msgspec.msgpack.Decoder(Ping | Pong)
     for message in (Ping(7, 1_234), Pong(7, 1_234)):
         assert decoder.decode(msgspec.msgpack.encode(message)) == message
-    assert answer(Ping(7, 1_234)) == Pong(7, 1_234)
+    assert pong_for(Ping(7, 1_234)) == Pong(7, 1_234)
 
 
 def test_the_first_answer_makes_alive() -> None:
@@ -138,14 +145,14 @@ def test_the_mean_is_smoothed_as_by_tcp() -> None:
     assert pulse.usual_us == 290 * MS
 
 
-def answered(pulse: Pulse, *rtts_us: int) -> None:
+def answered(pulse: NeighbourLiveness, *rtts_us: int) -> None:
     """One ping after the other, each answered after so long."""
     for rtt_us in rtts_us:
         now_us = pulse.next_due_us()
         assert now_us is not None
         pulse.advance(now_us)
         ping = pulse.sends.pop()
-        pulse.receive(answer(ping), now_us + rtt_us)
+        pulse.receive(pong_for(ping), now_us + rtt_us)
         pulse.check_invariants()
 
 
@@ -197,7 +204,7 @@ def test_answers_that_were_held_up_together_say_little() -> None:
         pulse.sends.clear()
     was_up = pulse.is_up
     for ping in held:
-        pulse.receive(answer(ping), 25 * S)
+        pulse.receive(pong_for(ping), 25 * S)
     assert (was_up, pulse.is_up) == (False, True)
     run(pulse, 27 * S, 10 * MS, now_us=25 * S)
     assert pulse.rtt_us < 20 * MS
@@ -336,4 +343,4 @@ def test_availability_is_a_share_of_about_a_day(turns: list[tuple[int, bool]]) -
 )
 def test_options_that_can_not_be(options: dict[str, int], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        PulseOptions(**options)
+        LivenessOptions(**options)

@@ -8,19 +8,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.overlay_maps import LATENCIES_US, Reports, failures
 
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 NODES = ("a", "b", "c")
 PAIRS = [(one, other) for one in NODES for other in NODES if one != other]
 
 
-def connect(map_: Map, one: str, other: str, latency_us: int = 10, failure: float = 0.0) -> None:
+def connect(
+    map_: LinkStateMap, one: str, other: str, latency_us: int = 10, failure: float = 0.0
+) -> None:
     map_.set_link(one, other, latency_us, 0.0, True, failure)
     map_.set_link(other, one, latency_us, 0.0, True, failure)
 
 
 def test_a_link_counts_where_both_ends_say_it_is_up() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     map_.set_link("a", "b", 10, 0.0, True, 0.0)
     assert map_.latency_us("a", "b") is None
     map_.set_link("b", "a", 12, 0.5, True, 0.0)
@@ -33,7 +35,7 @@ def test_a_link_counts_where_both_ends_say_it_is_up() -> None:
 
 
 def test_a_path_takes_what_its_links_and_the_nodes_it_enters_take() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b", 10)
     connect(map_, "b", "c", 20)
     for name in "abc":
@@ -46,7 +48,7 @@ def test_a_path_takes_what_its_links_and_the_nodes_it_enters_take() -> None:
 
 
 def test_changes_are_told_from_any_version_on() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     assert map_.changed_since(0) == []
     connect(map_, "a", "b")
     first = map_.version
@@ -60,7 +62,7 @@ def test_changes_are_told_from_any_version_on() -> None:
 
 
 def test_a_link_that_goes_or_comes_is_a_change_of_both_directions() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b")
     for is_up in (False, True):
         version = map_.version
@@ -72,7 +74,7 @@ def test_a_link_that_goes_or_comes_is_a_change_of_both_directions() -> None:
 
 
 def test_what_is_said_again_is_no_change() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b")
     map_.set_node("a", {"": 5}, 0.0)
     version = map_.version
@@ -86,7 +88,7 @@ def test_what_is_said_again_is_no_change() -> None:
 
 
 def test_a_node_that_takes_longer_changes_the_links_that_enter_it() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b")
     connect(map_, "b", "c")
     version = map_.version
@@ -99,7 +101,7 @@ def test_a_node_that_takes_longer_changes_the_links_that_enter_it() -> None:
 
 
 def test_who_has_slept_long_has_to_look_at_everything() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b")
     version = map_.version
     for latency_us in range(1_000, 2_000):
@@ -109,7 +111,7 @@ def test_who_has_slept_long_has_to_look_at_everything() -> None:
 
 
 def test_how_likely_a_link_fails_is_what_the_worse_end_says() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b", failure=0.25)
     version = map_.version
     map_.set_link("b", "a", 10, 0.0, True, 0.5)
@@ -120,7 +122,7 @@ def test_how_likely_a_link_fails_is_what_the_worse_end_says() -> None:
 
 
 def test_a_node_that_is_dropped_reports_no_links_any_more() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b")
     connect(map_, "b", "c")
     assert map_.is_reachable("a", "c")
@@ -136,7 +138,7 @@ def test_a_node_that_is_dropped_reports_no_links_any_more() -> None:
 
 
 def test_distances_follow_the_map() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     connect(map_, "a", "b")
     before = map_.distances("a")
     assert map_.distances("a") is before
@@ -161,14 +163,14 @@ def test_distances_follow_the_map() -> None:
 )
 def test_what_can_not_be_is_refused(link: tuple[str, str, int, float, float], problem: str) -> None:
     source, target, latency_us, loss, failure = link
-    map_ = Map()
+    map_ = LinkStateMap()
     with pytest.raises(ValueError, match=problem):
         map_.set_link(source, target, latency_us, loss, True, failure)
     assert map_.nodes() == []
 
 
 def test_nor_a_node() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     with pytest.raises(ValueError, match="node a: processing_us of 'video': expected 0 to"):
         map_.set_node("a", {"video": -5}, 0.0)
     with pytest.raises(ValueError, match="node a: failure: expected 0 to 1, got 2"):
@@ -181,7 +183,7 @@ class Changes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.map = Map()
+        self.map = LinkStateMap()
         self.reports = Reports()
         self.version = 0
         self.known: dict[tuple[str, str], object] = dict.fromkeys(PAIRS)
@@ -252,7 +254,7 @@ TestChanges = Changes.TestCase
 @given(st.lists(st.tuples(st.sampled_from(PAIRS), st.sampled_from(LATENCIES_US)), max_size=30))
 def test_equal_reports_make_equal_maps(said: list[tuple[tuple[str, str], int]]) -> None:
     last = dict(said)
-    one, other = Map(), Map()
+    one, other = LinkStateMap(), LinkStateMap()
     for pair, latency_us in said:
         one.set_link(*pair, latency_us, 0.0, True, 0.0)
     for pair, latency_us in sorted(last.items()):

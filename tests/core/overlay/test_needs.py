@@ -6,7 +6,7 @@ import pytest
 from msgspec.msgpack import decode
 
 from accord.core.model.channels import filter_covers, filter_selects
-from accord.core.overlay.needs import BUDGET, MANY, NARROW_US, SETTLE_US, Need, Needs
+from accord.core.overlay.needs import BUDGET, MANY, NARROW_US, SETTLE_US, InterestTable, Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import NEED, Overlay
 from accord.core.predicates.predicate import Predicate, parse
@@ -23,7 +23,7 @@ class Told:
     """What others know after each change."""
 
     def __init__(self, budget: int = BUDGET) -> None:
-        self.needs = Needs(budget)
+        self.needs = InterestTable(budget)
         self.known: dict[str, Need] = {}
         self.now_us = 0
         self.changes = 0
@@ -132,7 +132,7 @@ def test_a_wide_need_that_comes_and_goes_costs_nothing_but_itself() -> None:
 
 
 def test_what_is_new_is_told_before_what_is_taken_back() -> None:
-    needs = Needs()
+    needs = InterestTable()
     needs.add("x/#", NONE, None)
     for number in range(5):
         needs.add(f"x/{number}", NONE, None)

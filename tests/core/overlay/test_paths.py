@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.overlay_maps import Reports, reports, tied
 
-from accord.core.overlay.map import Map
-from accord.core.overlay.paths import Path, shortest_paths
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.paths import OverlayPath, shortest_paths
 
 FIVE_CITIES_MS = {
     ("seattle", "denver"): 25,
@@ -21,15 +21,15 @@ FIVE_CITIES_MS = {
 }
 
 
-def map_of(links_ms: dict[tuple[str, str], int]) -> Map:
-    built = Map()
+def map_of(links_ms: dict[tuple[str, str], int]) -> LinkStateMap:
+    built = LinkStateMap()
     for (one, other), latency_ms in links_ms.items():
         built.set_link(one, other, latency_ms * 1_000, 0.0, True, 0.0)
         built.set_link(other, one, latency_ms * 1_000, 0.0, True, 0.0)
     return built
 
 
-def found(paths: list[Path]) -> list[tuple[str, int]]:
+def found(paths: list[OverlayPath]) -> list[tuple[str, int]]:
     return [(" ".join(node[0] for node in path.nodes), path.delay_us // 1_000) for path in paths]
 
 
@@ -74,7 +74,7 @@ def test_none_are_wanted() -> None:
     assert shortest_paths(map_of({("a", "b"): 1}), "a", "b", 0) == []
 
 
-def brute_force(known: Reports, k: int, bound_us: int, channel_class: str) -> list[Path]:
+def brute_force(known: Reports, k: int, bound_us: int, channel_class: str) -> list[OverlayPath]:
     """By delay, then hops, then names from the end."""
     ordered: list[tuple[int, int, tuple[str, ...]]] = []
     for nodes in known.simple_paths("a", "d"):
@@ -82,7 +82,7 @@ def brute_force(known: Reports, k: int, bound_us: int, channel_class: str) -> li
         assert delay_us is not None
         if not bound_us or delay_us <= bound_us:
             ordered.append((delay_us, len(nodes), nodes[::-1]))
-    return [Path(back[::-1], delay_us) for delay_us, _, back in sorted(ordered)[:k]]
+    return [OverlayPath(back[::-1], delay_us) for delay_us, _, back in sorted(ordered)[:k]]
 
 
 @given(
@@ -114,7 +114,7 @@ def test_the_order_in_which_links_became_known_does_not_show(
 def test_many_paths_through_a_large_map() -> None:
     """A grid where all links take the same time: every path that only goes down or right ties."""
     side = 30
-    grid = Map()
+    grid = LinkStateMap()
     for row in range(side):
         for column in range(side):
             for other in ((row + 1, column), (row, column + 1)):

@@ -3,11 +3,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accord.core.overlay.facts import FactOptions, FactStore
+from accord.core.overlay.facts import StateOptions, StateStore
 from accord.core.overlay.registry import (
     MAX_PATHS,
     ChannelDefinition,
-    Registry,
+    ChannelDirectory,
     problem_with_definition,
 )
 
@@ -18,10 +18,10 @@ S = 1_000_000
 class Site:
     """A node's directory, with what it was told to have lost."""
 
-    def __init__(self, name: str, options: FactOptions | None = None) -> None:
-        self.store = FactStore(name, 1, options)
+    def __init__(self, name: str, options: StateOptions | None = None) -> None:
+        self.store = StateStore(name, 1, options)
         self.lost: list[tuple[str, ChannelDefinition | None, str]] = []
-        self.registry = Registry(self.store, self._on_lost)
+        self.registry = ChannelDirectory(self.store, self._on_lost)
 
     def _on_lost(
         self, mine: ChannelDefinition, theirs: ChannelDefinition | None, origin: str
@@ -90,9 +90,9 @@ def test_a_definition_is_known_everywhere() -> None:
 
 
 def test_a_directory_finds_what_its_store_has_already() -> None:
-    store = FactStore("denver", 1)
-    Registry(store).create(IMAGERY)
-    assert Registry(store).look_up("uav/imagery") == IMAGERY
+    store = StateStore("denver", 1)
+    ChannelDirectory(store).create(IMAGERY)
+    assert ChannelDirectory(store).look_up("uav/imagery") == IMAGERY
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_directory_finds_what_its_store_has_already() -> None:
     ],
 )
 def test_the_most_specific_definition_counts(channel: str, wanted: str | None) -> None:
-    registry = Registry(FactStore("denver", 1))
+    registry = ChannelDirectory(StateStore("denver", 1))
     names = ["#", "uav/#", "+/video", "uav/+", "uav/imagery", "uav/imagery/#", "$SYS/#"]
     for name in [*names, "+/video/#"]:
         assert registry.create(ChannelDefinition(name)) is None
@@ -121,7 +121,7 @@ def test_the_most_specific_definition_counts(channel: str, wanted: str | None) -
 
 
 def test_a_change_of_definitions_shows_at_once() -> None:
-    registry = Registry(FactStore("denver", 1))
+    registry = ChannelDirectory(StateStore("denver", 1))
     registry.create(ChannelDefinition("uav/#", paths=1))
     assert registry.look_up("uav/imagery") is not None
     registry.create(IMAGERY)
@@ -249,7 +249,7 @@ def test_deletions_do_not_pile_up() -> None:
 )
 def test_what_cannot_be_accepted_is_said(definition: ChannelDefinition, problem: str) -> None:
     assert problem_with_definition(definition) == problem
-    registry = Registry(FactStore("denver", 1))
+    registry = ChannelDirectory(StateStore("denver", 1))
     assert registry.create(definition) == problem
     assert registry.all() == []
 
@@ -276,7 +276,7 @@ def test_nonsense_of_other_nodes_counts_as_nothing() -> None:
 
 
 def test_a_clock_beyond_all_bounds_is_told() -> None:
-    registry = Registry(FactStore("denver", 1))
+    registry = ChannelDirectory(StateStore("denver", 1))
     assert registry.create(msgspec.structs.replace(IMAGERY, created_us=2**53)) is None
     changed = msgspec.structs.replace(IMAGERY, paths=1)
     assert registry.create(changed, replace=True) == (
@@ -285,7 +285,7 @@ def test_a_clock_beyond_all_bounds_is_told() -> None:
 
 
 def test_there_may_be_no_room_for_another() -> None:
-    site = Site("denver", FactOptions(facts_limit=1))
+    site = Site("denver", StateOptions(facts_limit=1))
     assert site.registry.create(IMAGERY) is None
     assert site.registry.create(ChannelDefinition("b")) == (
         "there is no room for another definition at node 'denver'"
@@ -293,7 +293,7 @@ def test_there_may_be_no_room_for_another() -> None:
 
 
 def test_looking_up_any_number_of_channels_takes_bounded_memory() -> None:
-    registry = Registry(FactStore("denver", 1))
+    registry = ChannelDirectory(StateStore("denver", 1))
     registry.create(ChannelDefinition("#"))
     for number in range(10_000):
         assert registry.look_up(f"c/{number}") is not None

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.fact_messages import Fact
-from accord.core.overlay.replica import Replica, stamp_hash, told_bytes, whole_replica
+from accord.core.overlay.fact_messages import StateRecord
+from accord.core.overlay.replica import OriginReplica, stamp_hash, told_bytes, whole_replica
 
 # A key, and whether it is dropped or put; None: old tombstones are forgotten.
 STEPS = st.lists(
@@ -27,8 +27,8 @@ def grown(steps: list[tuple[str, bool] | None]) -> list[dict[str, bytes]]:
     return states
 
 
-def replay(steps: list[tuple[str, bool] | None]) -> Replica:
-    replica = Replica("denver", (5, 1), 0, 0)
+def replay(steps: list[tuple[str, bool] | None]) -> OriginReplica:
+    replica = OriginReplica("denver", (5, 1), 0, 0)
     for time_us, step in enumerate(steps):
         if step is None:
             replica.purge(time_us - 3, 2)
@@ -36,7 +36,7 @@ def replay(steps: list[tuple[str, bool] | None]) -> Replica:
             key, is_drop = step
             version = replica.version + 1
             value = None if is_drop else str(version).encode()
-            replica.set(Fact("link", key, value, version), time_us)
+            replica.set(StateRecord("link", key, value, version), time_us)
             replica.move((5, version), time_us)
         replica.check_invariants()
     return replica
@@ -98,9 +98,9 @@ def test_hashes_stay_the_same_from_release_to_release() -> None:
 
 
 def test_sizes_are_about_right() -> None:
-    replica = Replica("denver", (5, 1), 0, 0)
+    replica = OriginReplica("denver", (5, 1), 0, 0)
     assert told_bytes(replica.since(0)) < 50
-    replica.set(Fact("link", "a", b"x" * 1_000, 2), 0)
+    replica.set(StateRecord("link", "a", b"x" * 1_000, 2), 0)
     replica.move((5, 2), 0)
     assert 1_000 < told_bytes(replica.since(1)) < 1_100
     assert 1_000 < replica.bytes < 2_500

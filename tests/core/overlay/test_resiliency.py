@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.overlay_maps import Reports, reports, tied
 
-from accord.core.overlay.map import Map
-from accord.core.overlay.paths import Path, shortest_paths
-from accord.core.overlay.resiliency import MOST_PATHS, Failures, choose, resiliency
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.paths import OverlayPath, shortest_paths
+from accord.core.overlay.resiliency import MAX_PATHS, FailureProbabilities, choose, resiliency
 
 
 class Known:
@@ -27,8 +27,8 @@ class Known:
         return self.failures.get(min(source, target) + max(source, target), 0.0)
 
 
-def path(names: str, delay_us: int = 0) -> Path:
-    return Path(tuple(names), delay_us)
+def path(names: str, delay_us: int = 0) -> OverlayPath:
+    return OverlayPath(tuple(names), delay_us)
 
 
 def test_a_path_is_up_when_all_its_parts_are() -> None:
@@ -57,7 +57,7 @@ def test_a_link_is_the_same_in_both_directions() -> None:
 
 
 def test_what_the_map_says_can_be_used() -> None:
-    map_ = Map()
+    map_ = LinkStateMap()
     for one, other in pairwise("abz"):
         map_.set_link(one, other, 10, 0.0, True, 0.25)
         map_.set_link(other, one, 10, 0.0, True, 0.0)
@@ -99,13 +99,13 @@ def test_all_where_there_are_no_more() -> None:
 
 def test_too_many_at_a_time() -> None:
     paths = [path(f"a{name}z") for name in "bcdefghijk"]
-    with pytest.raises(ValueError, match=f"expected at most {MOST_PATHS} at a time, got 9"):
+    with pytest.raises(ValueError, match=f"expected at most {MAX_PATHS} at a time, got 9"):
         choose(paths, 9, Known())
     with pytest.raises(ValueError, match="got 10"):
         resiliency(paths, Known())
 
 
-def exact(paths: list[Path], failures: Failures) -> Fraction:
+def exact(paths: list[OverlayPath], failures: FailureProbabilities) -> Fraction:
     """By looking at each state that all parts can be in."""
     parts: dict[str, Fraction] = {}
     needs: list[list[str]] = []
@@ -136,7 +136,9 @@ def _weigh(parts: list[tuple[str, Fraction]], needs: list[list[str]]) -> Fractio
     return total
 
 
-def brute_force(paths: list[Path], n: int, failures: Failures) -> tuple[Fraction, int]:
+def brute_force(
+    paths: list[OverlayPath], n: int, failures: FailureProbabilities
+) -> tuple[Fraction, int]:
     """The highest resiliency, and the lowest delay in all with it."""
     best = max(
         (exact(list(some), failures), -sum(each.delay_us for each in some))
@@ -203,7 +205,7 @@ def test_the_effort_is_bounded() -> None:
     """Sixty ways that are all alike but for their delays: far too many combinations for all."""
     names = [chr(ord("Α") + number) for number in range(60)]
     known = Known(**dict.fromkeys(names, 0.5), **{f"a{name}": 0.01 for name in names})
-    paths = [Path(("a", name, "z"), number) for number, name in enumerate(names)]
-    chosen, value = choose(paths, MOST_PATHS, known)
-    assert chosen == paths[:MOST_PATHS]
-    assert value == pytest.approx(1 - (1 - 0.5 * 0.99) ** MOST_PATHS)
+    paths = [OverlayPath(("a", name, "z"), number) for number, name in enumerate(names)]
+    chosen, value = choose(paths, MAX_PATHS, known)
+    assert chosen == paths[:MAX_PATHS]
+    assert value == pytest.approx(1 - (1 - 0.5 * 0.99) ** MAX_PATHS)

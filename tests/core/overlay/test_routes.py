@@ -1,23 +1,23 @@
 from __future__ import annotations
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.map import Map
-from accord.core.overlay.routes import READY, Flow, Requirement, Routes
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.routes import ESTABLISHED, Flow, Requirement, RouteManager
 from accord.core.overlay.signals import Establish, Established, NotEstablished
 
 MS = 1_000
 S = 1_000_000
 
 
-def map_of(*links: str) -> Map:
+def map_of(*links: str) -> LinkStateMap:
     """Links of 10 ms by the letters of their ends."""
-    built = Map()
+    built = LinkStateMap()
     for ends in links:
         set_link(built, ends, is_up=True)
     return built
 
 
-def set_link(map_: Map, ends: str, *, is_up: bool, latency_ms: int = 10) -> None:
+def set_link(map_: LinkStateMap, ends: str, *, is_up: bool, latency_ms: int = 10) -> None:
     for source, target in ((ends[0], ends[1]), (ends[1], ends[0])):
         map_.set_link(source, target, latency_ms * MS, 0.0, is_up, 0.01)
 
@@ -25,9 +25,9 @@ def set_link(map_: Map, ends: str, *, is_up: bool, latency_ms: int = 10) -> None
 class Source:
     """Node a, which gets what it asks for at once, by links that are there."""
 
-    def __init__(self, map_: Map) -> None:
+    def __init__(self, map_: LinkStateMap) -> None:
         self.map = map_
-        self.routes = Routes(
+        self.routes = RouteManager(
             "a",
             1,
             map_,
@@ -55,7 +55,7 @@ class Source:
 
 
 def ready(flow: Flow) -> list[str]:
-    return sorted("".join(route.path) for route in flow.routes if route.state == READY)
+    return sorted("".join(route.path) for route in flow.routes if route.state == ESTABLISHED)
 
 
 def test_paths_that_fail_together_are_left_when_others_come() -> None:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.map import Map
-from accord.core.overlay.routes import Requirement, Routes
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.routes import Requirement, RouteManager
 from accord.core.overlay.signals import Establish, Established, TearDown
 
 MS = 1_000
 S = 1_000_000
 
 
-def linked(map_: Map, one: str, other: str, latency_us: int) -> None:
+def linked(map_: LinkStateMap, one: str, other: str, latency_us: int) -> None:
     for source, target in ((one, other), (other, one)):
         map_.set_link(source, target, latency_us, 0.0, is_up=True, failure=0.01)
 
 
 def test_a_route_is_torn_down_when_what_went_by_it_has_arrived() -> None:
     """Signals go before events: at once, it would take the way from those behind it."""
-    map_ = Map()
+    map_ = LinkStateMap()
     linked(map_, "seattle", "denver", 12 * MS)
     linked(map_, "denver", "washington", 17 * MS)
     linked(map_, "seattle", "orlando", 20 * MS)
     linked(map_, "orlando", "washington", 20 * MS)
-    routes = Routes(
+    routes = RouteManager(
         "seattle", 1, map_, Budgets(), refresh_us=60 * S, idle_us=600 * S,
         on_ready=lambda _: None, on_end=lambda _: None,
     )  # fmt: skip

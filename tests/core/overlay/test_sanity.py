@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from accord.core.channels.members import Members
-from accord.core.overlay.fact_messages import Fact, Facts
-from accord.core.overlay.needs import Need, Needs
+from accord.core.overlay.fact_messages import StateDelta, StateRecord
+from accord.core.overlay.needs import InterestTable, Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.sanity import DAMAGED, problem_with_event, problem_with_need
-from accord.core.overlay.signals import Carried, Establish, Receipt
+from accord.core.overlay.signals import Carried, DeliverySequence, Establish
 from accord.core.overlay.watching import net_status
 from accord.core.predicates.predicate import parse
 
@@ -44,7 +44,7 @@ INSANE: list[dict[str, Any]] = [
     {"deadline_us": 2**63},
     {"trail": (("b", 2**64 - 1),)},
     {"trail": (("b", 1),) * 4_097},
-    {"receipts": (Receipt("b", 1, 1),) * 4_097},
+    {"receipts": (DeliverySequence("b", 1, 1),) * 4_097},
     {"routes": (1,) * 32_769},
     {"channel": "x" * 65_536},
 ]
@@ -93,8 +93,8 @@ def test_needs_that_nobody_can_have_are_none(value: bytes) -> None:
     members = Members(overlay.store.watch)
     overlay.link_up("b", 0)
     sane = msgspec.msgpack.encode(Need("uav"))
-    facts = (Fact("need", "1", value, 1), Fact("need", "2", sane, 2))
-    overlay.receive("b", Facts("b", 1, 0, 2, facts), 0)
+    facts = (StateRecord("need", "1", value, 1), StateRecord("need", "2", sane, 2))
+    overlay.receive("b", StateDelta("b", 1, 0, 2, facts), 0)
     assert told == [("1", None), ("2", Need("uav"))]
     assert members.of("uav") == ("b",)
 
@@ -107,7 +107,7 @@ def test_needs_that_nobody_can_have_are_none(value: bytes) -> None:
 @pytest.mark.parametrize("characters", [8_000, 20_000])
 def test_what_a_node_tells_of_long_needs_is_believed(pattern: str, characters: int) -> None:
     where = f"a = '{'ä' * characters}'"
-    needs = Needs()
+    needs = InterestTable()
     needs.add(pattern, (where, ""), LONG)
     told = needs.changes(0)
     assert [problem_with_need(need) for _, need in told if need is not None] == [None]
@@ -117,6 +117,6 @@ def test_what_a_node_tells_of_long_needs_is_believed(pattern: str, characters: i
 def test_facts_that_are_no_text_count_as_nothing(kind: str) -> None:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     overlay.link_up("b", 0)
-    overlay.receive("b", Facts("b", 1, 0, 1, (Fact(kind, "a", b"\x91\xa1\xff", 1),)), 0)
+    overlay.receive("b", StateDelta("b", 1, 0, 1, (StateRecord(kind, "a", b"\x91\xa1\xff", 1),)), 0)
     overlay.advance(1)
     assert not net_status(overlay).flows

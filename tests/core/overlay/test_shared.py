@@ -3,12 +3,18 @@ from __future__ import annotations
 import msgspec
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.carriage import MULTICAST, Carriage, CarryRule
+from accord.core.overlay.carriage import MULTICAST, TransportRule, TransportSelector
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.shared import MOST_SHARES, Share, SharedEvent, SharedTransit, share_of
+from accord.core.overlay.shared import (
+    MAX_SHARES,
+    MulticastEvent,
+    MulticastOutbox,
+    RecipientPart,
+    share_of,
+)
 from accord.core.overlay.signals import Carried
-from accord.core.overlay.transit import EXPIRED, LINK_DOWN, QUEUE_FULL, Transits
+from accord.core.overlay.transit import EXPIRED, LINK_DOWN, QUEUE_FULL, NeighbourOutboxes
 
 EVENT = Carried("a", 1, 1, (), "video", b"frame")
 
@@ -25,8 +31,8 @@ class Given:
         self.copies.append((neighbour, event))
 
 
-def shared_transit(*reached: str, message_bytes: int = 1_100) -> SharedTransit:
-    shared = SharedTransit(1 << 20)
+def shared_transit(*reached: str, message_bytes: int = 1_100) -> MulticastOutbox:
+    shared = MulticastOutbox(1 << 20)
     shared.reach(list(reached), message_bytes)
     return shared
 
@@ -43,9 +49,9 @@ def test_copies_of_one_event_are_sent_once_with_the_share_of_each() -> None:
     assert shared.put("d", copy(5, number=2), 0, 0)
     shared.check_invariants()
     first, second = shared.take(100_000, 7, Given())
-    assert first == SharedEvent(
+    assert first == MulticastEvent(
         msgspec.structs.replace(EVENT, age_us=7),
-        (Share("b", (1, 2), b""), Share("c", (3,), b"tree")),
+        (RecipientPart("b", (1, 2), b""), RecipientPart("c", (3,), b"tree")),
     )
     assert [each.neighbour for each in second.shares] == ["b", "d"]
     assert (shared.sent, shared.served) == (2, 4)
@@ -92,9 +98,9 @@ def test_what_is_too_large_for_a_datagram_does_not_go_this_way() -> None:
 
 
 def test_shares_of_an_event_are_bounded() -> None:
-    names = [f"n{number}" for number in range(MOST_SHARES + 1)]
+    names = [f"n{number}" for number in range(MAX_SHARES + 1)]
     shared = shared_transit(*names, message_bytes=100_000)
-    assert [shared.put(name, copy(1), 0, 0) for name in names] == [True] * MOST_SHARES + [False]
+    assert [shared.put(name, copy(1), 0, 0) for name in names] == [True] * MAX_SHARES + [False]
     assert not shared.put(names[0], copy(1), 0, 0), "once for each"
 
 
@@ -109,7 +115,7 @@ def test_what_is_due_first_goes_first_and_what_is_useless_not_at_all() -> None:
 
 
 def test_a_full_queue_drops_and_counts() -> None:
-    shared = SharedTransit(1_000)
+    shared = MulticastOutbox(1_000)
     shared.reach(["b", "c"], 10_000)
     for number in range(5):
         for neighbour in "bc":
@@ -120,8 +126,8 @@ def test_a_full_queue_drops_and_counts() -> None:
 
 
 def test_transits_share_what_is_to_go_by_multicast() -> None:
-    transits = Transits("a", Budgets(), bytes_limit=1_000_000)
-    transits.carriage = Carriage([CarryRule(("video",), MULTICAST)])
+    transits = NeighbourOutboxes("a", Budgets(), bytes_limit=1_000_000)
+    transits.carriage = TransportSelector([TransportRule(("video",), MULTICAST)])
     shared = shared_transit("b", "c")
     transits.put_shared = shared.put
     for neighbour in "bcd":
@@ -140,7 +146,7 @@ def test_transits_share_what_is_to_go_by_multicast() -> None:
 def test_an_overlay_shares_and_takes_its_share() -> None:
     def overlay(name: str) -> Overlay:
         made = Overlay(name, 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
-        made.transits.carriage = Carriage([CarryRule(("#",), MULTICAST)])
+        made.transits.carriage = TransportSelector([TransportRule(("#",), MULTICAST)])
         return made
 
     one, other = overlay("a"), overlay("b")

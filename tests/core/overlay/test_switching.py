@@ -10,13 +10,13 @@ from accord.core.overlay.signals import (
     NotEstablished,
     TearDown,
 )
-from accord.core.overlay.switching import MAX_HOPS, Sent, Switching, share_of
+from accord.core.overlay.switching import MAX_HOPS, ForwardingTable, Sent, share_of
 
 PATH = ("seattle", "denver", "washington")
 
 
-def a_node(name: str = "denver", *neighbours: str) -> Switching:
-    node = Switching(name, Budgets(), patience_us=10_000_000)
+def a_node(name: str = "denver", *neighbours: str) -> ForwardingTable:
+    node = ForwardingTable(name, Budgets(), patience_us=10_000_000)
     for neighbour in neighbours or ("seattle", "washington"):
         node.link_up(neighbour)
     return node
@@ -26,14 +26,14 @@ def establish(route: int = 1, path: tuple[str, ...] = PATH) -> Establish:
     return Establish(path[0], route, path, 90_000, (10_000,) * (len(path) - 1))
 
 
-def said(node: Switching) -> list[Sent]:
+def said(node: ForwardingTable) -> list[Sent]:
     sends = list(node.sends)
     node.sends.clear()
     node.check_invariants()
     return sends
 
 
-def established(node: Switching) -> None:
+def established(node: ForwardingTable) -> None:
     node.establish("seattle", establish(), 0)
     node.established("washington", Established("seattle", 1))
     node.sends.clear()

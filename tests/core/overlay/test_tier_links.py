@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from accord.core.overlay.signals import Said
-from accord.core.overlay.tier_links import MOST_BYTES, TierLink, TierLinks
+from accord.core.overlay.signals import TemplateMessage
+from accord.core.overlay.tier_links import MAX_BYTES, TierLink, TierLinks
 
 NEAR = TierLink(20_000, is_active=True)
 
 
 def test_a_service_speaks_with_those_who_are_there() -> None:
     links = TierLinks()
-    sent: list[tuple[str, Said]] = []
+    sent: list[tuple[str, TemplateMessage]] = []
     heard: list[tuple[str, bytes, int]] = []
     links.send = lambda neighbour, said: sent.append((neighbour, said))
     links.serve("$s", lambda *what: heard.append(what))
     links.say("a", "$s", b"lost")
-    links.heard("a", Said("$s", "", b"too early"), 1)
+    links.heard("a", TemplateMessage("$s", "", b"too early"), 1)
     links.set("a", NEAR)
     links.say("a", "$s", b"hello")
-    links.heard("a", Said("$s", "", b"hi"), 2)
-    assert sent == [("a", Said("$s", "", b"hello"))]
+    links.heard("a", TemplateMessage("$s", "", b"hi"), 2)
+    assert sent == [("a", TemplateMessage("$s", "", b"hello"))]
     assert heard == [("a", b"hi", 2)]
-    links.heard("a", Said("$other", "", b""), 3)
-    links.heard("a", Said("$s", "", bytes(MOST_BYTES + 1)), 3)
+    links.heard("a", TemplateMessage("$other", "", b""), 3)
+    links.heard("a", TemplateMessage("$s", "", bytes(MAX_BYTES + 1)), 3)
     assert links.dropped == 3
     links.drop("a")
     links.say("a", "$s", b"gone")

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from accord.core.overlay.change_log import ChangeLog, Limits
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.overlay.tier_links import TierLink, TierLinks
-from accord.core.overlay.tier_readers import TierReaders
+from accord.core.overlay.tier_readers import TierDeltaSender
 
 AGAIN_US = 1_000
 LINK = TierLink(1_000, is_active=True)
@@ -12,9 +12,9 @@ class Told:
     """A log with two neighbours, `a` and `b`."""
 
     def __init__(self, gone: int = 100) -> None:
-        self.log: ChangeLog[str, int] = ChangeLog(Limits(2, 1_000, gone), lambda *_: 1)
+        self.log: ChangeLog[str, int] = ChangeLog(DeltaLimits(2, 1_000, gone), lambda *_: 1)
         self.links = TierLinks()
-        self.readers = TierReaders(self.log, self.links, AGAIN_US)
+        self.readers = TierDeltaSender(self.log, self.links, AGAIN_US)
         for name in "ab":
             self.links.set(name, LINK)
 

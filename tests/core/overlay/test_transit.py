@@ -3,14 +3,14 @@ from __future__ import annotations
 import msgspec
 
 from accord.core.overlay.signals import Carried
-from accord.core.overlay.transit import Transit
+from accord.core.overlay.transit import NeighbourOutbox
 
 MS = 1_000
 S = 1_000_000
 EVENT = Carried("seattle", 1, 1, (7,), "uav/imagery", b"pixels")
 
 
-def waited(transit: Transit, times: int, wait_us: int, now_us: int) -> int:
+def waited(transit: NeighbourOutbox, times: int, wait_us: int, now_us: int) -> int:
     for _ in range(times):
         transit.put(EVENT, 0, now_us)
         now_us += wait_us
@@ -19,7 +19,7 @@ def waited(transit: Transit, times: int, wait_us: int, now_us: int) -> int:
 
 
 def test_how_long_events_wait_is_learnt() -> None:
-    transit = Transit(1 << 20)
+    transit = NeighbourOutbox(1 << 20)
     assert transit.usual_us(0) == 0
     now_us = waited(transit, 100, 2 * MS, 0)
     assert 1_500 < transit.usual_us(now_us) <= 2 * MS
@@ -27,7 +27,7 @@ def test_how_long_events_wait_is_learnt() -> None:
 
 def test_what_was_slow_once_is_tried_again() -> None:
     """Else a link that looks slow would never be used again, and never look otherwise."""
-    transit = Transit(1 << 20)
+    transit = NeighbourOutbox(1 << 20)
     now_us = waited(transit, 5, S, 0)
     usual_us = transit.usual_us(now_us)
     assert usual_us > 100 * MS
@@ -36,7 +36,7 @@ def test_what_was_slow_once_is_tried_again() -> None:
 
 
 def test_waiting_for_a_link_that_is_not_there_tells_nothing_of_it() -> None:
-    transit = Transit(1 << 20)
+    transit = NeighbourOutbox(1 << 20)
     now_us = waited(transit, 5, S, 0)
     transit.forget_waits()
     assert transit.usual_us(now_us) == 0
@@ -46,12 +46,12 @@ def passed(number: int) -> Carried:
     return Carried("a", 1, number, (), "chat", bytes(1_000), template="reliable")
 
 
-def waiting(transit: Transit) -> list[int]:
+def waiting(transit: NeighbourOutbox) -> list[int]:
     return [number for number in range(10) if transit.is_waiting(("reliable", "chat", "a", number))]
 
 
 def test_a_template_can_know_what_waits() -> None:
-    transit = Transit(1 << 20)
+    transit = NeighbourOutbox(1 << 20)
     for number in (1, 2, 3):
         transit.put(passed(number), 0, 0, is_loose=number == 3)
     assert waiting(transit) == [1, 2, 3]
@@ -65,7 +65,7 @@ def test_a_template_can_know_what_waits() -> None:
 
 
 def test_what_was_dropped_does_not_wait() -> None:
-    transit = Transit(2_500)
+    transit = NeighbourOutbox(2_500)
     for number in range(1, 9):
         transit.put(passed(number), 0, 0)
     dropped = [each.number for each, _ in transit.dropped]

@@ -13,8 +13,8 @@ from accord.core.overlay.status import (
     ArrivalStatus,
     ChannelStatus,
     FlowStatus,
-    InTimeStatus,
     RouteStatus,
+    TimelinessStatus,
     shortfall,
 )
 
@@ -177,9 +177,9 @@ class TestArrivals:
         carried = net.status("c").carried
         assert (carried.delivered, carried.late) == (3, 1)
         assert set(net.status("c").in_time) == {
-            InTimeStatus(channel="uav/#", delivered=1, late=1),
-            InTimeStatus(channel="uav/slow", delivered=1, late=0),
-            InTimeStatus(channel="", delivered=1, late=0),
+            TimelinessStatus(channel="uav/#", delivered=1, late=1),
+            TimelinessStatus(channel="uav/slow", delivered=1, late=0),
+            TimelinessStatus(channel="", delivered=1, late=0),
         }
         assert net.status("a").carried.published == 4
 

@@ -16,7 +16,7 @@ from accord.core.model.values import Value
 from accord.core.predicates.canonical import canonical
 from accord.core.predicates.evaluate import compile_node
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
-from accord.core.predicates.tree import Node
+from accord.core.predicates.tree import Expr
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_unlike_conditions_stay_unlike(left: str, right: str) -> None:
 
 @given(trees(), attribute_maps(), st.none() | documents())
 def test_the_canonical_form_matches_the_same_events(
-    tree: Node, values: dict[str, Value], document: Document | None
+    tree: Expr, values: dict[str, Value], document: Document | None
 ) -> None:
     written = canonical(tree)
     is_match = truth(tree, values, document) is True
@@ -81,7 +81,7 @@ def test_the_canonical_form_matches_the_same_events(
 
 
 @given(trees())
-def test_the_printed_form_parses_back(tree: Node) -> None:
+def test_the_printed_form_parses_back(tree: Expr) -> None:
     predicate = Predicate(tree)
     assert parse(str(predicate)) == predicate
 

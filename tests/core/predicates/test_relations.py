@@ -16,7 +16,7 @@ from accord.core.predicates.predicate import Predicate, parse
 from accord.core.predicates.relation_index import Related, Relations
 from accord.core.predicates.relations import covers, intersects
 from accord.core.predicates.sets import successor
-from accord.core.predicates.tree import And, Attribute, Compare, In, IsNull, Like, Literal, Node, Or
+from accord.core.predicates.tree import And, Attribute, Compare, Expr, In, IsNull, Like, Literal, Or
 
 MOST = int(sys.float_info.max)  # XPath has no exponents
 CONSTANTS: list[Value] = [1, 2, 2.5, "a", "ab", True, False]
@@ -32,7 +32,7 @@ EVENTS: list[dict[str, Value]] = [
 
 names = st.sampled_from(["x", "y"]).map(Attribute)
 constants = st.sampled_from(CONSTANTS)
-simple: st.SearchStrategy[Node] = st.one_of(
+simple: st.SearchStrategy[Expr] = st.one_of(
     st.builds(
         Compare, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), names, constants.map(Literal)
     ),

@@ -13,7 +13,7 @@ from accord.core.errors import PredicateError
 from accord.core.model.document import Document
 from accord.core.model.numbers import xpath_number
 from accord.core.predicates.predicate import parse_xpath
-from accord.core.predicates.tree import And, Node, PathTest, XPath, walk
+from accord.core.predicates.tree import And, Expr, PathTest, XPath, walk
 from accord.core.predicates.xpath import compile_xpath
 
 REPORT = Document(
@@ -141,7 +141,7 @@ MAPPED = [
 @given(st.sampled_from(MAPPED), documents())
 def test_mapped_conditions_agree_with_the_engine(text: str, document: Document) -> None:
     assume(ENGINE_OVERFLOWS.encode() not in document.source)
-    tree: Node = parse_xpath(text).tree
+    tree: Expr = parse_xpath(text).tree
     assert not any(isinstance(node, XPath) for node in walk(tree))
     expected = compile_xpath(XPath(text)).evaluate(document)
     assert parse_xpath(text).evaluate({}, document) is expected

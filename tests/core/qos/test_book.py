@@ -9,18 +9,18 @@ from tests.policy_strategies import BOOKS
 from accord.core.errors import PolicyError
 from accord.core.qos import book as book_module
 from accord.core.qos.book import (
-    Book,
-    Limit,
+    ClientLimit,
+    PolicySet,
     book_from,
     document,
+    parse_policy_set,
     policy_document,
     policy_from,
-    read_book,
+    render_policy_set,
     with_policy,
     with_settings,
     with_version,
     without_policy,
-    write_book,
     write_json,
 )
 from accord.core.qos.policy import Policy
@@ -56,13 +56,13 @@ preferences = { shaping = "scaling", deadline = "5 s", max_bytes = "40 KB", repl
 
 
 def test_a_book_as_people_write_it() -> None:
-    assert read_book(TEXT) == Book(
+    assert parse_policy_set(TEXT) == PolicySet(
         strategy="strict",
         shaping=False,
         bandwidth_bps=800_000,
         client_bandwidth_bps=2_000_000,
         weights=(1, 1, 2, 3, 5, 8, 13, 21),
-        limits=(Limit("patrol-1", 300_000),),
+        limits=(ClientLimit("patrol-1", 300_000),),
         policies=(
             Policy(
                 name="Patrol-1-Report",
@@ -87,34 +87,34 @@ def test_a_book_as_people_write_it() -> None:
 
 
 def test_an_empty_book_has_defaults() -> None:
-    book = read_book("")
-    assert book == Book() == read_book("{}", is_json=True)
+    book = parse_policy_set("")
+    assert book == PolicySet() == parse_policy_set("{}", is_json=True)
     assert book.strategy == "weighted fair"
     assert book.weights == (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @given(BOOKS)
-def test_what_is_written_is_read(book: Book) -> None:
-    assert read_book(write_book(book)) == book
-    assert read_book(write_json(book), is_json=True) == book
+def test_what_is_written_is_read(book: PolicySet) -> None:
+    assert parse_policy_set(render_policy_set(book)) == book
+    assert parse_policy_set(write_json(book), is_json=True) == book
     assert book_from(document(book)) == book
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_any_text_survives(text: str) -> None:
     policy = Policy(name="x", description=text, client=("a", text or "b"), importance=1)
-    book = Book(policies=(policy,))
-    assert read_book(write_book(book)) == book
-    assert read_book(write_json(book), is_json=True) == book
+    book = PolicySet(policies=(policy,))
+    assert parse_policy_set(render_policy_set(book)) == book
+    assert parse_policy_set(write_json(book), is_json=True) == book
 
 
 def test_toml_is_written_with_units() -> None:
-    lines = write_book(read_book(TEXT)).splitlines()
+    lines = render_policy_set(parse_policy_set(TEXT)).splitlines()
     assert 'bandwidth = "800 kbit/s"' in lines
     preferences = '{ shaping = "scaling", max_bytes = 40000, deadline = "5 s", replacement = true }'
     assert f"preferences = {preferences}" in lines
     never = Policy(name="x", preferences=Preferences(deadline_ms=0))
-    assert 'preferences = { deadline = "none" }' in write_book(Book(policies=(never,)))
+    assert 'preferences = { deadline = "none" }' in render_policy_set(PolicySet(policies=(never,)))
 
 
 P = "policies[0]"
@@ -176,7 +176,7 @@ def test_mistakes_in_a_policy(policy: dict[str, object], place: str, problem: st
     decides = {} if "importanc" in str(policy) or "decides" in problem else {"importance": 3}
     text = msgspec.json.encode({"policies": [{"name": "x", **decides, **policy}]}).decode()
     with pytest.raises(PolicyError) as caught:
-        read_book(text, is_json=True)
+        parse_policy_set(text, is_json=True)
     assert caught.value.place == place
     assert problem in caught.value.problem
 
@@ -207,7 +207,7 @@ def test_mistakes_in_a_policy(policy: dict[str, object], place: str, problem: st
 )
 def test_mistakes_in_a_book(text: str, place: str, problem: str) -> None:
     with pytest.raises(PolicyError) as caught:
-        read_book(text)
+        parse_policy_set(text)
     assert caught.value.place == place
     assert problem in caught.value.problem
 
@@ -215,13 +215,13 @@ def test_mistakes_in_a_book(text: str, place: str, problem: str) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '"\\ud800"', "{}{}", "\ud800"])
 def test_what_is_no_json(text: str) -> None:
     with pytest.raises(PolicyError, match=r"^policies: not JSON: "):
-        read_book(text, is_json=True)
+        parse_policy_set(text, is_json=True)
 
 
 @pytest.mark.parametrize("text", ["3", "[]", "null"])
 def test_json_that_is_no_book(text: str) -> None:
     with pytest.raises(PolicyError, match=r"^policies: expected a table, got "):
-        read_book(text, is_json=True)
+        parse_policy_set(text, is_json=True)
 
 
 def test_names_are_given_once() -> None:
@@ -247,7 +247,7 @@ def test_too_many_policies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_null_is_left_out() -> None:
     policy = policy_from({"name": "x", "importance": 1, "client": None, "preferences": None})
     assert policy == Policy(name="x", importance=1)
-    assert book_from({"bandwidth": None, "policies": None}) == Book()
+    assert book_from({"bandwidth": None, "policies": None}) == PolicySet()
 
 
 def test_a_policy_beside_its_name() -> None:
@@ -259,7 +259,7 @@ def test_a_policy_beside_its_name() -> None:
 
 def test_policies_change_one_by_one() -> None:
     first, second = Policy(name="a", importance=1), Policy(name="b", importance=2)
-    book = with_policy(with_policy(Book(version=5), first), second)
+    book = with_policy(with_policy(PolicySet(version=5), first), second)
     assert (book.version, book.policies) == (7, (first, second))
     changed = with_policy(book, Policy(name="a", importance=6))
     assert [policy.importance for policy in changed.policies] == [6, 2]
@@ -271,7 +271,7 @@ def test_policies_change_one_by_one() -> None:
 
 
 def test_settings_change_one_by_one() -> None:
-    book = read_book(TEXT)
+    book = parse_policy_set(TEXT)
     changed = with_settings(book, {"strategy": "laxity", "bandwidth": "2 Mbit/s"})
     assert (changed.strategy, changed.bandwidth_bps, changed.version) == ("laxity", 2_000_000, 1)
     assert (changed.policies, changed.limits) == (book.policies, book.limits)
@@ -290,7 +290,7 @@ def test_settings_change_one_by_one() -> None:
 )
 def test_mistakes_in_settings(settings: object, message: str) -> None:
     with pytest.raises(PolicyError, match=f"^{message}"):
-        with_settings(Book(), settings)
+        with_settings(PolicySet(), settings)
 
 
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.qos.book import policy_from
-from accord.core.qos.contexts import Context, Names, Specificity
+from accord.core.qos.contexts import Names, PolicyContext, Specificity
 
 TEXTS = st.text("ab%_\\*.\n", max_size=6)
 
@@ -26,7 +26,7 @@ def test_a_star_stands_for_any_text(patterns: list[str], name: str) -> None:
 
 
 def specificity(**fields: object) -> Specificity:
-    return Context(policy_from({"name": "x", "importance": 3, **fields})).specificity
+    return PolicyContext(policy_from({"name": "x", "importance": 3, **fields})).specificity
 
 
 @pytest.mark.parametrize(

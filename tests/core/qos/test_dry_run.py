@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from tests.policy_strategies import CHANNELS, ENTITIES, POLICY_BOOKS, RESOURCES, Using, decided
 
 from accord.core.model.values import Value
-from accord.core.qos.book import Book, policy_from
-from accord.core.qos.dry_run import Affected, Change, Open, affected
+from accord.core.qos.book import PolicySet, policy_from
+from accord.core.qos.dry_run import Affected, OpenOperation, SettingChange, affected
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import OPERATIONS
 
 
 def made(**documents: dict[str, object]) -> Policies:
     policies = [policy_from({"name": name, **each}) for name, each in documents.items()]
-    return Policies(Book(policies=tuple(policies)))
+    return Policies(PolicySet(policies=tuple(policies)))
 
 
 OPEN = [
-    Open("subscribe", "report", Entity("patrol-1", "ann")),
-    Open("subscribe", "report", Entity("patrol-2")),
-    Open("publish", "report", Entity("patrol-1", "ann")),
+    OpenOperation("subscribe", "report", Entity("patrol-1", "ann")),
+    OpenOperation("subscribe", "report", Entity("patrol-2")),
+    OpenOperation("publish", "report", Entity("patrol-1", "ann")),
 ]
 
 
@@ -47,9 +47,9 @@ def test_who_would_be_affected() -> None:
             policy_before="all",
             policy_after="one",
             changes=(
-                Change(setting="importance", before="4", after="6"),
-                Change(setting="deadline", before="none", after="5 s"),
-                Change(setting="shaping", before="none", after="scaling"),
+                SettingChange(setting="importance", before="4", after="6"),
+                SettingChange(setting="deadline", before="none", after="5 s"),
+                SettingChange(setting="shaping", before="none", after="scaling"),
             ),
             has_other_conditions=False,
         )
@@ -76,9 +76,11 @@ def test_conditions_on_resources_count_as_they_hold() -> None:
     )
     slow, fast = Entity("slow"), Entity("fast")
     slow.holding = old.holding({"link_kbps": 300})
-    (known,) = affected(old, new, [Open("query", "x", slow), Open("query", "x", fast)])
+    (known,) = affected(
+        old, new, [OpenOperation("query", "x", slow), OpenOperation("query", "x", fast)]
+    )
     assert (known.client, known.changes[0].after) == ("slow", "5")
-    asked = [Open("query", "x", fast, {"link_kbps": 800})]
+    asked = [OpenOperation("query", "x", fast, {"link_kbps": 800})]
     assert affected(old, new, asked)[0].changes[0].after == "6"
 
 
@@ -92,14 +94,16 @@ def test_conditions_on_resources_count_as_they_hold() -> None:
 )
 def test_tells_what_is_decided(
     *,
-    old: Book,
-    new: Book,
+    old: PolicySet,
+    new: PolicySet,
     operation: str,
     channel: str,
     entity: Entity,
     resources: Mapping[str, Value],
 ) -> None:
-    found = affected(Policies(old), Policies(new), [Open(operation, channel, entity, resources)])
+    found = affected(
+        Policies(old), Policies(new), [OpenOperation(operation, channel, entity, resources)]
+    )
     using = [Using(operation, entity, resources)]
     before, after = (decided(book.policies, channel, using) for book in (old, new))
     changes = {each.setting: (each.before, each.after) for one in found for each in one.changes}
@@ -108,4 +112,4 @@ def test_tells_what_is_decided(
     assert ("replacement" in changes) is (before.is_replacing != after.is_replacing)
     if "importance" in changes:
         assert changes["importance"] == (str(before.importance), str(after.importance))
-    assert affected(Policies(old), Policies(old), [Open(operation, channel, entity)]) == []
+    assert affected(Policies(old), Policies(old), [OpenOperation(operation, channel, entity)]) == []

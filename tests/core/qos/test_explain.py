@@ -19,23 +19,23 @@ from tests.policy_strategies import (
 
 from accord.core.errors import PolicyError
 from accord.core.model.values import Value
-from accord.core.qos.applying import Unmet
-from accord.core.qos.book import Book, policy_from
+from accord.core.qos.applying import UnmetCondition
+from accord.core.qos.book import PolicySet, policy_from
 from accord.core.qos.explain import Explanation, explain
-from accord.core.qos.explanation import Decision, Granted, Overridden
+from accord.core.qos.explanation import GrantedSettings, Overridden, SettingDecision
 from accord.core.qos.policies import Entity, Grant, Policies
 
 
 def made(**documents: dict[str, object]) -> Policies:
     policies = [policy_from({"name": name, **each}) for name, each in documents.items()]
-    return Policies(Book(version=7, policies=tuple(policies)))
+    return Policies(PolicySet(version=7, policies=tuple(policies)))
 
 
-def grant_of(granted: Granted) -> Grant:
+def grant_of(granted: GrantedSettings) -> Grant:
     return Grant(*(getattr(granted, name) for name in granted.__struct_fields__))
 
 
-def decision(explanation: Explanation, setting: str) -> Decision:
+def decision(explanation: Explanation, setting: str) -> SettingDecision:
     return next(each for each in explanation.decisions if each.setting == setting)
 
 
@@ -53,7 +53,7 @@ def test_who_decides_and_who_is_overridden() -> None:
     )
     found = explain(policies, operation="subscribe", channel="report", entity=PATROL)
     assert (found.version, found.granted.importance, found.granted.policy) == (7, 6, "urgent")
-    assert decision(found, "importance") == Decision(
+    assert decision(found, "importance") == SettingDecision(
         setting="importance",
         value="6",
         policy="urgent",
@@ -96,7 +96,7 @@ def test_who_decides_and_who_is_overridden() -> None:
         ("late", ()),
         ("everybody", ()),
     ]
-    unmet = Unmet(policy="other", condition="client", asked="patrol-2", found="patrol-1")
+    unmet = UnmetCondition(policy="other", condition="client", asked="patrol-2", found="patrol-1")
     assert (found.unmet, found.unmet_count) == ((unmet,), 1)
 
 
@@ -212,7 +212,7 @@ def test_a_delivery_has_two_sides() -> None:
 )
 def test_what_can_not_be_explained(operation: str, channel: str, place: str) -> None:
     with pytest.raises(PolicyError) as caught:
-        explain(Policies(Book()), operation=operation, channel=channel, entity=PATROL)
+        explain(Policies(PolicySet()), operation=operation, channel=channel, entity=PATROL)
     assert caught.value.place == place
 
 
@@ -227,7 +227,7 @@ def test_what_can_not_be_explained(operation: str, channel: str, place: str) -> 
 )
 def test_explains_what_is_decided(
     *,
-    book: Book,
+    book: PolicySet,
     channel: str,
     receiver: Entity,
     publisher: Entity,

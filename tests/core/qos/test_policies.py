@@ -19,14 +19,14 @@ from tests.policy_strategies import (
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.qos import policies as policies_module
-from accord.core.qos.book import Book, policy_from
+from accord.core.qos.book import PolicySet, policy_from
 from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies
 from accord.core.qos.policy import OPERATIONS
 
 
 def made(*documents: dict[str, object]) -> Policies:
     named = [{"name": f"p{number}", **each} for number, each in enumerate(documents)]
-    return Policies(Book(policies=tuple(policy_from(each) for each in named)))
+    return Policies(PolicySet(policies=tuple(policy_from(each) for each in named)))
 
 
 def received(policies: Policies, channel: str, entity: Entity, matching: int = 0) -> Grant:
@@ -43,7 +43,7 @@ USING = st.builds(Using, st.just(""), ENTITIES, RESOURCES)
     st.lists(st.tuples(USING, USING, ATTRIBUTES, SIZES), min_size=1, max_size=6),
 )
 def test_agrees_with_a_loop_over_all_policies(
-    book: Book,
+    book: PolicySet,
     channel: str,
     deliveries: list[tuple[Using, Using, Mapping[str, Value], int]],
 ) -> None:
@@ -72,7 +72,9 @@ def test_agrees_with_a_loop_over_all_policies(
 
 
 @given(POLICY_BOOKS, st.lists(st.tuples(st.sampled_from(CHANNELS), ENTITIES), min_size=1))
-def test_remembering_little_changes_nothing(book: Book, opened: list[tuple[str, Entity]]) -> None:
+def test_remembering_little_changes_nothing(
+    book: PolicySet, opened: list[tuple[str, Entity]]
+) -> None:
     roomy = Policies(book)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("MAX_VIEWS", "MAX_CASES", "MAX_SIDES", "MAX_GRANTS", "MAX_CONCERNS"):
@@ -92,7 +94,7 @@ def test_remembering_little_changes_nothing(book: Book, opened: list[tuple[str, 
 
 @given(POLICY_BOOKS, ENTITIES, RESOURCES, st.sampled_from(CHANNELS))
 def test_what_holds_for_an_entity_is_all_it_depends_on(
-    book: Book, entity: Entity, resources: Mapping[str, Value], channel: str
+    book: PolicySet, entity: Entity, resources: Mapping[str, Value], channel: str
 ) -> None:
     policies = Policies(book)
     own = policies.holding(resources, entity)
@@ -106,7 +108,7 @@ def test_what_holds_for_an_entity_is_all_it_depends_on(
 
 
 def test_without_policies_everything_is_plain() -> None:
-    view = Policies(Book()).view("report")
+    view = Policies(PolicySet()).view("report")
     assert view.is_plain
     assert not view.has_conditions
     side = view.receiver(Entity("patrol-1"))
@@ -220,9 +222,9 @@ def test_views_are_remembered() -> None:
 
 
 @given(POLICY_BOOKS, POLICY_BOOKS, RESOURCES)
-@example(Book(), Book(), {})
+@example(PolicySet(), PolicySet(), {})
 def test_what_holds_is_carried_over_to_other_policies(
-    old_book: Book, new_book: Book, resources: Mapping[str, Value]
+    old_book: PolicySet, new_book: PolicySet, resources: Mapping[str, Value]
 ) -> None:
     old, new = Policies(old_book), Policies(new_book)
     carried = new.carry(old, old.holding(resources))

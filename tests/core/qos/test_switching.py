@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy_strategies import CHANNELS, ENTITIES, POLICY_BOOKS
 
-from accord.core.qos.book import Book, policy_from, with_policy
+from accord.core.qos.book import PolicySet, policy_from, with_policy
 from accord.core.qos.policies import NO_SIDE, Entity, Policies
-from accord.core.qos.switching import compiling, prepare
+from accord.core.qos.switching import compile_in_slices, resolve_in_slices
 
-BOOK = Book(
+BOOK = PolicySet(
     policies=tuple(
         policy_from({"name": f"p{number}", "client": f"c{number}", "importance": number % 8})
         for number in range(1_000)
@@ -30,7 +30,7 @@ def finish(slices: Generator[None, None, Policies]) -> tuple[int, Policies]:
 
 
 def test_compiling_takes_one_slice_after_the_other() -> None:
-    count, policies = finish(compiling(BOOK, slice_size=100))
+    count, policies = finish(compile_in_slices(BOOK, slice_size=100))
     assert count >= 18  # 10 to make them ready, 9 between those to index them
     assert len(policies.rules) == 1_000
     view = policies.view("report")
@@ -40,7 +40,7 @@ def test_compiling_takes_one_slice_after_the_other() -> None:
 def test_what_did_not_change_is_used_again() -> None:
     old = Policies(BOOK)
     changed = policy_from({"name": "p3", "client": "c3", "importance": 0})
-    _, new = finish(compiling(with_policy(BOOK, changed), old))
+    _, new = finish(compile_in_slices(with_policy(BOOK, changed), old))
     before = {rule.context.name: rule.context for rule in old.rules}
     others = [r.context.name for r in new.rules if r.context is not before[r.context.name]]
     assert others == ["p3"]
@@ -52,16 +52,16 @@ def test_what_did_not_change_is_used_again() -> None:
     POLICY_BOOKS, POLICY_BOOKS, st.lists(st.tuples(st.sampled_from(CHANNELS), ENTITIES), max_size=9)
 )
 def test_in_slices_or_at_once_is_the_same(
-    old_book: Book, book: Book, open_: list[tuple[str, Entity]]
+    old_book: PolicySet, book: PolicySet, open_: list[tuple[str, Entity]]
 ) -> None:
     old, at_once = Policies(old_book), Policies(book)
-    _, policies = finish(compiling(book, old, slice_size=2))
+    _, policies = finish(compile_in_slices(book, old, slice_size=2))
     assert policies.node_resources == at_once.node_resources
     assert policies.client_resources == at_once.client_resources
     for _, entity in open_:
         entity.holding = old.holding({"link_kbps": 300}, entity)
     holding = [entity.holding for _, entity in open_]
-    assert len(list(prepare(policies, open_, old, slice_size=2))) == len(open_) // 2
+    assert len(list(resolve_in_slices(policies, open_, old, slice_size=2))) == len(open_) // 2
     assert [entity.holding for _, entity in open_] == holding
     for channel, entity in open_:
         entity.holding = policies.holding({"link_kbps": 300}, entity)

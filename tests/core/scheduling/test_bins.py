@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.bins import BINS, Learned, bin_of
+from accord.core.scheduling.bins import BINS, CostEstimate, bin_of
 
 
 def test_more_important_is_better_and_light_before_heavy() -> None:
@@ -14,14 +14,14 @@ def test_more_important_is_better_and_light_before_heavy() -> None:
 
 
 def test_nothing_known_is_light_and_the_first_value_decides() -> None:
-    learned = Learned(1_000)
+    learned = CostEstimate(1_000)
     assert (learned.is_light, learned.is_known, learned.bin(3)) == (True, False, 7)
     learned.add(4_000)
     assert (learned.mean, learned.is_light, learned.bin(3)) == (4_000, False, 6)
 
 
 def test_near_the_limit_nothing_changes() -> None:
-    light, heavy = Learned(1_000), Learned(1_000)
+    light, heavy = CostEstimate(1_000), CostEstimate(1_000)
     light.add(900)
     heavy.add(1_100)
     for _ in range(50):
@@ -33,7 +33,7 @@ def test_near_the_limit_nothing_changes() -> None:
 
 
 def test_what_has_clearly_changed_changes_its_bin() -> None:
-    learned = Learned(1_000)
+    learned = CostEstimate(1_000)
     learned.add(100)
     for _ in range(30):
         learned.add(5_000)
@@ -45,7 +45,7 @@ def test_what_has_clearly_changed_changes_its_bin() -> None:
 
 @given(values=st.lists(st.integers(0, 10**9), min_size=1))
 def test_a_mean_lies_between_the_extremes(values: list[int]) -> None:
-    learned = Learned(1_000)
+    learned = CostEstimate(1_000)
     for value in values:
         learned.add(value)
     slack = 1e-6 * max(values)

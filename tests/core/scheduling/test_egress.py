@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.egress import Egress, Turn
-from accord.core.scheduling.parcels import Parcel
-from accord.core.scheduling.strategies import FAIR, FIRST_COME, LAXITY, STRICT, Discipline
+from accord.core.scheduling.egress import Egress, WaitingDestination
+from accord.core.scheduling.parcels import QueueEntry
+from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
 
 
 def parcel(
     importance: int = 3, size: int = 100, queued_ms: int = 0, expires_ms: int = 0, bin_: int = -1
-) -> Parcel:
-    return Parcel(size, 1, importance, queued_ms, expires_ms, bin_=bin_)
+) -> QueueEntry:
+    return QueueEntry(size, 1, importance, queued_ms, expires_ms, bin_=bin_)
 
 
 class Destinations:
@@ -21,12 +21,12 @@ class Destinations:
     def __init__(self, strategy: int = STRICT, weights: list[int] | None = None) -> None:
         self.discipline = Discipline(strategy, weights)
         self.egress = Egress(self.discipline)
-        self.turns: dict[str, Turn] = {}
-        self.waiting: dict[str, list[Parcel]] = {}
+        self.turns: dict[str, WaitingDestination] = {}
+        self.waiting: dict[str, list[QueueEntry]] = {}
 
-    def put(self, name: str, *parcels: Parcel) -> None:
+    def put(self, name: str, *parcels: QueueEntry) -> None:
         self.waiting.setdefault(name, []).extend(parcels)
-        self.turns.setdefault(name, Turn(name))
+        self.turns.setdefault(name, WaitingDestination(name))
         self.offer(name)
 
     def offer(self, name: str) -> None:
@@ -110,7 +110,7 @@ def test_news_change_a_place_only_if_they_are_of_another_kind() -> None:
 def test_weighted_fair_shares_by_importance_whoever_they_are_for() -> None:
     weights = [1] * IMPORTANCES
     weights[6] = 3
-    them = Destinations(FAIR, weights)
+    them = Destinations(WEIGHTED_FAIR, weights)
     for name in ("x", "y", "z"):
         them.put(name, *(parcel(2, size=700) for _ in range(300)))
     them.put("important", *(parcel(6, size=1_100) for _ in range(600)))
@@ -131,7 +131,7 @@ def test_laxity_what_is_due_first_goes_first() -> None:
 
 
 def test_first_come_the_oldest_goes_first_whatever_it_is() -> None:
-    them = Destinations(FIRST_COME)
+    them = Destinations(FIFO)
     them.put("a", parcel(7, queued_ms=3), parcel(7, queued_ms=6))
     them.put("b", parcel(1, queued_ms=1), parcel(1, queued_ms=5))
     them.put("c", parcel(3, queued_ms=2), parcel(3, queued_ms=4))
@@ -139,13 +139,13 @@ def test_first_come_the_oldest_goes_first_whatever_it_is() -> None:
 
 
 def test_another_strategy_applies_to_those_who_wait() -> None:
-    them = Destinations(FIRST_COME)
+    them = Destinations(FIFO)
     them.put("a", parcel(1, queued_ms=1), parcel(1, queued_ms=2))
     them.put("b", parcel(6, queued_ms=3), parcel(6, queued_ms=4))
     assert them.send() == "a"
     them.discipline.change(STRICT)
     assert them.send() == "b"
-    them.discipline.change(FIRST_COME)
+    them.discipline.change(FIFO)
     assert them.send_all() == ["a", "b"]
 
 
@@ -156,7 +156,7 @@ def test_after_a_change_nobody_is_behind() -> None:
         them.send()
     held = them.turns["a"]
     them.egress.remove(held)
-    them.discipline.change(FAIR)
+    them.discipline.change(WEIGHTED_FAIR)
     them.put("b", *(parcel() for _ in range(100)))
     them.offer("a")
     sent = [them.send() for _ in range(20)]
@@ -183,7 +183,7 @@ def test_places_that_are_given_up_are_not_kept() -> None:
 
 
 @given(
-    strategy=st.sampled_from([STRICT, FAIR, LAXITY, FIRST_COME]),
+    strategy=st.sampled_from([STRICT, WEIGHTED_FAIR, LAXITY, FIFO]),
     steps=st.lists(
         st.one_of(
             st.tuples(

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from accord.core.scheduling.flows import Flows
-from accord.core.scheduling.strategies import FAIR, FIRST_COME, STRICT, Discipline
+from accord.core.scheduling.flows import ImportanceRates
+from accord.core.scheduling.strategies import FIFO, STRICT, WEIGHTED_FAIR, Discipline
 
 
-def busy() -> Flows:
+def busy() -> ImportanceRates:
     """600 kbit/s of importance 5, and 200 of 3."""
-    flows = Flows(0)
+    flows = ImportanceRates(0)
     for _ in range(2):
         flows.sent(5, 75_000)
         flows.sent(3, 25_000)
@@ -24,12 +24,12 @@ def test_what_is_more_important_goes_off() -> None:
 
 def test_under_weighted_fair_nobody_has_less_than_its_share() -> None:
     weights = [1, 1, 1, 1, 1, 1, 1, 1]
-    left_bps = busy().left_bps(1, 900_000, Discipline(FAIR, weights), 2_000)
+    left_bps = busy().left_bps(1, 900_000, Discipline(WEIGHTED_FAIR, weights), 2_000)
     assert left_bps == 300_000
 
 
 def test_first_come_knows_no_importance() -> None:
-    assert busy().left_bps(1, 800_000, Discipline(FIRST_COME), 2_000) == 800_000
+    assert busy().left_bps(1, 800_000, Discipline(FIFO), 2_000) == 800_000
 
 
 def test_what_was_long_ago_is_forgotten() -> None:

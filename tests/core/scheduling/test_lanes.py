@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.scheduling.lanes import Bin, Lane
-from accord.core.scheduling.parcels import Parcel, due_ms
+from accord.core.scheduling.parcels import QueueEntry, due_ms
 
 
-def parcels(count: int) -> list[Parcel]:
-    return [Parcel(1, 1, 3, queued_ms=number, number=number) for number in range(count)]
+def parcels(count: int) -> list[QueueEntry]:
+    return [QueueEntry(1, 1, 3, queued_ms=number, number=number) for number in range(count)]
 
 
-def lane_of(items: list[Parcel]) -> Lane:
+def lane_of(items: list[QueueEntry]) -> Lane:
     lane = Lane()
     lane.items += items
     return lane
@@ -45,7 +45,8 @@ def test_what_is_void_is_let_go_of() -> None:
 def test_inserting_is_sorting(expiries: list[int], gone: list[int]) -> None:
     lane = Lane()
     items = [
-        Parcel(1, 1, 3, number, expires_ms, number) for number, expires_ms in enumerate(expiries)
+        QueueEntry(1, 1, 3, number, expires_ms, number)
+        for number, expires_ms in enumerate(expiries)
     ]
     left = list(items)
     for number, each in enumerate(items):
@@ -64,7 +65,7 @@ def test_inserting_is_sorting(expiries: list[int], gone: list[int]) -> None:
 @given(data=st.data(), expiries=st.lists(st.integers(0, 6), min_size=1))
 def test_a_new_due_time_is_a_new_place(data: st.DataObject, expiries: list[int]) -> None:
     lane = Lane()
-    items = [Parcel(1, 1, 3, 0, expires_ms) for expires_ms in expiries]
+    items = [QueueEntry(1, 1, 3, 0, expires_ms) for expires_ms in expiries]
     for each in items:
         lane.insert(each)
     for void in data.draw(st.lists(st.sampled_from(items), unique=True, max_size=3)):
@@ -82,10 +83,10 @@ def test_a_new_due_time_is_a_new_place(data: st.DataObject, expiries: list[int])
 def test_a_closed_window_leaves_one_lane_open() -> None:
     each = Bin(7)
     assert each.open_lane(1, by_due=False) is None
-    each.tracked.items.append(Parcel(1, 1, 3, 5, 90))
+    each.tracked.items.append(QueueEntry(1, 1, 3, 5, 90))
     assert each.open_lane(0, by_due=False) is None
     assert each.open_lane(1, by_due=False) is each.tracked
-    each.untracked.items.append(Parcel(1, 1, 3, 6, 80))
+    each.untracked.items.append(QueueEntry(1, 1, 3, 6, 80))
     assert each.open_lane(0, by_due=False) is each.untracked
     assert each.open_lane(1, by_due=False) is each.tracked, "the older"
     assert each.open_lane(1, by_due=True) is each.untracked, "the sooner due"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulated_link import SEGMENT, Figures, S, Sender, SimulatedLink
 
-from accord.core.scheduling.link import Link
+from accord.core.scheduling.link import LinkEstimator
 
 SEGMENT_US = SEGMENT * 8 * S // 300_000
 
@@ -179,7 +179,7 @@ def test_no_link_starves(
 
 
 def test_limits_count_where_they_are_less() -> None:
-    link = Link()
+    link = LinkEstimator()
     assert link.carries_bps() == 0
     link.limit_bps = 80_000
     assert link.carries_bps() == 80_000
@@ -192,7 +192,7 @@ def test_limits_count_where_they_are_less() -> None:
 
 
 def test_the_first_allowance_is_ten_segments() -> None:
-    link = Link()
+    link = LinkEstimator()
     link.route(1_448, 40_500)
     assert (link.room, link.allowance, link.rtt_ms) == (14_480, 14_480, 41)
     link.sent(2_000)

@@ -22,10 +22,10 @@ from accord.core.model.importance import IMPORTANCES
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.qos.grants import Grant
 from accord.core.scheduling.bins import BINS
-from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.core.scheduling.outbox import EventRun, Outbox, QueueEntry
 from accord.core.scheduling.pacing import Gate, Pacer
 from accord.core.scheduling.parcels import ANY_NUMBER, due_ms
-from accord.core.scheduling.strategies import FAIR, FIRST_COME, LAXITY, STRICT, Discipline
+from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V311
 from accord.edges.mqtt.packets import Publish
@@ -34,8 +34,10 @@ from accord.edges.mqtt.runs import MessageRun
 ALL: Final = 1 << 40
 
 
-def parcel(size: int = 1, importance: int = 3, queued_ms: int = 0, expires_ms: int = 0) -> Parcel:
-    return Parcel(size, 1, importance, queued_ms, expires_ms)
+def parcel(
+    size: int = 1, importance: int = 3, queued_ms: int = 0, expires_ms: int = 0
+) -> QueueEntry:
+    return QueueEntry(size, 1, importance, queued_ms, expires_ms)
 
 
 def letters(
@@ -118,7 +120,7 @@ def test_a_closed_window_holds_up_only_what_is_tracked() -> None:
     assert box.take(ALL, 1) == promised[2:]
 
 
-@pytest.mark.parametrize("strategy", [STRICT, FAIR, LAXITY, FIRST_COME])
+@pytest.mark.parametrize("strategy", [STRICT, WEIGHTED_FAIR, LAXITY, FIFO])
 def test_a_window_that_closes_meanwhile_closes_for_all_bins(strategy: int) -> None:
     box = outbox(discipline=Discipline(strategy))
     for importance in (1, 3, 5):
@@ -199,7 +201,7 @@ def test_what_is_dropped_is_not_counted_any_more() -> None:
 
 def test_events_and_bytes_that_wait_by_importance() -> None:
     box = outbox()
-    box.put(Run(b"frames", 3, 3, 0))
+    box.put(EventRun(b"frames", 3, 3, 0))
     box.put_tracked(parcel(2, importance=3))
     box.put(parcel(4, importance=7))
     assert box.depth() == [0, 0, 0, 4, 0, 0, 0, 1]
@@ -209,7 +211,7 @@ def test_events_and_bytes_that_wait_by_importance() -> None:
 def test_a_long_queue_in_small_pieces() -> None:
     box = outbox(bytes_limit=10_000)
     some = [parcel() for _ in range(1_000)]
-    taken: list[Parcel] = []
+    taken: list[QueueEntry] = []
     for number, each in enumerate(some):
         box.put(each)
         if number % 3 == 2:
@@ -221,11 +223,11 @@ def test_a_long_queue_in_small_pieces() -> None:
 
 def test_light_before_heavy_and_heavy_gives_way_first() -> None:
     box = outbox(bytes_limit=3)
-    heavy, light = Parcel(1, 1, 3, 0, bin_=6), Parcel(1, 1, 3, 0)
+    heavy, light = QueueEntry(1, 1, 3, 0, bin_=6), QueueEntry(1, 1, 3, 0)
     assert light.bin == 7
     box.put(light)
     box.put(heavy)
-    assert box.put(more := Parcel(2, 1, 3, 0)) == [heavy]
+    assert box.put(more := QueueEntry(2, 1, 3, 0)) == [heavy]
     assert box.take(ALL, 0) == [light, more]
 
 
@@ -284,7 +286,7 @@ def test_behind_a_limit_what_is_small_is_not_made_large_by_what_goes_with_it() -
 
 def test_a_run_that_can_not_be_split_goes_whole() -> None:
     box = outbox()
-    run = Run(b"aabbcc", 3, 3, 0)
+    run = EventRun(b"aabbcc", 3, 3, 0)
     box.put(run)
     assert box.take(1, 0) == [run]
 
@@ -311,7 +313,7 @@ def test_what_is_void_is_neither_sent_nor_counted() -> None:
 
 def test_a_run_void_here_is_sent_elsewhere() -> None:
     here, there = outbox(), outbox()
-    run, other = Run(b"aa", 1, 3, 0), Run(b"bb", 1, 3, 0)
+    run, other = EventRun(b"aa", 1, 3, 0), EventRun(b"bb", 1, 3, 0)
     for box in (here, there):
         for each in (parcel(), run, other):
             box.put(each)
@@ -418,7 +420,7 @@ def test_under_laxity_what_has_no_deadline_gives_way() -> None:
 
 def test_under_weighted_fair_who_has_more_than_its_share_gives_way() -> None:
     """Else what matters little would never be sent, however fair the turns."""
-    box = outbox(bytes_limit=40, discipline=Discipline(FAIR))
+    box = outbox(bytes_limit=40, discipline=Discipline(WEIGHTED_FAIR))
     lesser = parcel(5, importance=2)
     flood = [parcel(10, importance=3) for _ in range(4)]
     box.put(lesser)
@@ -429,7 +431,7 @@ def test_under_weighted_fair_who_has_more_than_its_share_gives_way() -> None:
 
 
 def test_first_come_is_one_queue() -> None:
-    box = outbox(discipline=Discipline(FIRST_COME))
+    box = outbox(discipline=Discipline(FIFO))
     some = [parcel(importance=time * 5 % 8, queued_ms=time) for time in range(20)]
     for each in some:
         box.put(each)
@@ -440,18 +442,19 @@ def test_a_new_strategy_takes_all_that_waits_along() -> None:
     discipline = Discipline(STRICT)
     box = outbox(discipline=discipline)
     some = [
-        Parcel(1, 1, time % 3, time, expires_ms=100 - time, number=time) for time in range(1, 13)
+        QueueEntry(1, 1, time % 3, time, expires_ms=100 - time, number=time)
+        for time in range(1, 13)
     ]
     for each in some:
         box.put(each)
     assert box.take(1, 0) == [some[1]], "the first of importance 2"
     discipline.change(LAXITY)
     assert box.take(1, 0) == [some[11]]
-    discipline.change(FAIR)
+    discipline.change(WEIGHTED_FAIR)
     assert len(box.take(2, 0)) == 2
     box.check_invariants()
     assert any(each.deficit for each in box._bins)
-    discipline.change(FIRST_COME)
+    discipline.change(FIFO)
     box.peek(0)
     assert not any(each.deficit for each in box._bins), "old accounts are closed"
     left = box.take(ALL, 0)
@@ -463,7 +466,7 @@ def test_a_new_strategy_takes_all_that_waits_along() -> None:
 def test_shares_follow_weights_whatever_is_asked_for(wanted: int) -> None:
     """Small events in long runs against large ones, refilled as they go."""
     weights = [1, 1, 1, 2, 1, 4, 1, 1]
-    box = outbox(bytes_limit=1 << 30, discipline=Discipline(FAIR, weights))
+    box = outbox(bytes_limit=1 << 30, discipline=Discipline(WEIGHTED_FAIR, weights))
     sent = [0] * IMPORTANCES
     while sum(sent) < 4_000_000:
         waiting = box.bytes_waiting()
@@ -490,9 +493,9 @@ class Plain:
         self.tracked_limit = tracked_limit
         self.tracked_bytes_limit = tracked_bytes_limit
         self.strategy = STRICT
-        self.untracked: list[Parcel] = []
-        self.tracked: list[Parcel] = []
-        self.order: dict[Parcel, int] = {}  # among equals
+        self.untracked: list[QueueEntry] = []
+        self.tracked: list[QueueEntry] = []
+        self.order: dict[QueueEntry, int] = {}  # among equals
         self.weights = [1] * IMPORTANCES
 
     def change(self, strategy: int, weights: list[int]) -> None:
@@ -501,7 +504,7 @@ class Plain:
             self.order = {each: each.number for each in [*self.untracked, *self.tracked]}
         self.strategy = strategy
 
-    def queue(self, parcels: list[Parcel], number: int) -> list[Parcel]:
+    def queue(self, parcels: list[QueueEntry], number: int) -> list[QueueEntry]:
         """The parcels of a bin in the order of their lane."""
         by_due = self.strategy == LAXITY
         return sorted(
@@ -509,18 +512,18 @@ class Plain:
             key=lambda each: (due_ms(each) if by_due else 0, self.order[each]),
         )
 
-    def put(self, newcomer: Parcel) -> list[Parcel]:
+    def put(self, newcomer: QueueEntry) -> list[QueueEntry]:
         if newcomer.size > self.bytes_limit:
             return [newcomer]
         self.order[newcomer] = newcomer.number
         self.untracked.append(newcomer)
         return self.shed()
 
-    def shed(self) -> list[Parcel]:
-        shed: list[Parcel] = []
+    def shed(self) -> list[QueueEntry]:
+        shed: list[QueueEntry] = []
         while size_of(self.untracked) > self.bytes_limit:
             numbers = sorted({each.bin for each in self.untracked})
-            if self.strategy == FAIR:
+            if self.strategy == WEIGHTED_FAIR:
                 numbers.sort(key=self.excess, reverse=True)
             lane = self.queue(self.untracked, numbers[0])
             is_idle = self.strategy == LAXITY and not lane[-1].expires_ms
@@ -532,8 +535,8 @@ class Plain:
         """What waits in a bin, for its weight."""
         return Fraction(size_of(self.queue(self.untracked, number)), self.weights[number >> 1])
 
-    def gives_way(self, each: Parcel, newcomer: Parcel) -> bool:
-        if self.strategy != FAIR or each.importance == newcomer.importance:
+    def gives_way(self, each: QueueEntry, newcomer: QueueEntry) -> bool:
+        if self.strategy != WEIGHTED_FAIR or each.importance == newcomer.importance:
             return each.importance < newcomer.importance
         own = newcomer.size + size_of(
             [other for other in self.tracked if other.importance == newcomer.importance]
@@ -541,7 +544,7 @@ class Plain:
         its = size_of(self.queue(self.tracked, each.bin))
         return its * self.weights[newcomer.importance] > own * self.weights[each.importance]
 
-    def put_tracked(self, newcomer: Parcel, *, is_promised: bool) -> list[Parcel]:
+    def put_tracked(self, newcomer: QueueEntry, *, is_promised: bool) -> list[QueueEntry]:
         self.order[newcomer] = newcomer.number
         most = max(self.tracked_limit, len(self.tracked))
         most_bytes = max(self.tracked_bytes_limit, size_of(self.tracked))
@@ -550,9 +553,14 @@ class Plain:
         return refused
 
     def refuse(
-        self, newcomer: Parcel, left: list[Parcel], most: int, most_bytes: int, is_promised: bool
-    ) -> list[Parcel]:
-        refused: list[Parcel] = []
+        self,
+        newcomer: QueueEntry,
+        left: list[QueueEntry],
+        most: int,
+        most_bytes: int,
+        is_promised: bool,
+    ) -> list[QueueEntry]:
+        refused: list[QueueEntry] = []
         while not is_promised and (len(left) > most or size_of(left) > most_bytes):
             lesser = [each for each in left if self.gives_way(each, newcomer)]
             if not lesser:
@@ -562,8 +570,8 @@ class Plain:
         return refused
 
     def resize(
-        self, parcel: Parcel, old_size: int, is_tracked: bool, is_moved: bool, latest: int
-    ) -> list[Parcel]:
+        self, parcel: QueueEntry, old_size: int, is_tracked: bool, is_moved: bool, latest: int
+    ) -> list[QueueEntry]:
         """The parcel itself has its new size and due time already."""
         if is_moved and self.strategy == LAXITY:
             self.order[parcel] = latest
@@ -578,9 +586,9 @@ class Plain:
         self.tracked = [each for each in self.tracked if each not in refused]
         return refused
 
-    def nexts(self, window: int) -> list[Parcel]:
+    def nexts(self, window: int) -> list[QueueEntry]:
         """What may go next: one parcel, or one of each lane where shares decide."""
-        heads: list[tuple[Parcel, bool]] = []
+        heads: list[tuple[QueueEntry, bool]] = []
         for number in reversed(range(BINS)):
             lanes = [(self.queue(self.untracked, number)[:1], False)]
             if window > 0:
@@ -588,7 +596,7 @@ class Plain:
             both = [(lane[0], is_tracked) for lane, is_tracked in lanes if lane]
             if both:
                 heads.append(min(both, key=lambda each: self.rank(each[0])))
-        if self.strategy == FAIR or not heads:
+        if self.strategy == WEIGHTED_FAIR or not heads:
             return [each for each, _ in heads]
         if self.strategy == STRICT:
             return [heads[0][0]]
@@ -596,24 +604,24 @@ class Plain:
             return [min(heads, key=lambda each: due_ms(each[0]))[0]]
         return [min(heads, key=lambda each: each[0].queued_ms)[0]]
 
-    def rank(self, parcel: Parcel) -> tuple[int, int]:
+    def rank(self, parcel: QueueEntry) -> tuple[int, int]:
         return (due_ms(parcel) if self.strategy == LAXITY else 0, parcel.queued_ms)
 
 
-def size_of(parcels: list[Parcel]) -> int:
+def size_of(parcels: list[QueueEntry]) -> int:
     return sum(each.size for each in parcels)
 
 
 SIZES: Final = st.integers(1, 12)
 BIN_NUMBERS: Final = st.sampled_from([2, 3, 6, 7, 15])  # few, so that they meet
-STRATEGIES: Final = st.sampled_from([STRICT, FAIR, LAXITY, FIRST_COME])
+STRATEGIES: Final = st.sampled_from([STRICT, WEIGHTED_FAIR, LAXITY, FIFO])
 WAITS: Final = st.sampled_from([0, 0, 1, 3, 9])
 
 
 class OutboxMachine(RuleBasedStateMachine):
     """Any mix of steps: the same goes, gives way and waits as in a plain one."""
 
-    queued: Bundle[Parcel] = Bundle("queued")
+    queued: Bundle[QueueEntry] = Bundle("queued")
 
     def __init__(self) -> None:
         super().__init__()
@@ -629,7 +637,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.switch(strategy, None)
 
     @rule(target=queued, size=SIZES, bin_=BIN_NUMBERS, wait_ms=WAITS)
-    def put(self, size: int, bin_: int, wait_ms: int) -> Parcel:
+    def put(self, size: int, bin_: int, wait_ms: int) -> QueueEntry:
         newcomer = self.newcomer(size, bin_, wait_ms)
         self.leave(self.box.put(newcomer), self.plain.put(newcomer))
         return newcomer
@@ -643,7 +651,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.leave(self.box.put(run), self.plain.put(run))
 
     @rule(target=queued, size=SIZES, bin_=BIN_NUMBERS, wait_ms=WAITS, is_promised=st.booleans())
-    def put_tracked(self, size: int, bin_: int, wait_ms: int, is_promised: bool) -> Parcel:
+    def put_tracked(self, size: int, bin_: int, wait_ms: int, is_promised: bool) -> QueueEntry:
         newcomer = self.newcomer(size, bin_, wait_ms)
         refused = self.box.put_tracked(newcomer, is_promised=is_promised)
         self.leave(refused, self.plain.put_tracked(newcomer, is_promised=is_promised))
@@ -673,14 +681,16 @@ class OutboxMachine(RuleBasedStateMachine):
         assert self.box.is_empty()
 
     @rule(parcel=consumes(queued))
-    def void(self, parcel: Parcel) -> None:
+    def void(self, parcel: QueueEntry) -> None:
         if self.is_queued(parcel):
             self.box.void(parcel, parcel in self.plain.tracked)
             self.remove(parcel)
             self.got_out += parcel.count
 
     @rule(target=queued, parcel=consumes(queued), size=st.integers(1, 70), later_ms=WAITS)
-    def resize(self, parcel: Parcel, size: int, later_ms: int) -> Parcel | MultipleResults[Parcel]:
+    def resize(
+        self, parcel: QueueEntry, size: int, later_ms: int
+    ) -> QueueEntry | MultipleResults[QueueEntry]:
         if not self.is_queued(parcel):
             return multiple()
         old_size, is_tracked = parcel.size, parcel in self.plain.tracked
@@ -730,21 +740,21 @@ class OutboxMachine(RuleBasedStateMachine):
         assert self.put_in == self.got_out + sum(box.depth())
         assert box.is_empty() == (not plain.untracked and not plain.tracked)
 
-    def newcomer(self, size: int, bin_: int, wait_ms: int) -> Parcel:
+    def newcomer(self, size: int, bin_: int, wait_ms: int) -> QueueEntry:
         self.now_ms += wait_ms
         expires_ms = self.now_ms + 20 - size if size % 2 else 0
         self.number += 1
         self.put_in += 1
-        return Parcel(size, 1, bin_ >> 1, self.now_ms, expires_ms, self.number, bin_)
+        return QueueEntry(size, 1, bin_ >> 1, self.now_ms, expires_ms, self.number, bin_)
 
-    def leave(self, gave_way: list[Parcel] | None, expected: list[Parcel]) -> None:
+    def leave(self, gave_way: list[QueueEntry] | None, expected: list[QueueEntry]) -> None:
         assert (gave_way or []) == expected
         self.got_out += sum(each.count for each in expected)
 
-    def is_queued(self, parcel: Parcel) -> bool:
+    def is_queued(self, parcel: QueueEntry) -> bool:
         return parcel in self.plain.untracked or parcel in self.plain.tracked
 
-    def remove(self, parcel: Parcel) -> int:
+    def remove(self, parcel: QueueEntry) -> int:
         """Gives how much of the window it needs."""
         if parcel in self.plain.tracked:
             self.plain.tracked.remove(parcel)
@@ -752,7 +762,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.plain.untracked.remove(parcel)
         return 0
 
-    def cut(self, first: Parcel, wanted: int, possible: list[Parcel]) -> None:
+    def cut(self, first: QueueEntry, wanted: int, possible: list[QueueEntry]) -> None:
         """What was taken is the beginning of a run: the rest stands in its place."""
         (run,) = [each for each in possible if each.number == first.number]
         assert isinstance(run, MessageRun)
@@ -774,11 +784,14 @@ TestAnyMixOfSteps.settings = settings(max_examples=150, stateful_step_count=40, 
 
 def test_under_weighted_fair_a_full_queue_keeps_everybodys_share() -> None:
     outbox = Outbox(
-        bytes_limit=9_000, tracked_limit=9, tracked_bytes_limit=900, discipline=Discipline(FAIR)
+        bytes_limit=9_000,
+        tracked_limit=9,
+        tracked_bytes_limit=900,
+        discipline=Discipline(WEIGHTED_FAIR),
     )
     for _ in range(30):
-        outbox.put(Run(b"x" * 500, 1, 3, 0))
-        outbox.put(Run(b"y" * 500, 1, 1, 0))
+        outbox.put(EventRun(b"x" * 500, 1, 3, 0))
+        outbox.put(EventRun(b"y" * 500, 1, 1, 0))
     outbox.check_invariants()
     waiting = outbox.bytes_waiting()
     assert sum(waiting) <= 9_000
@@ -787,16 +800,16 @@ def test_under_weighted_fair_a_full_queue_keeps_everybodys_share() -> None:
 
 
 def test_who_had_the_link_alone_has_saved_up_nothing() -> None:
-    discipline = Discipline(FAIR)
+    discipline = Discipline(WEIGHTED_FAIR)
     outbox = Outbox(
         bytes_limit=1 << 20, tracked_limit=9, tracked_bytes_limit=900, discipline=discipline
     )
     for _ in range(100):
-        outbox.put(Run(b"n" * 900, 1, 3, 0))
+        outbox.put(EventRun(b"n" * 900, 1, 3, 0))
     for _ in range(20):
-        outbox.put(Run(b"i" * 1_000, 1, 5, 0))
+        outbox.put(EventRun(b"i" * 1_000, 1, 5, 0))
         (parcel,) = outbox.take(1, 0)
-        assert isinstance(parcel, Run)
+        assert isinstance(parcel, EventRun)
         assert parcel.frames.startswith(b"i"), "it comes seldom, so it goes at once"
         outbox.take(1, 0)
         outbox.take(1, 0)
@@ -806,24 +819,24 @@ def test_who_had_the_link_alone_has_saved_up_nothing() -> None:
     ("strategy", "events"),
     [
         (STRICT, {3: 4, 6: 1}),
-        (FAIR, {3: 4, 6: 1}),
-        (FIRST_COME, {1: 1, 3: 4}),
+        (WEIGHTED_FAIR, {3: 4, 6: 1}),
+        (FIFO, {1: 1, 3: 4}),
         (LAXITY, {3: 4, 6: 1, 2: 1}),
     ],
 )
 def test_what_goes_before_an_event(strategy: int, events: dict[int, int]) -> None:
     box = outbox(discipline=Discipline(strategy))
-    found = Parcel(10, 2, 3, 5, number=700)
+    found = QueueEntry(10, 2, 3, 5, number=700)
     for each in (
-        Parcel(7, 3, 3, 4, number=500),
-        Parcel(1, 1, 1, 4, number=510),
-        Parcel(1, 1, 2, 6, expires_ms=90, number=520),
+        QueueEntry(7, 3, 3, 4, number=500),
+        QueueEntry(1, 1, 1, 4, number=510),
+        QueueEntry(1, 1, 2, 6, expires_ms=90, number=520),
         found,
-        Parcel(9, 1, 3, 6, number=800),
-        Parcel(2, 1, 6, 7, number=900),
+        QueueEntry(9, 1, 3, 6, number=800),
+        QueueEntry(2, 1, 6, 7, number=900),
     ):
         box.put(each)
-    box.put_tracked(Parcel(4, 1, 3, 5, number=600))
+    box.put_tracked(QueueEntry(4, 1, 3, 5, number=600))
     assert box.find(700) is box.find(701) is found
     assert box.find(702) is None
     counts, sizes = box.ahead_of(found)

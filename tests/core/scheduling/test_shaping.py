@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from accord.core.scheduling.shaping import (
     MIN_BYTES,
-    Shape,
+    ShapingTarget,
     bytes_in_time,
     choose_shape,
     step_below,
@@ -26,8 +26,10 @@ def test_without_shaping_no_target_counts() -> None:
 
 
 def test_preferences_name_targets() -> None:
-    assert choose_shape("scaling", 20_000, 0, 60_000, 0, 0, 0) == Shape("scaling", 20_000)
-    assert choose_shape("scaling", 0, 90_000, 60_000, 0, 0, 0) == Shape("scaling", 0, 90_000)
+    assert choose_shape("scaling", 20_000, 0, 60_000, 0, 0, 0) == ShapingTarget("scaling", 20_000)
+    assert choose_shape("scaling", 0, 90_000, 60_000, 0, 0, 0) == ShapingTarget(
+        "scaling", 0, 90_000
+    )
 
 
 def test_a_known_number_of_pixels_that_fits_asks_for_nothing() -> None:
@@ -37,18 +39,22 @@ def test_a_known_number_of_pixels_that_fits_asks_for_nothing() -> None:
 
 def test_a_slow_link_decides_where_preferences_name_no_target() -> None:
     # 5 s at 64 kbit/s are 40,000 bytes, 80 % of that are counted on.
-    assert choose_shape("scaling", 0, 0, 60_000, 5_000, 64_000, 0) == Shape("scaling", 23_170)
+    assert choose_shape("scaling", 0, 0, 60_000, 5_000, 64_000, 0) == ShapingTarget(
+        "scaling", 23_170
+    )
 
 
 def test_what_is_queued_ahead_takes_its_time_too() -> None:
-    assert choose_shape("scaling", 0, 0, 60_000, 5_000, 64_000, 20_000) == Shape("scaling", 11_585)
+    assert choose_shape("scaling", 0, 0, 60_000, 5_000, 64_000, 20_000) == ShapingTarget(
+        "scaling", 11_585
+    )
 
 
 def test_the_link_can_ask_for_less_than_the_preference_but_not_for_more() -> None:
     slow = choose_shape("scaling", 30_000, 0, 60_000, 5_000, 50_000, 0)
-    assert slow == Shape("scaling", 23_170)
+    assert slow == ShapingTarget("scaling", 23_170)
     fast = choose_shape("scaling", 30_000, 0, 60_000, 5_000, 100_000, 0)
-    assert fast == Shape("scaling", 30_000)
+    assert fast == ShapingTarget("scaling", 30_000)
 
 
 def test_without_deadline_or_known_rate_the_link_asks_for_nothing() -> None:
@@ -69,26 +75,29 @@ def test_nothing_is_shaped_to_a_size_of_no_use() -> None:
 
 def test_an_argument_is_a_wish_by_itself() -> None:
     wanted = choose_shape("trimming: platform, id", 0, 0, 100, 0, 0, 0)
-    assert wanted == Shape("trimming", argument="platform, id")
+    assert wanted == ShapingTarget("trimming", argument="platform, id")
 
 
 def test_shapes_are_keys() -> None:
-    seen = {Shape("scaling", 8_192): b"small"}
-    assert seen[Shape("scaling", 8_192)] == b"small"
+    seen = {ShapingTarget("scaling", 8_192): b"small"}
+    assert seen[ShapingTarget("scaling", 8_192)] == b"small"
     for other in (
-        Shape("scaling", 8_193),
-        Shape("scaling", 8_192, 1),
-        Shape("trimming", 8_192),
-        Shape("scaling", 8_192, argument="x"),
+        ShapingTarget("scaling", 8_193),
+        ShapingTarget("scaling", 8_192, 1),
+        ShapingTarget("trimming", 8_192),
+        ShapingTarget("scaling", 8_192, argument="x"),
     ):
         assert other not in seen
 
 
 def test_a_shape_tells_what_it_is() -> None:
-    assert Shape("scaling", 8_192, 10_000).text() == "scaling to 8192 bytes, 10000 pixels"
-    assert Shape("trimming", argument="id").text() == "trimming to id"
-    assert Shape("scaling").text() == "scaling"
-    assert repr(Shape("scaling", 1)) == "Shape('scaling', max_bytes=1, max_pixels=0, argument='')"
+    assert ShapingTarget("scaling", 8_192, 10_000).text() == "scaling to 8192 bytes, 10000 pixels"
+    assert ShapingTarget("trimming", argument="id").text() == "trimming to id"
+    assert ShapingTarget("scaling").text() == "scaling"
+    assert (
+        repr(ShapingTarget("scaling", 1))
+        == "Shape('scaling', max_bytes=1, max_pixels=0, argument='')"
+    )
 
 
 @given(SIZES, st.integers(1, 3_600_000), RATES, SIZES)

@@ -14,12 +14,12 @@ from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
 from accord.core.scheduling.parcels import NEVER
 from accord.core.scheduling.strategies import (
-    FAIR,
-    FIRST_COME,
+    FIFO,
     LAXITY,
     STRATEGY_NAMES,
     STRICT,
     WEIGHT_LIMIT,
+    WEIGHTED_FAIR,
     Discipline,
     strategy_of,
 )
@@ -41,21 +41,21 @@ def test_each_strategy_has_its_favourite() -> None:
     active = bins((14, 900, NEVER, 30), (9, 10, 80, 20), (8, 10, 70, 10), (1, 10, 70, 10))
     chosen = {
         STRATEGY_NAMES[strategy]: Discipline(strategy).current.choose(active).bin
-        for strategy in (STRICT, FAIR, LAXITY, FIRST_COME)
+        for strategy in (STRICT, WEIGHTED_FAIR, LAXITY, FIFO)
     }
     assert chosen == {"strict": 14, "weighted fair": 9, "laxity": 8, "first come": 8}
 
 
 def test_a_small_one_does_not_wait_for_a_large_one_of_little_more_weight() -> None:
     active = bins((9, 70_000, NEVER, 0), (7, 100, NEVER, 0))
-    fair = Discipline(FAIR).current
+    fair = Discipline(WEIGHTED_FAIR).current
     assert fair.choose(active).bin == 7
     assert fair.choose(active).bin == 7, "asking changes nothing"
     assert [each.deficit for each in active] == [0, 0]
 
 
 def test_equals_take_turns() -> None:
-    fair = Discipline(FAIR, [5] * IMPORTANCES).current
+    fair = Discipline(WEIGHTED_FAIR, [5] * IMPORTANCES).current
     active = bins((9, 100, NEVER, 0), (5, 100, NEVER, 0), (1, 100, NEVER, 0))
     order: list[int] = []
     for _ in range(6):
@@ -67,25 +67,25 @@ def test_equals_take_turns() -> None:
 
 def test_two_bins_of_a_level_share_its_weight() -> None:
     sources = {15: [1_000], 14: [1_000], 13: [1_000]}
-    sent = Backlog(sources, Discipline(FAIR, [1, 1, 1, 1, 1, 1, 3, 3])).send(600_000)
+    sent = Backlog(sources, Discipline(WEIGHTED_FAIR, [1, 1, 1, 1, 1, 1, 3, 3])).send(600_000)
     assert sent[15] == pytest.approx(150_000, abs=1_000)
     assert sent[14] == pytest.approx(150_000, abs=1_000)
     assert sent[13] == pytest.approx(300_000, abs=1_000)
 
 
 def test_weights_and_names_are_checked() -> None:
-    discipline = Discipline(FAIR)
+    discipline = Discipline(WEIGHTED_FAIR)
     assert (discipline.name, discipline.weights) == ("weighted fair", WEIGHTS)
     version = discipline.version
     with pytest.raises(ValueError, match="7 weights, expected 8"):
-        discipline.change(FAIR, [1] * 7)
+        discipline.change(WEIGHTED_FAIR, [1] * 7)
     with pytest.raises(ValueError, match="weight 0 of importance 2, expected 1 to"):
-        discipline.change(FAIR, [1, 1, 0, 1, 1, 1, 1, 1])
+        discipline.change(WEIGHTED_FAIR, [1, 1, 0, 1, 1, 1, 1, 1])
     with pytest.raises(ValueError, match="weight 1000001 of importance 7"):
-        discipline.change(FAIR, [1, 1, 1, 1, 1, 1, 1, WEIGHT_LIMIT + 1])
+        discipline.change(WEIGHTED_FAIR, [1, 1, 1, 1, 1, 1, 1, WEIGHT_LIMIT + 1])
     with pytest.raises(ValueError, match="strategy 4, expected 0 to 3"):
         discipline.change(4)
-    assert (discipline.strategy, discipline.version) == (FAIR, version)
+    assert (discipline.strategy, discipline.version) == (WEIGHTED_FAIR, version)
     discipline.change(strategy_of("laxity"))
     assert (discipline.name, discipline.weights, discipline.version) == (
         "laxity",
@@ -98,7 +98,7 @@ def test_weights_and_names_are_checked() -> None:
 
 def test_nobody_changes_weights_behind_its_back() -> None:
     weights = [1] * IMPORTANCES
-    discipline = Discipline(FAIR, weights)
+    discipline = Discipline(WEIGHTED_FAIR, weights)
     weights[0] = 99
     assert discipline.weights[0] == 1
 
@@ -162,7 +162,7 @@ def test_shares_are_within_2_percent_of_weights_over_a_long_run(
 ) -> None:
     expected = shares(list(sizes), weights)
     total = int(60 * 70_000 / min(expected.values()))
-    sent = Backlog(sizes, Discipline(FAIR, weights)).send(total)
+    sent = Backlog(sizes, Discipline(WEIGHTED_FAIR, weights)).send(total)
     whole = sum(sent.values())
     for number, share in expected.items():
         assert sent[number] / whole == pytest.approx(share, rel=0.02)
@@ -175,7 +175,7 @@ def test_unfairness_is_bounded_at_any_time(
 ) -> None:
     """In shares of weight no two that have waited all along differ by more than one event each."""
     expected = shares(list(sizes), weights)
-    sent = Backlog(sizes, Discipline(FAIR, weights)).send(total)
+    sent = Backlog(sizes, Discipline(WEIGHTED_FAIR, weights)).send(total)
     # A byte or two are the round that was begun.
     slack = {number: (max(each) + 2) / expected[number] for number, each in sizes.items()}
     progress = {number: sent[number] / share for number, share in expected.items()}
@@ -188,7 +188,7 @@ def test_unfairness_is_bounded_at_any_time(
 def test_nobody_starves(sizes: dict[int, list[int]], weights: list[int]) -> None:
     """Each has its turn before the others have sent what they may while it saves up for one."""
     expected = shares(list(sizes), weights)
-    backlog = Backlog(sizes, Discipline(FAIR, weights))
+    backlog = Backlog(sizes, Discipline(WEIGHTED_FAIR, weights))
     patience = max((max(sizes[number]) + 2) / share for number, share in expected.items()) + sum(
         max(each) + 2 for each in sizes.values()
     )
@@ -206,5 +206,5 @@ def test_strict_sends_the_highest_only(sizes: dict[int, list[int]], total: int) 
 
 def test_books_and_queues_mean_the_same() -> None:
     assert set(book.STRATEGIES) == set(STRATEGY_NAMES)
-    assert list(book.Book().weights) == Discipline().weights
+    assert list(book.PolicySet().weights) == Discipline().weights
     assert book.MAX_WEIGHT == WEIGHT_LIMIT

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.strategies import FAIR, FIRST_COME, LAXITY, STRICT, Discipline
+from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
 from accord.core.scheduling.tasks import CHANNELS_LIMIT, UNKNOWN_US, Task, Tasks
 
 
@@ -131,7 +131,7 @@ def test_those_held_back_go_on_only_when_there_is_room_again() -> None:
 
 
 def test_time_is_shared_by_weight() -> None:
-    tasks = queue(10_000, 10_000, Discipline(FAIR, [1, 1, 1, 1, 1, 3, 1, 1]))
+    tasks = queue(10_000, 10_000, Discipline(WEIGHTED_FAIR, [1, 1, 1, 1, 1, 3, 1, 1]))
     spent = [0] * IMPORTANCES
     put_all(tasks, [job(importance=3, cost_us=300) for _ in range(400)])
     put_all(tasks, [job(importance=5, cost_us=50) for _ in range(4_000)])
@@ -159,7 +159,7 @@ def test_a_task_says_what_it_does() -> None:
     assert job(due_ms=7).due_ms == 7
 
 
-STRATEGIES: Final = st.sampled_from([STRICT, FAIR, LAXITY, FIRST_COME])
+STRATEGIES: Final = st.sampled_from([STRICT, WEIGHTED_FAIR, LAXITY, FIFO])
 
 
 class TasksMachine(RuleBasedStateMachine):
@@ -203,7 +203,7 @@ class TasksMachine(RuleBasedStateMachine):
             assert task.bin == max(each.bin for each in self.waiting)
         elif strategy == LAXITY:
             assert (task.due_ms or 1_000_000) == min(dues)
-        elif strategy == FIRST_COME:
+        elif strategy == FIFO:
             assert task.queued_ms == min(each.queued_ms for each in self.waiting)
         self.waiting.remove(task)
 

@@ -7,7 +7,7 @@ from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signals import Carried
-from accord.core.tiers.answering import CHILD, Answering
+from accord.core.tiers.answering import CHILD, FeedbackRouter
 
 
 def overlay(name: str = "a") -> Overlay:
@@ -21,11 +21,11 @@ def link(at: Overlay, other: str) -> None:
 
 def test_a_child_is_answered_through_its_parent_as_long_as_it_is_there() -> None:
     at = overlay()
-    answering = Answering(Channels(at))
+    answering = FeedbackRouter(Channels(at))
     assert answering.ways("x") == []
     answering.joined("x", 1)
     assert answering.ways("x") == ["a"]
-    assert Answering(Channels(at)).ways("x") == ["a"], "what was told before counts, too"
+    assert FeedbackRouter(Channels(at)).ways("x") == ["a"], "what was told before counts, too"
     answering.left("x")
     assert answering.ways("x") == []
     answering.check_invariants()
@@ -33,7 +33,7 @@ def test_a_child_is_answered_through_its_parent_as_long_as_it_is_there() -> None
 
 def test_parents_that_can_not_be_reached_get_it_only_where_no_other_can() -> None:
     at = overlay()
-    answering = Answering(Channels(at))
+    answering = FeedbackRouter(Channels(at))
     answering._told("gone", "x", b"")
     answering._told("b", "x", b"")
     assert answering.ways("x") == ["gone", "b"]
@@ -46,7 +46,7 @@ def test_parents_that_can_not_be_reached_get_it_only_where_no_other_can() -> Non
 
 def test_however_many_say_that_they_are_parents_few_are_believed() -> None:
     at = overlay()
-    answering = Answering(Channels(at))
+    answering = FeedbackRouter(Channels(at))
     for number in range(1_000):
         answering._told(f"n{number}", "x", b"nonsense")
     assert len(answering.ways("x")) == 8
@@ -59,7 +59,7 @@ def test_however_many_say_that_they_are_parents_few_are_believed() -> None:
 
 def test_an_answer_is_safe_when_those_that_are_left_have_it() -> None:
     at = overlay()
-    answering = Answering(Channels(at))
+    answering = FeedbackRouter(Channels(at))
     link(at, "b")
     event = Carried("x", 0, 0, (), FEEDBACK, b"", qos=1, event=7, origin="x", original=1)
     answering.send(event, ["a", "b"], "uav", 0)

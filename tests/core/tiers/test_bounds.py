@@ -15,19 +15,19 @@ from accord.core.overlay.signals import Carried
 from accord.core.tiers import parent as parents
 from accord.core.tiers.flows import WINDOW
 from accord.core.tiers.messages import (
-    MOST_ASKED,
-    MOST_CHANGES,
-    MOST_OFFERED,
-    MOST_RANGES,
-    Ask,
-    Attend,
+    MAX_ASKED,
+    MAX_CHANGES,
+    MAX_OFFERED,
+    MAX_RANGES,
+    ChannelLookup,
+    ChannelLookupReply,
+    ChildHeartbeat,
     FromChild,
     FromParent,
-    Had,
-    Serve,
-    Told,
-    Up,
-    Wants,
+    InterestDelta,
+    InventoryReply,
+    ParentHeartbeat,
+    UpstreamEvent,
 )
 from accord.core.tiers.parent import Parent
 
@@ -35,22 +35,24 @@ from accord.core.tiers.parent import Parent
 def a_parent(port: Port) -> Parent:
     parent = Parent(1, OPTIONS, port)
     parent.link_up("x", 1)
-    parent.receive("x", Attend(1, 1, True), 1)
+    parent.receive("x", ChildHeartbeat(1, 1, True), 1)
     return parent
 
 
-def needs(count: int) -> Wants:
-    return Wants(1, 0, count, tuple((str(each), Need(f"room/{each}")) for each in range(count)))
+def needs(count: int) -> InterestDelta:
+    return InterestDelta(
+        1, 0, count, tuple((str(each), Need(f"room/{each}")) for each in range(count))
+    )
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        Attend(1, 1, True, missing=((1, 1_024),) * (MOST_RANGES + 1)),
-        needs(MOST_CHANGES + 1),
-        Wants(1, 0, 5, tuple((str(each), Need("a", "x" * 16_384)) for each in range(5))),
-        Ask(("a",) * (MOST_ASKED + 1)),
-        Had(1, 1, 0, tuple(range(MOST_OFFERED + 1))),
+        ChildHeartbeat(1, 1, True, missing=((1, 1_024),) * (MAX_RANGES + 1)),
+        needs(MAX_CHANGES + 1),
+        InterestDelta(1, 0, 5, tuple((str(each), Need("a", "x" * 16_384)) for each in range(5))),
+        ChannelLookup(("a",) * (MAX_ASKED + 1)),
+        InventoryReply(1, 1, 0, tuple(range(MAX_OFFERED + 1))),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -68,10 +70,10 @@ def test_as_much_as_a_child_says_is_heard() -> None:
     port = Port()
     parent = a_parent(port)
     parent.sends.clear()
-    parent.receive("x", needs(MOST_CHANGES), 2)
-    assert len(port.needs) == MOST_CHANGES
-    parent.receive("x", Attend(1, 1, True, missing=((1, 2),) * MOST_RANGES), 2)
-    assert [type(each) for _, each in parent.sends] == [Serve, Serve]
+    parent.receive("x", needs(MAX_CHANGES), 2)
+    assert len(port.needs) == MAX_CHANGES
+    parent.receive("x", ChildHeartbeat(1, 1, True, missing=((1, 2),) * MAX_RANGES), 2)
+    assert [type(each) for _, each in parent.sends] == [ParentHeartbeat, ParentHeartbeat]
 
 
 class FailingPort(Port):
@@ -85,13 +87,13 @@ def test_an_event_that_its_parent_fails_over_is_tried_once() -> None:
     port = FailingPort()
     parent = a_parent(port)
     for number in (1, 3, 4):
-        parent.receive("x", Up(1, number, event(number)), 2)
+        parent.receive("x", UpstreamEvent(1, number, event(number)), 2)
     with pytest.raises(KeyError):
-        parent.receive("x", Up(1, 2, event(2)), 2)
+        parent.receive("x", UpstreamEvent(1, 2, event(2)), 2)
     parent.room_made(3)
     assert [number for _, number, _ in port.taken] == [1, 3, 4]
     parent.advance(1_000_000)
-    (serve,) = [each for _, each in parent.sends if isinstance(each, Serve)][-1:]
+    (serve,) = [each for _, each in parent.sends if isinstance(each, ParentHeartbeat)][-1:]
     assert (serve.through, serve.settled) == (4, 4), "the child need not keep it"
     parent.check_invariants()
 
@@ -100,8 +102,8 @@ def said(parent: Parent, kind: type[FromParent]) -> list[Any]:
     return [each for _, each in parent.sends if isinstance(each, kind)]
 
 
-def large(number: int) -> Up:
-    return Up(1, number, replace(event(number), payload=bytes(1 << 20)))
+def large(number: int) -> UpstreamEvent:
+    return UpstreamEvent(1, number, replace(event(number), payload=bytes(1 << 20)))
 
 
 def test_so_much_waits_behind_a_gap_at_most() -> None:
@@ -114,10 +116,12 @@ def test_so_much_waits_behind_a_gap_at_most() -> None:
     assert waiting.bytes == 4 * OPTIONS.up_bytes == 16 << 20
     parent.receive("x", large(1), 3)
     assert [number for _, number, _ in port.taken] == list(range(1, 18))
-    parent.receive("x", Attend(1, 1, True, top=40), 4)
+    parent.receive("x", ChildHeartbeat(1, 1, True, top=40), 4)
     parent.sends.clear()
     parent.advance(4 + OPTIONS.again_us)
-    assert ((18, 40),) in [each.missing for each in said(parent, Serve)], "it is to come again"
+    assert ((18, 40),) in [each.missing for each in said(parent, ParentHeartbeat)], (
+        "it is to come again"
+    )
     for number in range(18, 41):
         parent.receive("x", large(number), 5)
     assert len(port.taken) == 40
@@ -126,15 +130,15 @@ def test_so_much_waits_behind_a_gap_at_most() -> None:
 def test_a_child_is_answered_once_at_a_time() -> None:
     parent = a_parent(Port())
     for _ in range(100):
-        parent.receive("x", Ask((), ""), 2)
-    parent.receive("y", Ask((), ""), 2)
+        parent.receive("x", ChannelLookup((), ""), 2)
+    parent.receive("y", ChannelLookup((), ""), 2)
     assert parent.next_due_us() == 0
     parent.advance(2)
     parent.advance(3)
-    assert [child for child, each in parent.sends if isinstance(each, Told)] == ["x"]
-    parent.receive("x", Ask((), "a"), 4)
+    assert [child for child, each in parent.sends if isinstance(each, ChannelLookupReply)] == ["x"]
+    parent.receive("x", ChannelLookup((), "a"), 4)
     parent.advance(4)
-    assert [each.after for each in said(parent, Told)] == ["", "a"]
+    assert [each.after for each in said(parent, ChannelLookupReply)] == ["", "a"]
 
 
 def test_so_many_events_are_unsettled_at_most() -> None:
@@ -143,7 +147,7 @@ def test_so_many_events_are_unsettled_at_most() -> None:
     port.pending = [1]
     most = 2 * OPTIONS.up_events + WINDOW
     for number in range(1, most + 100):
-        parent.receive("x", Up(1, number, event(number)), 2)
+        parent.receive("x", UpstreamEvent(1, number, event(number)), 2)
         parent.check_invariants()
     assert len(port.taken) == most, "whatever is behind the first waits"
     port.pending = []
@@ -158,19 +162,19 @@ def test_a_child_may_not_choose_its_parents_all_the_time() -> None:
         parent.put("x", event(number), 2, is_in_order=True)
     keeping = parent._children["x"].keeping
     for turn in (2, 3):
-        parent.receive("x", Attend(1, turn, True), 2)
+        parent.receive("x", ChildHeartbeat(1, turn, True), 2)
     assert keeping.turn == 3, "where little is kept that costs nothing"
     options = replace(OPTIONS, kept_events=2_000)
     parent = Parent(1, options, Port())
     parent.link_up("x", 1)
-    parent.receive("x", Attend(1, 1, True), 1)
+    parent.receive("x", ChildHeartbeat(1, 1, True), 1)
     for number in range(1_000):
         parent.put("x", event(number), 2, is_in_order=True)
     keeping = parent._children["x"].keeping
     for turn, now_us in ((2, 30_000), (3, 40_000), (4, 49_999), (5, 50_000), (6, 50_001)):
-        parent.receive("x", Attend(1, turn, True), now_us)
+        parent.receive("x", ChildHeartbeat(1, turn, True), now_us)
     assert keeping.turn == 5
-    parent.receive("x", Attend(1, 6, True), 80_000)
+    parent.receive("x", ChildHeartbeat(1, 6, True), 80_000)
     assert keeping.turn == 6
 
 
@@ -181,9 +185,9 @@ def test_needs_take_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     parent.receive("x", needs(100), 2)
     parent.check_invariants()
     assert 15 < len(port.needs) < 25
-    parent.receive("x", Wants(1, 100, 101, (("0", None), ("new", Need("new")))), 2)
+    parent.receive("x", InterestDelta(1, 100, 101, (("0", None), ("new", Need("new")))), 2)
     assert ("x", "new") in port.needs
-    parent.receive("x", Wants(1, 101, 102, (("new", Need("room/" * 3 + "x")),)), 2)
+    parent.receive("x", InterestDelta(1, 101, 102, (("new", Need("room/" * 3 + "x")),)), 2)
     parent.check_invariants()
     assert parent._children["x"].wants("room/room/room/x")
     assert not parent._children["x"].wants("new")
@@ -194,7 +198,7 @@ def test_a_need_less_is_not_compared_with_all_that_waits() -> None:
     count = 100
     port = Port()
     parent = a_parent(port)
-    parent.receive("x", Attend(1, 2, False), 2)
+    parent.receive("x", ChildHeartbeat(1, 2, False), 2)
     parent.receive("x", needs(count), 2)
     for number in range(count):
         parent.put("x", event(number, f"room/{number}"), 2, is_in_order=False)
@@ -206,7 +210,7 @@ def test_a_need_less_is_not_compared_with_all_that_waits() -> None:
 
     sys.setprofile(called)
     try:
-        parent.receive("x", Wants(1, count, count + 1, (("7", None),)), 3)
+        parent.receive("x", InterestDelta(1, count, count + 1, (("7", None),)), 3)
     finally:
         sys.setprofile(None)
     assert parent.status()[0].waiting == count - 1
@@ -218,15 +222,15 @@ def test_long_conditions_are_read_one_by_one() -> None:
     parent = a_parent(port)
     long = [(str(each), Need(f"room/{each}", "a" * 4_096)) for each in range(3)]
     short = [(f"s{each}", Need(f"hall/{each}", "a = 1")) for each in range(50)]
-    parent.receive("x", Wants(1, 0, 53, (*long, *short)), 2)
-    assert (len(port.needs), said(parent, Serve)[-1].version) == (1, 0)
-    again = Wants(1, 0, 1, (("other", Need("other")),))
+    parent.receive("x", InterestDelta(1, 0, 53, (*long, *short)), 2)
+    assert (len(port.needs), said(parent, ParentHeartbeat)[-1].version) == (1, 0)
+    again = InterestDelta(1, 0, 1, (("other", Need("other")),))
     parent.receive("x", again, 2)
     for count in (2, 3, 53):
         assert parent.next_due_us() == 0
         parent.advance(3)
         assert len(port.needs) == count
-    assert said(parent, Serve)[-1].version == 53
+    assert said(parent, ParentHeartbeat)[-1].version == 53
     assert parent.next_due_us() != 0
 
 
@@ -236,12 +240,12 @@ def test_children_that_are_away_make_room_for_others(monkeypatch: pytest.MonkeyP
     parent = Parent(1, OPTIONS, port)
     for at_us, child in enumerate("abcdef", 1):
         parent.link_up(child, at_us)
-        parent.receive(child, Attend(1, 1, True), at_us)
+        parent.receive(child, ChildHeartbeat(1, 1, True), at_us)
         if child in "bc":
             parent.link_down(child, at_us)
     assert sorted(port.children) == ["a", "d", "e"], "f has to wait"
     parent.link_down("d", 10)
-    parent.receive("f", Attend(1, 1, True), 11)
+    parent.receive("f", ChildHeartbeat(1, 1, True), 11)
     assert sorted(port.children) == ["a", "e", "f"]
-    parent.receive("a", Attend(2, 1, True), 12)
+    parent.receive("a", ChildHeartbeat(2, 1, True), 12)
     assert sorted(port.children) == ["a", "e", "f"], "another life takes no more room"

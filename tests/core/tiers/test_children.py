@@ -8,18 +8,18 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import Policies
-from accord.core.tiers.answering import Answering
-from accord.core.tiers.children import LINES, Children
+from accord.core.tiers.answering import FeedbackRouter
+from accord.core.tiers.children import LINES, ChildReceivers
 
 
-def children() -> Children:
+def children() -> ChildReceivers:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     overlay.registry.create(ChannelDefinition("room/#", template="reliable"))
     overlay.registry.create(ChannelDefinition("chat/#", options={"persistent": "true"}))
     channels = Channels(overlay, SHIPPED)
-    return Children(Router([], Policies(Book())), channels, Answering(channels))
+    return ChildReceivers(Router([], Policies(PolicySet())), channels, FeedbackRouter(channels))
 
 
 def event(original: int, channel: str) -> Carried:

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from accord.core.tiers.flows import WINDOW, Inflow, Outflow
+from accord.core.tiers.flows import WINDOW, InboundWindow, OutboundWindow
 
 
-def taken(inflow: Inflow[str]) -> list[str]:
+def taken(inflow: InboundWindow[str]) -> list[str]:
     found = []
     while inflow.first() is not None:
         found.append(inflow.take())
@@ -15,7 +15,7 @@ def taken(inflow: Inflow[str]) -> list[str]:
 
 
 def test_what_overtakes_waits_for_its_turn() -> None:
-    inflow: Inflow[str] = Inflow()
+    inflow: InboundWindow[str] = InboundWindow()
     assert inflow.put(2, "b")
     assert taken(inflow) == []
     assert inflow.put(1, "a")
@@ -25,7 +25,7 @@ def test_what_overtakes_waits_for_its_turn() -> None:
 
 
 def test_what_is_missing_is_asked_for_after_a_while_and_again() -> None:
-    inflow: Inflow[str] = Inflow()
+    inflow: InboundWindow[str] = InboundWindow()
     inflow.put(3, "c")
     inflow.hear(6)
     assert inflow.missing(100, now_us=1_000) == ()
@@ -36,7 +36,7 @@ def test_what_is_missing_is_asked_for_after_a_while_and_again() -> None:
 
 
 def test_what_is_too_far_ahead_is_not_kept() -> None:
-    inflow: Inflow[str] = Inflow()
+    inflow: InboundWindow[str] = InboundWindow()
     assert not inflow.put(WINDOW + 1, "far")
     inflow.hear(1 << 60)
     assert inflow.top == WINDOW
@@ -44,7 +44,7 @@ def test_what_is_too_far_ahead_is_not_kept() -> None:
 
 
 def test_what_will_never_come_is_skipped() -> None:
-    inflow: Inflow[str] = Inflow()
+    inflow: InboundWindow[str] = InboundWindow()
     inflow.put(2, "b")
     inflow.put(4, "d")
     inflow.skip_to(3)
@@ -53,7 +53,7 @@ def test_what_will_never_come_is_skipped() -> None:
 
 
 def test_what_is_kept_goes_to_the_next_one_again() -> None:
-    outflow: Outflow[str] = Outflow()
+    outflow: OutboundWindow[str] = OutboundWindow()
     for item in "abcd":
         outflow.put(item, 10)
     assert outflow.take(1_000, 0) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
@@ -69,7 +69,7 @@ def test_what_is_kept_goes_to_the_next_one_again() -> None:
 
 
 def test_no_more_than_a_window_is_on_its_way() -> None:
-    outflow: Outflow[int] = Outflow()
+    outflow: OutboundWindow[int] = OutboundWindow()
     for number in range(WINDOW + 5):
         outflow.put(number, 1)
     assert len(outflow.take(1 << 30, 0)) == WINDOW
@@ -84,8 +84,8 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_everything_arrives_in_order_over_a_link_that_loses_half(seed: int) -> None:
     random = Random(seed)  # noqa: S311
-    outflow: Outflow[int] = Outflow()
-    inflow: Inflow[int] = Inflow()
+    outflow: OutboundWindow[int] = OutboundWindow()
+    inflow: InboundWindow[int] = InboundWindow()
     flying: list[tuple[int, int]] = []
     got: list[int] = []
     now_us = 0

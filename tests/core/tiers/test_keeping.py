@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
-from accord.core.tiers.keeping import NO_ROOM, Keeping
-from accord.core.tiers.messages import Had
+from accord.core.tiers.keeping import NO_ROOM, CustodyBuffer
+from accord.core.tiers.messages import InventoryReply
 from accord.core.tiers.options import TierOptions
 
 OPTIONS = TierOptions(kept_events=4)
@@ -34,29 +34,29 @@ def event(
     )
 
 
-def kept(*numbers: int, options: TierOptions = OPTIONS) -> Keeping:
-    keeping = Keeping(options, now_us=1_000)
+def kept(*numbers: int, options: TierOptions = OPTIONS) -> CustodyBuffer:
+    keeping = CustodyBuffer(options, now_us=1_000)
     for number in numbers:
         keeping.put(event(number), now_us=0)
     return keeping
 
 
-def sent(keeping: Keeping, now_us: int = 0) -> list[tuple[int, int]]:
+def sent(keeping: CustodyBuffer, now_us: int = 0) -> list[tuple[int, int]]:
     found = [(down.number, down.event.event) for down in keeping.take(ALL, now_us)]
     keeping.check_invariants()
     return found
 
 
-def offered(keeping: Keeping) -> dict[int, int]:
+def offered(keeping: CustodyBuffer) -> dict[int, int]:
     """The places of events."""
     return {number: place for offer in keeping.offers() for place, _, number in offer.events}
 
 
-def answer(keeping: Keeping, had: tuple[int, ...] = ()) -> None:
+def answer(keeping: CustodyBuffer, had: tuple[int, ...] = ()) -> None:
     """What a child says that has those events."""
     for offer in keeping.offers():
         places = tuple(place for place, _, number in offer.events if number in had)
-        keeping.had(Had(1, keeping.turn, offer.events[-1][0], places), 0)
+        keeping.had(InventoryReply(1, keeping.turn, offer.events[-1][0], places), 0)
     keeping.check_invariants()
 
 
@@ -105,7 +105,7 @@ def test_an_answer_to_an_earlier_turn_does_not_count() -> None:
     keeping.begin(1, 0, is_active=False)
     place = offered(keeping)[1]
     keeping.begin(2, 0, is_active=True)
-    keeping.had(Had(1, 1, place, (place,)), 0)
+    keeping.had(InventoryReply(1, 1, place, (place,)), 0)
     assert sent(keeping) == []
     answer(keeping)
     assert sent(keeping) == [(1, 1)]
@@ -121,7 +121,7 @@ def test_nothing_is_handed_over_after_a_later_one_of_its_line() -> None:
 
 
 def test_where_no_order_is_promised_a_later_one_says_nothing() -> None:
-    keeping = Keeping(OPTIONS, now_us=0)
+    keeping = CustodyBuffer(OPTIONS, now_us=0)
     for number in (1, 2):
         keeping.put(event(number), now_us=0, is_in_order=False)
     keeping.begin(1, 0, is_active=True)
@@ -177,7 +177,7 @@ def test_names_of_what_was_given_up_are_bounded() -> None:
 
 
 def test_the_important_leave_first_and_what_is_in_order_stays_so() -> None:
-    keeping = Keeping(TierOptions(), now_us=0)
+    keeping = CustodyBuffer(TierOptions(), now_us=0)
     keeping.begin(1, 0, is_active=True)
     for number in (1, 2, 3):
         keeping.put(event(number), now_us=0)
@@ -226,7 +226,7 @@ def test_what_could_not_be_stopped_in_time_takes_the_place_of_what_may_be_lost()
 
 
 def test_what_is_larger_than_the_room_is_kept_if_there_is_some() -> None:
-    keeping = Keeping(TierOptions(kept_bytes=1_000), now_us=0)
+    keeping = CustodyBuffer(TierOptions(kept_bytes=1_000), now_us=0)
     keeping.begin(1, 0, is_active=True)
     keeping.put(event(1), now_us=0, patience_us=WAITS)
     keeping.put(event(2, size=5_000), now_us=0, patience_us=WAITS)
@@ -280,7 +280,7 @@ def test_what_expires_at_a_standby_is_lost_only_if_the_child_has_it_not() -> Non
 
 
 def test_what_is_not_answered_is_not_offered_at_once_again() -> None:
-    keeping = Keeping(TierOptions(), now_us=0)
+    keeping = CustodyBuffer(TierOptions(), now_us=0)
     keeping.begin(1, 0, is_active=False)
     for number in range(1_500):
         keeping.put(event(number), now_us=0)
@@ -288,7 +288,7 @@ def test_what_is_not_answered_is_not_offered_at_once_again() -> None:
     said = [len(keeping.offers()) for _ in range(90)]
     assert sum(said) == 10
     (last,) = keeping._open[next(iter(keeping._open))].events[-1:]
-    keeping.had(Had(1, 1, last[0], ()), 0)
+    keeping.had(InventoryReply(1, 1, last[0], ()), 0)
     assert [len(keeping.offers()) for _ in range(8)] == [0] * 8
     answer(keeping, had=tuple(range(512, 1_500)))
     keeping.check_invariants()

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.tiers.lanes import Lanes
+from accord.core.tiers.lanes import PriorityLanes
 
 
-def taken(lanes: Lanes) -> list[int]:
+def taken(lanes: PriorityLanes) -> list[int]:
     found = []
     while len(lanes):
         lanes.check_invariants()
@@ -15,19 +15,21 @@ def taken(lanes: Lanes) -> list[int]:
     return found
 
 
-def put(lanes: Lanes, place: int, channel: str, importance: int, *, is_in_order: bool) -> None:
+def put(
+    lanes: PriorityLanes, place: int, channel: str, importance: int, *, is_in_order: bool
+) -> None:
     lanes.put(place, channel, importance, is_in_order=is_in_order, is_loose=True)
 
 
 def test_the_more_important_goes_first() -> None:
-    lanes = Lanes()
+    lanes = PriorityLanes()
     for place, importance in enumerate((0, 3, 7, 3)):
         put(lanes, place, "c", importance, is_in_order=False)
     assert taken(lanes) == [2, 1, 3, 0]
 
 
 def test_what_is_in_order_stays_so_and_follows_its_most_important() -> None:
-    lanes = Lanes()
+    lanes = PriorityLanes()
     put(lanes, 1, "other", 3, is_in_order=True)
     for place, importance in ((2, 0), (3, 7), (4, 0)):
         put(lanes, place, "chat", importance, is_in_order=True)
@@ -35,7 +37,7 @@ def test_what_is_in_order_stays_so_and_follows_its_most_important() -> None:
 
 
 def test_channels_of_one_lane_take_turns() -> None:
-    lanes = Lanes()
+    lanes = PriorityLanes()
     for place in range(4):
         put(lanes, place, "much", 3, is_in_order=True)
     put(lanes, 4, "little", 3, is_in_order=True)
@@ -43,7 +45,7 @@ def test_channels_of_one_lane_take_turns() -> None:
 
 
 def test_the_oldest_of_the_least_important_is_shed() -> None:
-    lanes = Lanes()
+    lanes = PriorityLanes()
     lanes.put(1, "kept", 0, is_in_order=True, is_loose=False)
     for place, importance in ((2, 5), (3, 1), (4, 1)):
         put(lanes, place, "c", importance, is_in_order=False)
@@ -58,7 +60,7 @@ def test_the_oldest_of_the_least_important_is_shed() -> None:
 
 
 def test_whatever_importance_others_say_it_has_a_lane() -> None:
-    lanes = Lanes()
+    lanes = PriorityLanes()
     put(lanes, 1, "c", -5, is_in_order=False)
     put(lanes, 2, "c", 99, is_in_order=False)
     assert taken(lanes) == [2, 1]
@@ -74,7 +76,7 @@ def test_whatever_importance_others_say_it_has_a_lane() -> None:
 def test_everything_comes_once_and_lines_in_their_order(
     events: list[tuple[str, int, bool, bool]], removed: list[int]
 ) -> None:
-    lanes = Lanes()
+    lanes = PriorityLanes()
     for place, (channel, importance, is_in_order, is_loose) in enumerate(events):
         lanes.put(place, channel, importance, is_in_order=is_in_order, is_loose=is_loose)
     for place in removed:

@@ -7,30 +7,30 @@ import pytest
 
 from accord.core.channels.channels import SHIPPED, Channels
 from accord.core.node.router import Router
-from accord.core.overlay.facts import FactStore
-from accord.core.overlay.map import Map
+from accord.core.overlay.facts import StateStore
+from accord.core.overlay.map import LinkStateMap
 from accord.core.overlay.needs import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import Policies
-from accord.core.tiers.answering import CHILD, Answering
-from accord.core.tiers.children import Children
-from accord.core.tiers.keeping import Keeping
+from accord.core.tiers.answering import CHILD, FeedbackRouter
+from accord.core.tiers.children import ChildReceivers
+from accord.core.tiers.keeping import CustodyBuffer
 from accord.core.tiers.messages import NUMBERS
-from accord.core.tiers.namesakes import SURE_US, ChildNamesakes
+from accord.core.tiers.namesakes import SURE_US, ChildNameConflicts
 from accord.core.tiers.options import TierOptions
 
 EARLY, LATE = 1_000, 2_000  # when each of them was started
 
 
-def children(template: str) -> Children:
+def children(template: str) -> ChildReceivers:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     channels = Channels(overlay, SHIPPED)
     assert overlay.registry.create(ChannelDefinition("room", template=template)) is None
-    return Children(Router([], Policies(Book())), channels, Answering(channels))
+    return ChildReceivers(Router([], Policies(PolicySet())), channels, FeedbackRouter(channels))
 
 
 def event(incarnation: int, number: int) -> Carried:
@@ -61,7 +61,7 @@ def test_a_child_gets_what_its_namesake_publishes_but_not_its_own() -> None:
 
 
 def test_what_a_namesake_published_before_is_not_passed_over() -> None:
-    keeping = Keeping(TierOptions(), 0)
+    keeping = CustodyBuffer(TierOptions(), 0)
     keeping.begin(1, 0, is_active=True)
     for each in (event(LATE, 1), event(EARLY, 1), event(LATE, 2)):
         keeping.put(each, 0)
@@ -73,11 +73,11 @@ class Pair:
     """Two parents that hear of each other."""
 
     def __init__(self) -> None:
-        self.map = Map()
+        self.map = LinkStateMap()
         for one, other in (("a", "b"), ("b", "a")):
             self.map.set_link(one, other, 1_000, 0.0, True, 0.0)
-        self.stores = [FactStore(name, 1) for name in "ab"]
-        self.found = [ChildNamesakes(store, self.map) for store in self.stores]
+        self.stores = [StateStore(name, 1) for name in "ab"]
+        self.found = [ChildNameConflicts(store, self.map) for store in self.stores]
         for store, other in zip(self.stores, "ba", strict=True):
             store.link_up(other, 0)
 

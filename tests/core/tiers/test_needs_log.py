@@ -5,14 +5,14 @@ from random import Random
 import pytest
 
 from accord.core.overlay.needs import Need
-from accord.core.tiers.messages import Wants
-from accord.core.tiers.needs_log import NeedsLog
+from accord.core.tiers.messages import InterestDelta
+from accord.core.tiers.needs_log import InterestLog
 
 ALL = 1 << 30
 PLAIN = ("", "")
 
 
-def apply(known: dict[str, Need], wants: Wants | None) -> int:
+def apply(known: dict[str, Need], wants: InterestDelta | None) -> int:
     assert wants is not None
     for key, need in wants.changes:
         if need is None:
@@ -23,10 +23,10 @@ def apply(known: dict[str, Need], wants: Wants | None) -> int:
 
 
 def test_only_differences_are_told() -> None:
-    log = NeedsLog(1)
+    log = InterestLog(1)
     log.needs.add("a", PLAIN, None)
     assert log.update(0)
-    assert log.since(0, ALL) == Wants(1, 0, 1, (("1", Need("a")),))
+    assert log.since(0, ALL) == InterestDelta(1, 0, 1, (("1", Need("a")),))
     log.needs.add("b", PLAIN, None)
     log.needs.remove("a", PLAIN)
     log.update(0)
@@ -37,7 +37,7 @@ def test_only_differences_are_told() -> None:
 
 
 def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
-    log = NeedsLog(1)
+    log = InterestLog(1)
     log.needs.add("a", PLAIN, None)
     log.update(0)
     log.needs.remove("a", PLAIN)
@@ -49,7 +49,7 @@ def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
 
 
 def test_no_more_is_told_than_up_to_a_version() -> None:
-    log = NeedsLog(1)
+    log = InterestLog(1)
     for name in "abc":
         log.needs.add(name, PLAIN, None)
         log.update(0)
@@ -61,7 +61,7 @@ def test_no_more_is_told_than_up_to_a_version() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_changes_all_is_known_in_the_end(seed: int) -> None:
     random = Random(seed)  # noqa: S311
-    log = NeedsLog(1)
+    log = InterestLog(1)
     wished: list[str] = []
     known: dict[str, Need] = {}
     version = 0

@@ -6,20 +6,32 @@ import pytest
 from msgspec.structs import replace
 
 from accord.core.node.rights import FEEDBACK
-from accord.core.overlay.change_log import Limits
+from accord.core.overlay.change_log import DeltaLimits
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.tiers import needs_log
 from accord.core.tiers.child import NO_ROOM, Child
-from accord.core.tiers.messages import Ask, Attend, Down, Told, Trait, Up, Wants
+from accord.core.tiers.messages import (
+    ChannelLookup,
+    ChannelLookupReply,
+    ChildHeartbeat,
+    DownstreamEvent,
+    InterestDelta,
+    TemplateTraits,
+    UpstreamEvent,
+)
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 
 OPTIONS = TierOptions(up_events=8, kept_events=64, return_us=2_000_000, behind_us=1_000_000)
 MS = 1_000
-TRAITS = {"routed": Trait(), "reliable": Trait(can_be_full=True), "local": Trait(),
-          "total_order": Trait(is_ordered=True, can_be_full=True)}  # fmt: skip
+TRAITS = {
+    "routed": TemplateTraits(),
+    "reliable": TemplateTraits(can_be_full=True),
+    "local": TemplateTraits(),
+    "total_order": TemplateTraits(is_ordered=True, can_be_full=True),
+}
 
 
 def event(number: int, channel: str = "room", source: str = "s") -> Carried:
@@ -62,9 +74,9 @@ class Port:
     def patience_us(self, channel: str) -> int:
         return self.patience.get(channel, 0)
 
-    def answer(self, ask: Ask) -> Told:
+    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
         page = ((ChannelDefinition("room", template=self.template), "a"),)
-        return Told(self.directory(), TRAITS, (), page, ask.after, is_last=True)
+        return ChannelLookupReply(self.directory(), TRAITS, (), page, ask.after, is_last=True)
 
     def directory(self) -> int:
         return hash(self.template) & 0xFFFF
@@ -80,7 +92,7 @@ class World:
         self.parents = {name: self._new(name, 1) for name in "ab"}
         self.cut: dict[str, bool] = {}
         self.got: list[int] = []
-        self.ups: list[Up] = []
+        self.ups: list[UpstreamEvent] = []
         self.rate = 10_000  # bytes that a link carries at a time, of events
         self.needs_are_lost = False
 
@@ -123,7 +135,9 @@ class World:
         child, now_us = self.child, self.now_us
         sends, child.sends = child.sends, []
         for name, message in sends:
-            if name not in self.cut and not (self.needs_are_lost and isinstance(message, Wants)):
+            if name not in self.cut and not (
+                self.needs_are_lost and isinstance(message, InterestDelta)
+            ):
                 self.parents[name].receive("x", message, now_us)
         for name, parent in self.parents.items():
             for _, answer in parent.sends if name not in self.cut else ():
@@ -168,7 +182,7 @@ def test_both_parents_know_what_the_child_needs() -> None:
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a message about needs, and to remember of those that are gone."""
-    monkeypatch.setattr(needs_log, "_LIMITS", Limits(changes=2, bytes=1_000, gone=4))
+    monkeypatch.setattr(needs_log, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, gone=4))
 
 
 @pytest.mark.usefixtures("little")
@@ -420,11 +434,13 @@ def test_nonsense_is_not_believed() -> None:
     world = linked()
     parent, port = world.parents["a"], world.ports["a"]
     parent.receive("x", event(1), world.now_us)
-    parent.receive("x", Wants(1_000, 1, 2, (("k", Need("a/#/b")), ("", Need("a")))), world.now_us)
-    parent.receive("x", Attend(999, 99, is_active=False), world.now_us)
+    parent.receive(
+        "x", InterestDelta(1_000, 1, 2, (("k", Need("a/#/b")), ("", Need("a")))), world.now_us
+    )
+    parent.receive("x", ChildHeartbeat(999, 99, is_active=False), world.now_us)
     assert list(port.needs.values()) == [Need("room")]
     world.child.receive("a", event(1), world.now_us)
-    world.child.receive("b", Down(world.child.roles.turn, 1, event(7)), world.now_us)
+    world.child.receive("b", DownstreamEvent(world.child.roles.turn, 1, event(7)), world.now_us)
     assert world.run() == []
 
 

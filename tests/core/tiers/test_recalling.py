@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from tests.core.tiers.test_pairs import Port
 
-from accord.core.channels.persistent.asker import FORGET_US, Standing
+from accord.core.channels.persistent.asker import FORGET_US, PeerState
 from accord.core.channels.persistent.messages import (
-    CutAsked,
-    CutMade,
-    Page,
-    PageAsked,
-    PastEvent,
-    Question,
+    CutReply,
+    CutRequest,
+    HistoryEvent,
+    HistoryPage,
+    HistoryRequest,
+    HistorySelector,
+    PageInProgress,
+    PageRequest,
     Stamp,
-    Wanted,
-    Working,
 )
 from accord.core.channels.persistent.roster import Nodes
 from accord.core.overlay.signals import Carried
 from accord.core.tiers.child import Child
-from accord.core.tiers.messages import Attend, Down, Recalled, Recalls, Roster, Serve
-from accord.core.tiers.needs_log import NeedsLog
+from accord.core.tiers.messages import (
+    ChildHeartbeat,
+    DownstreamEvent,
+    ParentHeartbeat,
+    PeerListUpdate,
+    RelayedHistoryReply,
+    RelayedHistoryRequest,
+)
+from accord.core.tiers.needs_log import InterestLog
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
-from accord.core.tiers.recalling import SHED_US, Recalling
-from accord.core.tiers.relaying import AGAIN_US, MOST_BYTES, Relaying
+from accord.core.tiers.recalling import SHED_US, HistoryViaParent
+from accord.core.tiers.relaying import AGAIN_US, MAX_BYTES, HistoryRelay
 
 S = 1_000_000
-HERE = Standing(is_here=True, incarnation=5, since=7)
-ASKED = PageAsked(4, Wanted("chat"), 0, 10, "", 100, 1_000)
+HERE = PeerState(is_here=True, incarnation=5, since=7)
+ASKED = PageRequest(4, HistorySelector("chat"), 0, 10, "", 100, 1_000)
 
 
 def serve(
@@ -38,21 +45,23 @@ def serve(
     *,
     behind_us: int = 0,
     shed: int = 0,
-) -> Serve:
-    return Serve(1, 1, 1, 1, at_us, version=version, heard=heard, behind_us=behind_us, shed=shed)
+) -> ParentHeartbeat:
+    return ParentHeartbeat(
+        1, 1, 1, 1, at_us, version=version, heard=heard, behind_us=behind_us, shed=shed
+    )
 
 
 class Asking:
     """A secondary node with one subscription that was live for long."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Question]] = []
-        self.log = NeedsLog(1)
+        self.asked: list[tuple[str, HistoryRequest]] = []
+        self.log = InterestLog(1)
         self.log.needs.add("chat", ("", ""), None)
-        self.recalling = Recalling("x", 1, self.log, lambda *each: self.asked.append(each))
+        self.recalling = HistoryViaParent("x", 1, self.log, lambda *each: self.asked.append(each))
         self.asker = self.recalling.asker
-        self.recall = self.asker.recall(Wanted("chat"), lambda: (1, 1), 0)
-        self.recalling.told(Roster(1, 9, (("n", HERE),)))
+        self.recall = self.asker.recall(HistorySelector("chat"), lambda: (1, 1), 0)
+        self.recalling.told(PeerListUpdate(1, 9, (("n", HERE),)))
         self.asker.look(0)
         self.recall.sources.clear()
         self.recall.lived, self.recall.is_calm = {"n": True}, True
@@ -88,10 +97,10 @@ def test_another_parent_means_that_all_nodes_were_away() -> None:
     assert not asking.asker.peers["n"].is_here
     assert not asking.has_past(S)  # nobody can be asked
     assert asking.recalling.wanted() == 0  # it wants to know who there are
-    asking.recalling.told(Roster(2, 9, (("n", HERE),)))
+    asking.recalling.told(PeerListUpdate(2, 9, (("n", HERE),)))
     assert asking.has_past(S)
     assert asking.asked[-1][0] == "n"
-    assert isinstance(asking.asked[-1][1], CutAsked)
+    assert isinstance(asking.asked[-1][1], CutRequest)
 
 
 def test_no_node_is_forgotten_for_want_of_a_parent() -> None:
@@ -100,7 +109,7 @@ def test_no_node_is_forgotten_for_want_of_a_parent() -> None:
     for _ in range(2):
         asking.recalling.advance(3 * FORGET_US)
         assert "n" in asking.asker.peers
-    asking.recalling.told(Roster(2, 9, (("other", HERE),)))  # it is gone indeed
+    asking.recalling.told(PeerListUpdate(2, 9, (("other", HERE),)))  # it is gone indeed
     asking.recalling.advance(4 * FORGET_US)
     asking.recalling.advance(5 * FORGET_US)
     assert "n" not in asking.asker.peers
@@ -140,9 +149,9 @@ def test_who_needs_no_roster_does_not_ask_for_one() -> None:
 
 class Past:
     def __init__(self) -> None:
-        self.relayed: list[tuple[str, str, Question]] = []
+        self.relayed: list[tuple[str, str, HistoryRequest]] = []
 
-    def relay(self, child: str, node: str, question: Question, now_us: int) -> None:  # noqa: ARG002
+    def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:  # noqa: ARG002
         self.relayed.append((child, node, question))
 
     def heard(self) -> Stamp:
@@ -152,23 +161,25 @@ class Past:
         return 8, (("n", HERE),)
 
 
-def page(number: int, size: int = 10) -> Recalled:
-    return Recalled("n", Page(number, (PastEvent(1, 1, "chat", "p", 1, b"", b"x" * size),)))
+def page(number: int, size: int = 10) -> RelayedHistoryReply:
+    return RelayedHistoryReply(
+        "n", HistoryPage(number, (HistoryEvent(1, 1, "chat", "p", 1, b"", b"x" * size),))
+    )
 
 
 def test_a_parent_relays_questions_and_tells_who_there_are() -> None:
     parent = Parent(1, TierOptions(), Port())
     past = parent.past = Past()
     parent.link_up("x", 0)
-    parent.receive("x", Attend(5, 1, is_active=True, at_us=3, roster=0), S)
+    parent.receive("x", ChildHeartbeat(5, 1, is_active=True, at_us=3, roster=0), S)
     (_, answer), (_, roster) = parent.sends
-    assert isinstance(answer, Serve)
+    assert isinstance(answer, ParentHeartbeat)
     assert answer.heard == (3, 4)
-    assert roster == Roster(1, 8, (("n", HERE),))
+    assert roster == PeerListUpdate(1, 8, (("n", HERE),))
     parent.sends.clear()
-    parent.receive("x", Recalls(5, "n", ASKED), S)
+    parent.receive("x", RelayedHistoryRequest(5, "n", ASKED), S)
     assert past.relayed == [("x", "n", ASKED)]
-    parent.recalled("x", Recalled("n", CutMade(1, 2, 3, 4, (5, 6))))
+    parent.recalled("x", RelayedHistoryReply("n", CutReply(1, 2, 3, 4, (5, 6))))
     assert len(parent.sends) == 1
     parent.recalled("nobody", page(4))  # it has left meanwhile
     parent.check_invariants()
@@ -178,35 +189,38 @@ def test_pages_wait_behind_events_and_are_not_read_again_meanwhile() -> None:
     parent = Parent(1, TierOptions(), Port())
     past = parent.past = Past()
     parent.link_up("x", 0)
-    parent.receive("x", Attend(5, 1, is_active=True), S)
+    parent.receive("x", ChildHeartbeat(5, 1, is_active=True), S)
     parent.recalled("x", page(4))
     parent.put("x", Carried("s", 1, 0, (), "chat", b"x", event=1), S, is_in_order=True)
     parent.sends.clear()
-    parent.receive("x", Recalls(5, "n", ASKED), S)
-    assert parent.sends == [("x", Recalled("n", Working(4)))]
+    parent.receive("x", RelayedHistoryRequest(5, "n", ASKED), S)
+    assert parent.sends == [("x", RelayedHistoryReply("n", PageInProgress(4)))]
     assert past.relayed == []
     (first,) = parent.take("x", 1_000, S)
-    assert isinstance(first, Down)
+    assert isinstance(first, DownstreamEvent)
     assert parent.take("x", 1_000, S) == [page(4)]
     assert parent.take("x", 1_000, S) == []
 
 
 def test_a_child_is_told_once_who_there_are_and_again_if_that_got_lost() -> None:
-    relaying, past = Relaying(), Past()
-    attend = Attend(5, 1, is_active=True, roster=0)
+    relaying, past = HistoryRelay(), Past()
+    attend = ChildHeartbeat(5, 1, is_active=True, roster=0)
     assert relaying.roster(past, attend, S) is not None
     assert relaying.roster(past, attend, S + 1) is None
     assert relaying.roster(past, attend, S + AGAIN_US) is not None
-    assert relaying.roster(past, Attend(5, 1, is_active=True, roster=8), 9 * S) is None
-    assert relaying.roster(past, Attend(5, 2, is_active=True, roster=0), S + AGAIN_US) is not None
+    assert relaying.roster(past, ChildHeartbeat(5, 1, is_active=True, roster=8), 9 * S) is None
+    assert (
+        relaying.roster(past, ChildHeartbeat(5, 2, is_active=True, roster=0), S + AGAIN_US)
+        is not None
+    )
 
 
 def test_no_more_pages_wait_than_there_is_room_for() -> None:
-    relaying = Relaying()
+    relaying = HistoryRelay()
     for number in range(3):
-        relaying.put(page(number, 2 * MOST_BYTES))
+        relaying.put(page(number, 2 * MAX_BYTES))
         relaying.check_invariants()
-    assert relaying.take() == [page(0, 2 * MOST_BYTES)]
+    assert relaying.take() == [page(0, 2 * MAX_BYTES)]
     assert relaying.take() == []
 
 
@@ -214,11 +228,11 @@ def test_a_child_asks_its_active_parent_as_soon_as_somebody_wants_to_know() -> N
     child = Child("x", 1_000, TierOptions())
     child.link_up("a", 0, 1)
     child.advance(1)
-    child.receive("a", Serve(1, 1, 1_000, child.roles.turn), 2)
+    child.receive("a", ParentHeartbeat(1, 1, 1_000, child.roles.turn), 2)
     child.advance(3)
     child.sends.clear()
-    child.recalling.asker.recall(Wanted("chat"), lambda: (1, 1), 4)
+    child.recalling.asker.recall(HistorySelector("chat"), lambda: (1, 1), 4)
     child.advance(4)
-    attends = [each for _, each in child.sends if isinstance(each, Attend)]
+    attends = [each for _, each in child.sends if isinstance(each, ChildHeartbeat)]
     assert [each.roster for each in attends] == [0]
     child.check_invariants()

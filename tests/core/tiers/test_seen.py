@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.tiers.seen import Seen
+from accord.core.tiers.seen import SeenEvents
 
 
 def test_what_comes_again_is_known() -> None:
-    seen = Seen()
+    seen = SeenEvents()
     assert seen.is_new(("a", 1))
     assert not seen.is_new(("a", 1))
     assert seen.is_new(("b", 1))
@@ -17,7 +17,7 @@ def test_what_comes_again_is_known() -> None:
 
 
 def test_the_oldest_are_forgotten() -> None:
-    seen = Seen(generation=2)
+    seen = SeenEvents(generation=2)
     for number in range(1, 7):
         assert seen.is_new(("a", number))
         seen.check_invariants()
@@ -27,7 +27,7 @@ def test_the_oldest_are_forgotten() -> None:
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.integers(1, 8))
 def test_a_generation_is_always_known(numbers: list[int], generation: int) -> None:
-    seen = Seen(generation)
+    seen = SeenEvents(generation)
     new: list[int] = []
     for number in numbers:
         lately = new[-generation:]
@@ -42,4 +42,4 @@ def test_a_generation_is_always_known(numbers: list[int], generation: int) -> No
 
 def test_no_generation_is_refused() -> None:
     with pytest.raises(ValueError, match="generation: expected at least 1, got 0"):
-        Seen(0)
+        SeenEvents(0)

@@ -9,15 +9,15 @@ from msgspec import Struct
 
 from accord.edges.link.codec import LinkCodec
 from accord.edges.link.errors import LinkError
-from accord.edges.link.handshake import Admit, Local, Neighbour, Remote
+from accord.edges.link.handshake import Admit, LinkPeer, LocalIdentity, RemoteEndpoint
 from accord.edges.link.keys import SharedKey
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.session import Session
+from accord.edges.link.session import LinkSession
 
 S: Final = 1_000_000
 KEY: Final = SharedKey(b"a secret of all nodes")
-AFAR: Final = Remote(address="192.0.2.1")
-HERE: Final = Remote(address="127.0.0.1", is_loopback=True)
+AFAR: Final = RemoteEndpoint(address="192.0.2.1")
+HERE: Final = RemoteEndpoint(address="127.0.0.1", is_loopback=True)
 
 
 class Note(Struct, frozen=True, array_like=True, tag="n"):
@@ -42,7 +42,7 @@ def load(number: int, size: int = 100) -> bytes:
     return encode(Load(number, bytes([number % 256]) * size))
 
 
-def admit_all(_: Neighbour) -> LinkError | None:
+def admit_all(_: LinkPeer) -> LinkError | None:
     return None
 
 
@@ -69,19 +69,23 @@ class Ends:
     def __init__(
         self,
         *,
-        athens: Local | None = None,
-        berlin: Local | None = None,
-        remote: Remote = AFAR,
+        athens: LocalIdentity | None = None,
+        berlin: LocalIdentity | None = None,
+        remote: RemoteEndpoint = AFAR,
         options: LinkOptions | None = None,
         admit: Admit = admit_all,
         other_admit: Admit = admit_all,
     ) -> None:
         self.options = options or LinkOptions()
         self.dialer = self._session(
-            athens or Local(node="athens", incarnation=1, key=KEY), remote, admit, True, b"a" * 32
+            athens or LocalIdentity(node="athens", incarnation=1, key=KEY),
+            remote,
+            admit,
+            True,
+            b"a" * 32,
         )
         self.listener = self._session(
-            berlin or Local(node="berlin", incarnation=2, key=KEY),
+            berlin or LocalIdentity(node="berlin", incarnation=2, key=KEY),
             remote,
             other_admit,
             False,
@@ -93,9 +97,14 @@ class Ends:
         self.wire: list[bytes] = []  # all that was sent, in order
 
     def _session(
-        self, local: Local, remote: Remote, admit: Admit, is_dialer: bool, nonce: bytes
-    ) -> Session:
-        return Session(
+        self,
+        local: LocalIdentity,
+        remote: RemoteEndpoint,
+        admit: Admit,
+        is_dialer: bool,
+        nonce: bytes,
+    ) -> LinkSession:
+        return LinkSession(
             CODEC,
             local,
             remote,
@@ -130,8 +139,8 @@ class Ends:
 def linked(options: LinkOptions | None = None, **features: int) -> Ends:
     """Two ends after their handshake."""
     ends = Ends(
-        athens=Local(node="athens", incarnation=1, key=KEY, features=features),
-        berlin=Local(node="berlin", incarnation=2, key=KEY, features=features),
+        athens=LocalIdentity(node="athens", incarnation=1, key=KEY, features=features),
+        berlin=LocalIdentity(node="berlin", incarnation=2, key=KEY, features=features),
         options=options,
     )
     ends.talk()
@@ -140,6 +149,6 @@ def linked(options: LinkOptions | None = None, **features: int) -> Ends:
     return ends
 
 
-def why(session: Session) -> str:
+def why(session: LinkSession) -> str:
     """Why it has ended; nothing while it has not."""
     return "" if session.ended is None else session.ended.why

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accord.edges.link.codec import LinkCodec, body_of
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 from tests.edges.link.conversing import CODEC, Load, Note, encode, load
 
 
@@ -39,7 +39,7 @@ def test_a_single_type_will_do() -> None:
 def test_what_can_t_be_read(body: bytes) -> None:
     with pytest.raises(LinkError, match="a message that can't be read") as error:
         CODEC.decode(body)
-    assert error.value.why == Why.GARBAGE
+    assert error.value.why == CloseReason.GARBAGE
     with pytest.raises(LinkError):
         CODEC.decode_one(body)
 

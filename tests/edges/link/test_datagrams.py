@@ -5,21 +5,21 @@ from random import Random
 import pytest
 
 from accord.edges.link.datagrams import Datagrams, Opener, Sealer
-from accord.edges.link.handshake import Remote
+from accord.edges.link.handshake import RemoteEndpoint
 from accord.edges.link.keys import DatagramKey
-from accord.edges.link.messages import Heard
-from accord.edges.link.traffic import Count
+from accord.edges.link.messages import DatagramReport
+from accord.edges.link.traffic import FrameCounts
 from tests.edges.link.conversing import CODEC, Ends, Load, Note, S, Source, encode, linked, load
 
 KEY = DatagramKey(b"12345678", b"secret")
 
 
 def sealer(datagram_bytes: int = 1_200) -> Sealer:
-    return Sealer(KEY, datagram_bytes, Count())
+    return Sealer(KEY, datagram_bytes, FrameCounts())
 
 
 def opener() -> Opener:
-    return Opener(KEY, CODEC, Count())
+    return Opener(KEY, CODEC, FrameCounts())
 
 
 def test_messages_are_packed_together() -> None:
@@ -60,7 +60,7 @@ def test_a_changed_datagram_is_refused() -> None:
 
 
 def test_another_link_s_datagrams_are_refused() -> None:
-    foreign = Sealer(DatagramKey(KEY.id, b"other"), 1_200, Count()).seal([encode(Note(1))])
+    foreign = Sealer(DatagramKey(KEY.id, b"other"), 1_200, FrameCounts()).seal([encode(Note(1))])
     assert opener().open(foreign) == []
 
 
@@ -113,7 +113,7 @@ def test_datagrams_are_used_while_the_other_side_hears_them() -> None:
     assert one.advance(S - 1) == (None, None)
     assert other.opener.open(probe) == []
     _, report = other.advance(S)
-    assert report == Heard(1, 0)
+    assert report == DatagramReport(1, 0)
     one.heard(report, S)
     assert one.is_open(4 * S)
     assert not one.is_open(4 * S + 1)
@@ -127,8 +127,11 @@ def test_whoever_sends_needs_no_probes() -> None:
     assert probe is not None
 
 
-@pytest.mark.parametrize("report", [Heard(1, 5), Heard(-1, 0), Heard(1, -1), Heard(0, -5)])
-def test_reports_that_can_t_be_true_are_ignored(report: Heard) -> None:
+@pytest.mark.parametrize(
+    "report",
+    [DatagramReport(1, 5), DatagramReport(-1, 0), DatagramReport(1, -1), DatagramReport(0, -5)],
+)
+def test_reports_that_can_t_be_true_are_ignored(report: DatagramReport) -> None:
     one = both()
     one.sealer.seal([])
     one.heard(report, 0)
@@ -142,7 +145,7 @@ def test_the_sender_learns_its_loss() -> None:
         one.sealer.seal([])
         received += number % 4 != 0
         if number % 20 == 19:
-            one.heard(Heard(received, number), number)
+            one.heard(DatagramReport(received, number), number)
     assert 0.15 < one.loss < 0.25
 
 
@@ -171,7 +174,7 @@ def test_only_where_both_sides_want_them_and_nothing_is_hidden() -> None:
     assert linked().dialer.datagrams is None
     assert linked().listener.receive_datagram(bytes(100)) == []
     assert linked().listener.take_datagrams(Source(load(1)).pull, 0) == []
-    encrypted = Ends(remote=Remote(address="192.0.2.1", is_encrypted=True))
+    encrypted = Ends(remote=RemoteEndpoint(address="192.0.2.1", is_encrypted=True))
     encrypted.talk()
     assert encrypted.dialer.neighbour is not None
     assert "udp" not in encrypted.dialer.neighbour.features

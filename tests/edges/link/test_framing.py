@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from accord.edges.link.codec import CONTROL, DATA, LINK, frame
-from accord.edges.link.errors import LinkError, Why
-from accord.edges.link.framing import Framer
+from accord.edges.link.errors import CloseReason, LinkError
+from accord.edges.link.framing import LinkFramer
 
 
-def take_all(framer: Framer, data: bytes) -> list[tuple[int, bytes]]:
+def take_all(framer: LinkFramer, data: bytes) -> list[tuple[int, bytes]]:
     framer.feed(data)
     taken = []
     while (found := framer.take()) is not None:
@@ -18,7 +18,7 @@ def take_all(framer: Framer, data: bytes) -> list[tuple[int, bytes]]:
 
 
 def test_frames_come_out_as_they_were_put_in() -> None:
-    framer = Framer(100)
+    framer = LinkFramer(100)
     sent = [(CONTROL, b"one"), (DATA, b""), (LINK, b"x" * 95)]
     assert take_all(framer, b"".join(frame(*each) for each in sent)) == sent
     assert framer.buffered_bytes == 0
@@ -32,7 +32,7 @@ def test_it_does_not_matter_how_the_stream_was_cut() -> None:
             for _ in range(random.randrange(1, 8))
         ]
         data = b"".join(frame(*each) for each in sent)
-        framer = Framer(1_000)
+        framer = LinkFramer(1_000)
         taken = []
         while data:
             size = random.choice((1, 2, 5, 100, 1_000))
@@ -43,12 +43,12 @@ def test_it_does_not_matter_how_the_stream_was_cut() -> None:
 
 
 def test_a_frame_may_be_as_large_as_the_limit_and_no_larger() -> None:
-    assert take_all(Framer(100), frame(DATA, bytes(95))) == [(DATA, bytes(95))]
-    framer = Framer(100)
+    assert take_all(LinkFramer(100), frame(DATA, bytes(95))) == [(DATA, bytes(95))]
+    framer = LinkFramer(100)
     framer.feed(frame(DATA, bytes(96))[:5])  # the header will do
     with pytest.raises(LinkError, match="a frame of 101 bytes, at most 100 accepted") as error:
         framer.take()
-    assert error.value.why == Why.TOO_LARGE
+    assert error.value.why == CloseReason.TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_a_frame_may_be_as_large_as_the_limit_and_no_larger() -> None:
     [(b"\0\0\0\0\1", "without a class"), (b"\0\0\0\1\5", "the unknown class 5")],
 )
 def test_what_is_no_frame(data: bytes, problem: str) -> None:
-    framer = Framer(100)
+    framer = LinkFramer(100)
     framer.feed(data)
     with pytest.raises(LinkError, match=problem):
         framer.take()
 
 
 def test_the_limit_may_change_between_frames() -> None:
-    framer = Framer(10)
+    framer = LinkFramer(10)
     framer.feed(frame(LINK, b"12345") + frame(DATA, bytes(50)))
     assert framer.take() is not None
     framer.limit = 100
@@ -73,7 +73,7 @@ def test_the_limit_may_change_between_frames() -> None:
 
 
 def test_an_unfinished_frame_is_all_that_is_kept() -> None:
-    framer = Framer(1_000)
+    framer = LinkFramer(1_000)
     whole = frame(DATA, bytes(900))
     assert take_all(framer, whole + whole[:-1]) == [(DATA, bytes(900))]
     assert framer.buffered_bytes == len(whole) - 1

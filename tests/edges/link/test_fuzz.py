@@ -8,15 +8,15 @@ import pytest
 
 from accord.edges.link.codec import CONTROL, DATA, LAST, LINK, PART, frame, frame_of
 from accord.edges.link.messages import (
-    Ended,
-    Heard,
+    DatagramReport,
     Hello,
+    LinkClose,
     LinkMessage,
     Proof,
     encode_link_message,
 )
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.session import Session
+from accord.edges.link.session import LinkSession
 from tests.edges.link.conversing import Ends, Note, Source, encode, linked, load
 from tests.scenarios.fuzzing.mutations import mutate
 
@@ -24,7 +24,7 @@ ROUNDS = 150
 OPTIONS = LinkOptions(message_bytes=20_000, piece_bytes=3_000, control_bytes=20_000)
 
 
-def feed(random: Random, session: Session, data: bytes) -> None:
+def feed(random: Random, session: LinkSession, data: bytes) -> None:
     """In pieces, as a network cuts it."""
     while data:
         size = random.choice((1, 3, 17, 200, 5_000, len(data)))
@@ -44,8 +44,8 @@ def about_link() -> list[LinkMessage]:
     return [
         Hello("accord link", 1, 1, "athens", 1, b"n" * 32, True, {"udp": 1, "bytes": 1}),
         Proof(b"p" * 32),
-        Ended("stopped", "node athens stops"),
-        Heard(5, 6),
+        LinkClose("stopped", "node athens stops"),
+        DatagramReport(5, 6),
     ]
 
 

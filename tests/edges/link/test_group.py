@@ -4,20 +4,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.edges.link.errors import LinkError
-from accord.edges.link.group import MOST_ADDRESSES, Group, GroupEnd
-from accord.edges.link.handshake import Local, Remote
+from accord.edges.link.group import MAX_ADDRESSES, MulticastGroup, MulticastPeer
+from accord.edges.link.handshake import LocalIdentity, RemoteEndpoint
 from accord.edges.link.keys import SharedKey
-from accord.edges.link.messages import GROUP, NONCE_BYTES, GroupHeard
+from accord.edges.link.messages import GROUP, NONCE_BYTES, MulticastReport
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.session import Session
+from accord.edges.link.session import LinkSession
 from tests.edges.link.conversing import CODEC, Load, encode
 
 S = 1_000_000
 
 
-def group(node: str = "athens", *, key: bytes = b"secret", place: str = "239.1.1.1:7") -> Group:
+def group(
+    node: str = "athens", *, key: bytes = b"secret", place: str = "239.1.1.1:7"
+) -> MulticastGroup:
     made = SharedKey(key).group_key(place)
-    return Group(made, CODEC, node=node, incarnation=5, datagram_bytes=1_200)
+    return MulticastGroup(made, CODEC, node=node, incarnation=5, datagram_bytes=1_200)
 
 
 def test_what_one_seals_the_others_open() -> None:
@@ -42,7 +44,7 @@ def test_what_one_seals_the_others_open() -> None:
 def test_beacons_say_where_a_node_listens() -> None:
     opened = group("berlin").open(group().beacon(("10.0.0.1:7400",) * 20))
     assert opened is not None
-    assert opened.head.addresses == ("10.0.0.1:7400",) * MOST_ADDRESSES
+    assert opened.head.addresses == ("10.0.0.1:7400",) * MAX_ADDRESSES
     assert group().messages(opened) == []
 
 
@@ -72,7 +74,7 @@ def test_bodies_that_can_t_be_read_are_refused() -> None:
     assert opened is not None
     assert berlin.messages(opened) == []
     assert berlin.refused == 1
-    strange = Group(
+    strange = MulticastGroup(
         SharedKey(b"secret").group_key("239.1.1.1:7"),
         CODEC,
         node="no name",
@@ -83,10 +85,12 @@ def test_bodies_that_can_t_be_read_are_refused() -> None:
     assert berlin.open(athens.beacon(("x" * 1_000,))) is None
 
 
-def ends(one: Group, other: Group, now_us: int = 0) -> tuple[GroupEnd, GroupEnd]:
+def ends(
+    one: MulticastGroup, other: MulticastGroup, now_us: int = 0
+) -> tuple[MulticastPeer, MulticastPeer]:
     return (
-        GroupEnd(one, report_us=S, now_us=now_us),
-        GroupEnd(other, report_us=S, now_us=now_us),
+        MulticastPeer(one, report_us=S, now_us=now_us),
+        MulticastPeer(other, report_us=S, now_us=now_us),
     )
 
 
@@ -96,14 +100,14 @@ def test_a_neighbour_counts_as_reached_while_it_confirms() -> None:
     at_athens, at_berlin = ends(athens, berlin)
     assert not at_athens.is_open(0)
     said = at_athens.advance(0)
-    assert said == GroupHeard(1, 0, -1)
+    assert said == MulticastReport(1, 0, -1)
     assert not at_berlin.admit(1), "where it begins is not known yet"
     at_berlin.told(said, 0)
     assert at_athens.advance(S // 2) is None
     athens.beacon(())
     assert at_berlin.admit(1)
     answer = at_berlin.advance(S)
-    assert answer == GroupHeard(0, 1, 1)
+    assert answer == MulticastReport(0, 1, 1)
     at_athens.told(answer, S)
     assert at_athens.is_open(S)
     assert at_athens.is_open(4 * S)
@@ -114,7 +118,11 @@ def test_a_neighbour_counts_as_reached_while_it_confirms() -> None:
 def test_reports_that_can_t_be_true_open_nothing() -> None:
     athens = group()
     end, _ = ends(athens, group("berlin"))
-    for report in (GroupHeard(0, 1, 0), GroupHeard(0, 0, -1), GroupHeard(-5, 10, 1 << 60)):
+    for report in (
+        MulticastReport(0, 1, 0),
+        MulticastReport(0, 0, -1),
+        MulticastReport(-5, 10, 1 << 60),
+    ):
         end.told(report, 0)
         assert not end.is_open(0), "nothing was sent yet"
 
@@ -133,16 +141,16 @@ def test_no_number_counts_twice_nor_what_was_sent_before_the_link() -> None:
     assert at_berlin.repeated == 4
 
 
-def session_pair(one: Group | None, other: Group | None, *, is_encrypted: bool = False) -> tuple[
-    Session, Session
-]:  # fmt: skip
+def session_pair(
+    one: MulticastGroup | None, other: MulticastGroup | None, *, is_encrypted: bool = False
+) -> tuple[LinkSession, LinkSession]:
     made = []
     for name, at, is_dialer in (("athens", one, True), ("berlin", other, False)):
         features = {} if at is None else {GROUP: at.feature}
-        local = Local(node=name, incarnation=5, key=SharedKey(b"secret"), features=features)
-        remote = Remote(address="10.0.0.1", is_encrypted=is_encrypted)
+        local = LocalIdentity(node=name, incarnation=5, key=SharedKey(b"secret"), features=features)
+        remote = RemoteEndpoint(address="10.0.0.1", is_encrypted=is_encrypted)
         made.append(
-            Session(
+            LinkSession(
                 CODEC,
                 local,
                 remote,
@@ -162,7 +170,7 @@ def _admit(_: object) -> LinkError | None:
     return None
 
 
-def talk(one: Session, other: Session, now_us: int) -> None:
+def talk(one: LinkSession, other: LinkSession, now_us: int) -> None:
     for _ in range(4):
         for source, target in ((one, other), (other, one)):
             source.advance(now_us)

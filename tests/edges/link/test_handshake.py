@@ -5,22 +5,22 @@ import pytest
 from msgspec.structs import replace
 
 from accord.edges.link.codec import LINK, frame
-from accord.edges.link.errors import LinkError, Why
-from accord.edges.link.handshake import Local, Neighbour, Remote
+from accord.edges.link.errors import CloseReason, LinkError
+from accord.edges.link.handshake import LinkPeer, LocalIdentity, RemoteEndpoint
 from accord.edges.link.keys import SharedKey
 from accord.edges.link.messages import (
     MAGIC,
-    Ended,
     Hello,
+    LinkClose,
     LinkMessage,
     Proof,
     encode_link_message,
 )
-from accord.edges.link.session import Session
+from accord.edges.link.session import LinkSession
 from tests.edges.link.conversing import AFAR, CODEC, HERE, KEY, Ends, admit_all, why
 
-ATHENS = Local(node="athens", incarnation=1, key=KEY)
-BERLIN = Local(node="berlin", incarnation=2, key=KEY)
+ATHENS = LocalIdentity(node="athens", incarnation=1, key=KEY)
+BERLIN = LocalIdentity(node="berlin", incarnation=2, key=KEY)
 
 
 def heard(data: bytes) -> list[LinkMessage]:
@@ -76,7 +76,7 @@ def test_no_common_version(least: int) -> None:
         berlin=replace(BERLIN, least=4 - least, most=5 - least),
     )
     ours, theirs = refused(ends)
-    assert ours.why == Why.VERSION
+    assert ours.why == CloseReason.VERSION
     assert f"versions {4 - least} to {5 - least}" in ours.problem
     assert f"the other {least} to {least + 1}" in ours.problem
     assert theirs.remedy == "update the older of the two nodes"
@@ -84,7 +84,7 @@ def test_no_common_version(least: int) -> None:
 
 def test_another_key() -> None:
     ours, _ = refused(Ends(berlin=replace(BERLIN, key=SharedKey(b"another"))))
-    assert (ours.why, ours.problem) == (Why.KEY, "node athens has not the same shared key")
+    assert (ours.why, ours.problem) == (CloseReason.KEY, "node athens has not the same shared key")
     assert ours.remedy == "give both nodes the same shared key"
 
 
@@ -98,12 +98,12 @@ def test_a_key_on_one_side_only(has_athens_key: bool) -> None:
         remote=HERE,
     )
     ours, _ = refused(ends)
-    assert ours.why == Why.KEY
+    assert ours.why == CloseReason.KEY
     with_key, without = ("athens", "berlin") if has_athens_key else ("berlin", "athens")
     assert ours.problem == f"node {with_key} asks for a shared key, and node {without} has none"
 
 
-def without_key(remote: Remote) -> Ends:
+def without_key(remote: RemoteEndpoint) -> Ends:
     no_key = SharedKey()
     return Ends(
         athens=replace(ATHENS, key=no_key), berlin=replace(BERLIN, key=no_key), remote=remote
@@ -121,46 +121,48 @@ def test_without_a_key_nodes_of_other_machines_are_refused_before_a_word() -> No
     ends = without_key(AFAR)
     for side in (ends.dialer, ends.listener):
         assert side.ended is not None
-        assert why(side) == Why.NO_KEY
+        assert why(side) == CloseReason.NO_KEY
         assert "shared key" in side.ended.remedy
         (words,) = heard(b"".join(side.take_control(0)))
-        assert isinstance(words, Ended)
+        assert isinstance(words, LinkClose)
 
 
 def test_a_certificate_for_the_node_s_name_is_as_good_as_a_key() -> None:
-    both = Remote(address="192.0.2.1", certified=("berlin", "athens"))
+    both = RemoteEndpoint(address="192.0.2.1", certified=("berlin", "athens"))
     ends = without_key(both)
     ends.talk()
     assert ends.listener.neighbour is not None
-    ours, _ = refused(without_key(Remote(address="192.0.2.1", certified=("berlin", "oslo"))))
-    assert ours.why == Why.CERTIFICATE
+    ours, _ = refused(
+        without_key(RemoteEndpoint(address="192.0.2.1", certified=("berlin", "oslo")))
+    )
+    assert ours.why == CloseReason.CERTIFICATE
     assert ours.problem == "node athens has a certificate for berlin, oslo only"
 
 
 def test_a_node_of_the_same_name() -> None:
     ours, theirs = refused(Ends(berlin=replace(BERLIN, node="athens")))
-    assert (ours.why, ours.problem) == (Why.SAME_NAME, "both nodes are called athens")
+    assert (ours.why, ours.problem) == (CloseReason.SAME_NAME, "both nodes are called athens")
     assert not theirs.is_routine
 
 
 def test_a_node_that_reaches_itself() -> None:
     ours, theirs = refused(Ends(berlin=ATHENS))
-    assert ours.why == Why.ITSELF
+    assert ours.why == CloseReason.ITSELF
     assert theirs.is_routine
 
 
 @pytest.mark.parametrize("name", ["", "two words", "x" * 65])
 def test_names_are_checked(name: str) -> None:
     ours, _ = refused(Ends(athens=replace(ATHENS, node=name)))
-    assert ours.why == Why.NAME
+    assert ours.why == CloseReason.NAME
 
 
 def test_who_is_not_admitted_is_told_why() -> None:
-    def nobody(neighbour: Neighbour) -> LinkError | None:
-        return LinkError(Why.BUSY, f"no room for {neighbour.node}")
+    def nobody(neighbour: LinkPeer) -> LinkError | None:
+        return LinkError(CloseReason.BUSY, f"no room for {neighbour.node}")
 
     ours, _ = refused(Ends(other_admit=nobody))
-    assert (ours.why, ours.problem) == (Why.BUSY, "no room for athens")
+    assert (ours.why, ours.problem) == (CloseReason.BUSY, "no room for athens")
     ends = Ends(admit=nobody)
     ours, _ = refused(ends)
     assert ours.problem == "no room for berlin"
@@ -168,14 +170,16 @@ def test_who_is_not_admitted_is_told_why() -> None:
 
 
 def test_nobody_is_admitted_before_its_proof() -> None:
-    def fail(_: Neighbour) -> LinkError | None:
+    def fail(_: LinkPeer) -> LinkError | None:
         raise AssertionError
 
     refused(Ends(berlin=replace(BERLIN, key=SharedKey(b"x")), other_admit=fail, admit=fail))
 
 
-def listener() -> Session:
-    return Session(CODEC, BERLIN, AFAR, is_dialer=False, nonce=b"c" * 32, admit=admit_all, now_us=0)
+def listener() -> LinkSession:
+    return LinkSession(
+        CODEC, BERLIN, AFAR, is_dialer=False, nonce=b"c" * 32, admit=admit_all, now_us=0
+    )
 
 
 def test_a_recorded_conversation_is_of_no_use_again() -> None:
@@ -185,12 +189,12 @@ def test_a_recorded_conversation_is_of_no_use_again() -> None:
     replayed.receive(ends.wire[0], 0)
     replayed.receive(ends.wire[2], 0)
     assert replayed.neighbour is None
-    assert why(replayed) == Why.KEY
+    assert why(replayed) == CloseReason.KEY
 
 
 def test_nobody_s_own_proof_is_accepted_back() -> None:
     """Who has no key answers a dialer with what the dialer itself says."""
-    dialer = Session(
+    dialer = LinkSession(
         CODEC, ATHENS, AFAR, is_dialer=True, nonce=b"c" * 32, admit=admit_all, now_us=0
     )
     hello = heard(b"".join(dialer.take_control(0)))[0]
@@ -198,7 +202,7 @@ def test_nobody_s_own_proof_is_accepted_back() -> None:
     mirrored = replace(hello, node="berlin", nonce=b"d" * 32)
     dialer.receive(frame(LINK, encode_link_message(mirrored)), 0)
     dialer.receive(b"".join(dialer.take_control(0)), 0)
-    assert why(dialer) == Why.KEY
+    assert why(dialer) == CloseReason.KEY
 
 
 def hello(**changes: object) -> bytes:
@@ -228,7 +232,7 @@ def test_what_is_no_handshake(data: bytes, problem: str) -> None:
     assert session.ended is not None
     assert problem in session.ended.problem
     last_words = heard(b"".join(session.take_control(0)))[-1]
-    assert last_words == Ended(session.ended.why, session.ended.problem)
+    assert last_words == LinkClose(session.ended.why, session.ended.problem)
     session.check_invariants()
 
 
@@ -237,7 +241,7 @@ def test_all_of_a_handshake_together_is_limited() -> None:
     session.receive(hello(features={"x" * 3_900: 1}), 0)
     assert why(session) == ""
     session.receive(frame(LINK, encode_link_message(Proof(bytes(200)))), 0)
-    assert why(session) == Why.TOO_LARGE
+    assert why(session) == CloseReason.TOO_LARGE
 
 
 def test_another_node_than_the_expected_one_learns_no_proof() -> None:
@@ -245,6 +249,9 @@ def test_another_node_than_the_expected_one_learns_no_proof() -> None:
     afar = replace(AFAR, expected="chania")
     ends.dialer = ends._session(ATHENS, afar, admit_all, True, b"a" * 32)
     ours, _ = refused(ends)
-    assert (ours.why, ours.problem) == (Why.OTHER, "expected node chania there, found berlin")
+    assert (ours.why, ours.problem) == (
+        CloseReason.OTHER,
+        "expected node chania there, found berlin",
+    )
     assert ours.is_routine
     assert Proof not in [type(message) for data in ends.wire for message in heard(data)]

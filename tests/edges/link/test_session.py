@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from accord.edges.link.codec import CONTROL, DATA, LAST, PART, frame, frame_of
-from accord.edges.link.errors import Why
+from accord.edges.link.errors import CloseReason
 from accord.edges.link.messages import Hello, Proof, encode_link_message
 from accord.edges.link.options import LinkOptions
 from tests.edges.link.conversing import Ends, Load, Note, S, Source, encode, linked, load, why
@@ -112,7 +112,7 @@ def test_control_that_nobody_takes_ends_the_link() -> None:
     for number in range(200):
         ends.dialer.send(Note(number, "x" * 100))
         assert ends.dialer.buffered_bytes <= 10_000
-    assert why(ends.dialer) == Why.BEHIND
+    assert why(ends.dialer) == CloseReason.BEHIND
     ends.talk()
     assert ends.to_listener == []
     assert ends.listener.ended is not None
@@ -123,7 +123,7 @@ def test_garbage_ends_the_link_after_what_came_before() -> None:
     ends = linked()
     data = frame_of(CONTROL, [encode(Note(1))]) + frame(CONTROL, b"\xc1")
     assert ends.listener.receive(data + frame_of(CONTROL, [encode(Note(2))]), 0) == [Note(1)]
-    assert why(ends.listener) == Why.GARBAGE
+    assert why(ends.listener) == CloseReason.GARBAGE
     ends.talk()
     assert ends.dialer.ended is not None
     assert str(ends.dialer.ended).startswith("told by the other side: a message that can't be read")
@@ -150,7 +150,7 @@ def test_pieces_add_up_to_no_more_than_a_message_may_have() -> None:
         assert why(ends.listener) == ""
         ends.listener.check_invariants()
     ends.listener.receive(frame(PART, bytes(1)), 0)
-    assert why(ends.listener) == Why.TOO_LARGE
+    assert why(ends.listener) == CloseReason.TOO_LARGE
 
 
 def test_a_frame_has_few_messages_where_it_is_large() -> None:
@@ -163,7 +163,7 @@ def test_a_frame_has_few_messages_where_it_is_large() -> None:
     ends.listener.receive(frame_of(CONTROL, [small] * 1_000), 0)
     assert not why(ends.listener)
     ends.listener.receive(frame_of(DATA, [small] * 2_000), 0)
-    assert why(ends.listener) == Why.TOO_LARGE
+    assert why(ends.listener) == CloseReason.TOO_LARGE
 
 
 def test_a_handshake_that_takes_too_long() -> None:
@@ -173,7 +173,7 @@ def test_a_handshake_that_takes_too_long() -> None:
     assert why(ends.listener) == ""
     ends.listener.receive(b"\0", 4 * S)  # a byte now and then does not help
     ends.listener.advance(5 * S)
-    assert why(ends.listener) == Why.SLOW
+    assert why(ends.listener) == CloseReason.SLOW
     assert ends.listener.next_due_us() is None
 
 
@@ -194,7 +194,7 @@ def test_an_idle_link_is_kept_alive_and_a_silent_one_ends() -> None:
     ends.listener.advance(ends.now_us + 15 * S)
     assert ends.listener.ended is not None
     assert (ends.listener.ended.why, ends.listener.ended.problem) == (
-        Why.IDLE,
+        CloseReason.IDLE,
         "nothing was heard for 15 s",
     )
 
@@ -221,12 +221,12 @@ def test_a_side_that_speaks_seldom_is_given_the_time_it_says() -> None:
 def test_either_side_may_end_it_with_a_word() -> None:
     ends = linked()
     ends.dialer.send(Note(1))
-    ends.dialer.end(Why.STOPPED, "node athens stops")
-    ends.dialer.end(Why.GARBAGE, "too late")
+    ends.dialer.end(CloseReason.STOPPED, "node athens stops")
+    ends.dialer.end(CloseReason.GARBAGE, "too late")
     ends.talk()
     for side in (ends.dialer, ends.listener):
         assert side.ended is not None
-        assert (side.ended.why, side.ended.is_routine) == (Why.STOPPED, True)
+        assert (side.ended.why, side.ended.is_routine) == (CloseReason.STOPPED, True)
         assert side.ended.problem == "node athens stops"
     assert ends.to_listener == []
     assert ends.listener.receive(frame_of(CONTROL, [encode(Note(2))]), 0) == []

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from accord.edges.link.errors import Why
-from accord.edges.link.handshake import Local
+from accord.edges.link.errors import CloseReason
+from accord.edges.link.handshake import LocalIdentity
 from accord.edges.link.messages import SECONDARY
 from tests.edges.link.conversing import KEY, Ends, why
 
-ATHENS = Local(node="athens", incarnation=1, key=KEY)
-BERLIN = Local(node="berlin", incarnation=2, key=KEY)
+ATHENS = LocalIdentity(node="athens", incarnation=1, key=KEY)
+BERLIN = LocalIdentity(node="berlin", incarnation=2, key=KEY)
 
 
-def secondary(local: Local) -> Local:
+def secondary(local: LocalIdentity) -> LocalIdentity:
     return replace(local, features={SECONDARY: 1})
 
 
@@ -29,7 +29,7 @@ def test_a_secondary_node_links_with_a_backbone_node() -> None:
 def test_two_secondary_nodes_do_not() -> None:
     ends = Ends(athens=secondary(ATHENS), berlin=secondary(BERLIN))
     ends.talk()
-    assert why(ends.listener) == Why.TIER
+    assert why(ends.listener) == CloseReason.TIER
     assert ends.dialer.ended is not None
     assert "both secondary" in ends.dialer.ended.problem
     assert "backbone nodes" in ends.dialer.ended.remedy

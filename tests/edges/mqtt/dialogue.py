@@ -17,22 +17,22 @@ from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.connection import Connection
 from accord.edges.mqtt.delivery import QUEUED
 from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.handshake import Gate
-from accord.edges.mqtt.hub import Line
+from accord.edges.mqtt.handshake import LoginGate
+from accord.edges.mqtt.hub import ConnectionPort
 from accord.edges.mqtt.packets import (
     Connack,
     Connect,
-    Filter,
     Packet,
     Publish,
     Suback,
     Subscribe,
+    TopicFilter,
     Will,
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.restoring import Restored, restore, snapshot
+from accord.edges.mqtt.restoring import RecoveredState, restore, snapshot
 from accord.edges.mqtt.runs import ACK_BYTES, MessageRun
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
 START_MS: Final = 1_000_000
 LIMITS: Final = Limits()
@@ -109,10 +109,12 @@ class Peer:
         self.table.turn()
 
     def subscribe(
-        self, *wanted: Filter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
+        self, *wanted: TopicFilter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
     ) -> Self:
         """Subscribe, and be granted what was asked for, whatever else comes."""
-        filters = tuple(Filter(each, qos) if isinstance(each, str) else each for each in wanted)
+        filters = tuple(
+            TopicFilter(each, qos) if isinstance(each, str) else each for each in wanted
+        )
         packet_id = next(self._packet_ids)
         self.send(Subscribe(packet_id, filters, properties))
         self.table.commit()
@@ -149,7 +151,7 @@ class Table:
         limits: Limits = LIMITS,
         *,
         is_durable: bool = False,
-        gate: Gate | None = None,
+        gate: LoginGate | None = None,
         kept: list[str] | None = None,
         now_ms: int = START_MS,
     ) -> None:
@@ -169,7 +171,7 @@ class Table:
         self.cuts_through = False  # whether what comes alone does
         self.cut_throughs = 0
         """After each turn that recorded something: the position, and the length of the log."""
-        self.peers: dict[Line, Peer] = {}
+        self.peers: dict[ConnectionPort, Peer] = {}
 
     def open(self, version: int = V5) -> Peer:
         """A connection on which nothing was said yet."""
@@ -228,7 +230,7 @@ class Table:
         peer._packets = packets
         return peer
 
-    def after_crash(self, records: list[bytes]) -> tuple[Table, Restored]:
+    def after_crash(self, records: list[bytes]) -> tuple[Table, RecoveredState]:
         """The node as it comes back when `records` are what is left of its log."""
         table = Table(self.broker.limits, is_durable=True, now_ms=self.now_ms)
         restored = restore(table.broker, records, now_ms=self.now_ms)
@@ -242,7 +244,7 @@ class Table:
         self.log = snapshot(self.broker)
         self.turns = [(self.hub.appended, len(self.log))]
 
-    def session(self, client_id: str) -> Session:
+    def session(self, client_id: str) -> MqttSession:
         return self.broker.sessions[client_id]
 
     def _work(self) -> None:

@@ -19,12 +19,12 @@ from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity
 from accord.edges.mqtt import abroad as abroad_module
-from accord.edges.mqtt.abroad import Abroad
-from accord.edges.mqtt.broker import Broker, Condition, make_message
-from accord.edges.mqtt.delivery import Delivery
-from accord.edges.mqtt.packets import Filter
+from accord.edges.mqtt.abroad import OverlayBridge
+from accord.edges.mqtt.broker import Broker, SubscriptionPredicate, make_message
+from accord.edges.mqtt.delivery import ClientDelivery
+from accord.edges.mqtt.packets import TopicFilter
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 from accord.journal.events import decode_event, encode_kept
 
 START_MS = 1_700_000_000_000
@@ -36,19 +36,19 @@ class Node:
         self.broker = Broker(
             Limits(), now_ms=START_MS, node=name, kept=["kept"], new_client_id=lambda: "auto"
         )
-        self.abroad = Abroad(self.broker, now_us)
+        self.abroad = OverlayBridge(self.broker, now_us)
         self.overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, self.abroad.need)
         self.channels = Channels(self.overlay)
         self.broker.abroad = self.abroad
         self.abroad.join(self.channels)
 
-    def subscriber(self, pattern: str, where: str = "", qos: int = 1) -> Session:
+    def subscriber(self, pattern: str, where: str = "", qos: int = 1) -> MqttSession:
         opened = self.broker.open_session(f"at {self.name}", is_clean=True)
         assert opened is not None
         session, _ = opened
         session.is_connected = True
         refusal = self.broker.subscribe(
-            session, Filter(pattern, qos), 0, Condition.parse(where, "")
+            session, TopicFilter(pattern, qos), 0, SubscriptionPredicate.parse(where, "")
         )
         assert refusal is None
         return session
@@ -111,11 +111,11 @@ class Net:
                 other.hand_over()
 
 
-def got(session: Session) -> list[bytes]:
+def got(session: MqttSession) -> list[bytes]:
     return [each.message.payload for each in _deliveries(session)]
 
 
-def _deliveries(session: Session) -> list[Delivery]:
+def _deliveries(session: MqttSession) -> list[ClientDelivery]:
     return list(session.unacknowledged.values())
 
 

@@ -14,20 +14,20 @@ from accord.core.admission.index.filters import Filter as Advertised
 from accord.core.admission.needs import Measured
 from accord.core.admission.options import AdmissionOptions, Mode
 from accord.core.admission.resources import MEMORY, link
-from accord.core.admission.ways import Way
+from accord.core.admission.ways import SourcePath
 from accord.core.model.channels import filter_selects
 from accord.core.predicates.predicate import parse
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Policies
-from accord.edges.mqtt.admitting import AGAIN_US, Admitting, channels_of, is_exempt
+from accord.edges.mqtt.admitting import AGAIN_US, SubscriptionAdmission, channels_of, is_exempt
 from accord.edges.mqtt.codes import V5, V311, Reason
 from accord.edges.mqtt.packets import (
     Disconnect,
-    Filter,
     Puback,
     Publish,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
 )
@@ -48,12 +48,12 @@ class Gate(Table):
         self.here = Admission("here", 1, options)
         self.there = Admission("there", 1, options)
         self.here.find_ways = lambda filter_, _: (
-            (Way(("here", "there"), 1),) if filter_selects(FAR, filter_.channel) else ()
+            (SourcePath(("here", "there"), 1),) if filter_selects(FAR, filter_.channel) else ()
         )
         for admission in (self.here, self.there):
             for name in ("near/a", "near/b", "far/a", "far/b"):
                 self.advertise(admission, name, 10)
-        self.admitting = Admitting(
+        self.admitting = SubscriptionAdmission(
             self.broker, self.here, lambda: self.now_us, lambda *_: Measured()
         )
         self.broker.admitting = self.admitting
@@ -94,7 +94,7 @@ class Gate(Table):
 
 
 def suback(peer: Peer, *patterns: str, packet_id: int = 1) -> list[Suback]:
-    peer.send(Subscribe(packet_id, tuple(Filter(each, 0) for each in patterns)))
+    peer.send(Subscribe(packet_id, tuple(TopicFilter(each, 0) for each in patterns)))
     return [each for each in peer.hear() if isinstance(each, Suback)]
 
 
@@ -192,7 +192,7 @@ def test_a_node_that_does_not_answer_refuses() -> None:
 def test_shares_are_said() -> None:
     table = Gate()
     table.there.set_capacity(link("here"), 50_000)
-    book = read_book('[[policies]]\nname = "x"\nguarantee = 0.5\n')
+    book = parse_policy_set('[[policies]]\nname = "x"\nguarantee = 0.5\n')
     table.broker.switch(book, Policies(book))
     ann = table.join("ann")
     suback(ann, "far/a")
@@ -246,7 +246,7 @@ def test_a_wish_that_is_refused_leaves_the_subscription_before_it() -> None:
     ann.hear()
     table.there.set_capacity(link("here"), 50_000)
     where = Properties(user=(("where", "level > 3"),))
-    ann.send(Subscribe(2, (Filter("far/a", 0),), where))
+    ann.send(Subscribe(2, (TopicFilter("far/a", 0),), where))
     table.talk()
     (answer,) = ann.hear()
     assert isinstance(answer, Suback)
@@ -288,7 +288,7 @@ def test_a_group_with_another_condition_is_given_back_before_it_is_decided(leave
     pattern = "$share/team/far/a"
     for packet_id, where in ((1, "level > 3"), (2, "level > 4")):
         wish = Properties(user=(("where", where),))
-        ann.send(Subscribe(packet_id, (Filter(pattern, 0),), wish))
+        ann.send(Subscribe(packet_id, (TopicFilter(pattern, 0),), wish))
         if packet_id == 1:
             table.talk()
     assert table.promised() == 2, "the one it has, and the one it asks for"
@@ -409,7 +409,9 @@ class AdmittedWorld(World):
         super().__init__()
         admission = Admission("here", 1, OPTIONS)
         broker = self.table.broker
-        broker.admitting = Admitting(broker, admission, lambda: 0, lambda *_: Measured())
+        broker.admitting = SubscriptionAdmission(
+            broker, admission, lambda: 0, lambda *_: Measured()
+        )
         broker.admitting.restore()
 
     @invariant()
@@ -456,7 +458,7 @@ def test_whatever_clients_do_while_others_are_asked_nothing_leaks(seed: int) -> 
         elif act == "subscribe":
             chosen = random.sample(patterns, random.randint(1, 3))
             where = random.choice((NO_PROPERTIES, Properties(user=(("where", "level > 3"),))))
-            filters = tuple(Filter(each, 0) for each in chosen)
+            filters = tuple(TopicFilter(each, 0) for each in chosen)
             peer.send(Subscribe(packet_ids[name], filters, where))
         elif act == "unsubscribe":
             peer.send(Unsubscribe(packet_ids[name], (random.choice(patterns),)))

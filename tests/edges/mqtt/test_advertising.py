@@ -9,7 +9,7 @@ from accord.core.admission.errors import AdmissionError
 from accord.core.admission.needs import Measured
 from accord.core.admission.options import AdmissionOptions, Mode
 from accord.core.monitoring.ledger import REFUSED, SHED
-from accord.edges.mqtt.admitting import Admitting
+from accord.edges.mqtt.admitting import SubscriptionAdmission
 from accord.edges.mqtt.advertising import BEYOND, Advertisement
 from accord.edges.mqtt.codes import V311, Reason
 from accord.edges.mqtt.packets import Disconnect, Puback, Publish, Pubrec
@@ -22,7 +22,7 @@ class Market(Table):
         super().__init__()
         self.now_us = 0
         self.admission = Admission("here", 1, AdmissionOptions(mode=mode))
-        self.admitting = Admitting(
+        self.admitting = SubscriptionAdmission(
             self.broker, self.admission, lambda: self.now_us, lambda *_: Measured()
         )
         self.broker.admitting = self.admitting

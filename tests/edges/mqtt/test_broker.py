@@ -10,12 +10,12 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Puback,
     Publish,
     Pubrec,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -221,7 +221,7 @@ def test_a_new_subscription_gets_what_is_retained_behind_its_answer() -> None:
     sender.publish("a/1", b"new", 1, retain=True)
     sender.publish("a/2", b"other", retain=True)
     sender.publish("a/2", b"", retain=True)
-    ada = table.join("ada").send(Subscribe(1, (Filter("a/+", 2),)))
+    ada = table.join("ada").send(Subscribe(1, (TopicFilter("a/+", 2),)))
     ada.expect(Suback(1, (2,)), Publish("a/1", b"new", 1, retain=True, packet_id=1))
 
 
@@ -231,7 +231,7 @@ def test_who_wants_retained_messages_when(handling: int, times: int) -> None:
     table.join("bob").publish("a", b"x", retain=True)
     ada = table.join("ada")
     for _ in range(2):
-        ada.subscribe(Filter("a", retain_handling=handling))
+        ada.subscribe(TopicFilter("a", retain_handling=handling))
     assert ada.hear() == [Publish("a", b"x", retain=True)] * times
 
 
@@ -239,7 +239,7 @@ def test_retained_messages_are_for_those_who_may_have_them() -> None:
     table = Table()
     ada = table.join("ada")
     ada.publish("a", b"own", retain=True, properties=Properties(user=(("n", "1"),)))
-    ada.subscribe(Filter("a", no_local=True))
+    ada.subscribe(TopicFilter("a", no_local=True))
     ada.subscribe("$share/group/a")
     ada.expect()
     identified = Properties(subscription_identifiers=(5,), user=(("where", "n > 1"),))
@@ -305,13 +305,13 @@ def test_a_bad_predicate_is_refused_with_the_place_of_the_mistake() -> None:
     table = Table()
     ada = table.join("ada")
     bad = Properties(user=(("where", "altitude_m >"),))
-    ada.send(Subscribe(1, (Filter("a"), Filter("b")), bad))
+    ada.send(Subscribe(1, (TopicFilter("a"), TopicFilter("b")), bad))
     (answer,) = ada.hear()
     assert isinstance(answer, Suback)
     assert answer.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR,) * 2
     assert "altitude_m >" in (answer.properties.reason_string or "")
     both = Properties(user=(("where", "n > 1"), ("xpath", "//n > 1")))
-    ada.send(Subscribe(1, (Filter("a"),), both))
+    ada.send(Subscribe(1, (TopicFilter("a"),), both))
     (answer,) = ada.hear()
     assert isinstance(answer, Suback)
     assert "got several" in (answer.properties.reason_string or "")
@@ -329,7 +329,7 @@ def test_a_bad_predicate_is_refused_with_the_place_of_the_mistake() -> None:
 def test_one_client_may_not_ask_for_too_much(limits: Limits, pattern: str) -> None:
     table = Table(limits)
     ada = table.join("ada").subscribe("a")
-    ada.send(Subscribe(2, (Filter("a", 1), Filter(pattern))))
+    ada.send(Subscribe(2, (TopicFilter("a", 1), TopicFilter(pattern))))
     (answer,) = ada.hear()
     assert isinstance(answer, Suback)
     assert answer.reasons[0] == 1, "what it has it may change"
@@ -342,7 +342,7 @@ def test_predicates_are_counted_apart() -> None:
     ada = table.join("ada").subscribe("a")
     where = Properties(user=(("where", "n > 1"),))
     ada.subscribe("b", properties=where).subscribe("b", properties=where)
-    ada.send(Subscribe(9, (Filter("a"), Filter("c")), where))
+    ada.send(Subscribe(9, (TopicFilter("a"), TopicFilter("c")), where))
     (answer,) = ada.hear()
     assert isinstance(answer, Suback)
     assert answer.reasons == (Reason.QUOTA_EXCEEDED,) * 2

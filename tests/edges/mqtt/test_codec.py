@@ -12,7 +12,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -23,6 +22,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -72,16 +72,16 @@ EXAMPLES: list[tuple[int, str, Packet]] = [
     (
         V5,
         "82 0f 000a 00 0003 612f62 01 0003 632f64 02",
-        Subscribe(10, (Filter("a/b", 1), Filter("c/d", 2))),
+        Subscribe(10, (TopicFilter("a/b", 1), TopicFilter("c/d", 2))),
     ),
     (
         V5,
         "82 0b 000a 02 0b 07 0003 612f23 2e",
         Subscribe(
-            10, (Filter("a/#", 2, True, True, 2),), Properties(subscription_identifiers=(7,))
+            10, (TopicFilter("a/#", 2, True, True, 2),), Properties(subscription_identifiers=(7,))
         ),
     ),
-    (V311, "82 08 000a 0003 612f62 01", Subscribe(10, (Filter("a/b", 1),))),
+    (V311, "82 08 000a 0003 612f62 01", Subscribe(10, (TopicFilter("a/b", 1),))),
     (V311, "90 05 000a 00 02 80", Suback(10, (0, 2, 0x80))),
     (V5, "90 05 000a 00 01 97", Suback(10, (1, Reason.QUOTA_EXCEEDED))),
     (V5, "a2 0d 000a 00 0003 612f62 0003 632f64", Unsubscribe(10, ("a/b", "c/d"))),

@@ -11,14 +11,13 @@ from accord.core.node.limits import Limits
 from accord.core.node.rights import EVERYTHING, Rights
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, V311, ProtocolError, Reason
-from accord.edges.mqtt.exchange import Exchange, Step
-from accord.edges.mqtt.handshake import Gate
+from accord.edges.mqtt.exchange import AuthExchange, AuthStep
+from accord.edges.mqtt.handshake import LoginGate
 from accord.edges.mqtt.packets import (
     Auth,
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -29,6 +28,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -127,11 +127,11 @@ def test_a_node_that_is_full_says_so() -> None:
 
 @both
 def test_what_comes_before_the_login_waits_for_it(version: int) -> None:
-    gate = Gate()
+    gate = LoginGate()
     table = Table(gate=gate)
     peer = table.open(version).send(
         Connect("ada", version, username="ada", password=b"secret"),
-        Subscribe(1, (Filter("a"),)),
+        Subscribe(1, (TopicFilter("a"),)),
         Publish("a", b"own"),
     )
     assert peer.hear() == []
@@ -146,7 +146,7 @@ def test_what_comes_before_the_login_waits_for_it(version: int) -> None:
         len(encode(each, version))
         for each in (
             Connect("ada", version, username="ada", password=b"secret"),
-            Subscribe(1, (Filter("a"),)),
+            Subscribe(1, (TopicFilter("a"),)),
             Publish("a", b"own"),
             Pingreq(),
         )
@@ -163,7 +163,7 @@ def test_what_comes_before_the_login_waits_for_it(version: int) -> None:
 def test_who_is_not_let_in_has_done_nothing(
     rights: Rights | None, is_busy: bool, reason: Reason
 ) -> None:
-    table = Table(gate=Gate())
+    table = Table(gate=LoginGate())
     peer = table.open().send(Connect("ada"), Publish("a", b"x", 1, True, packet_id=1))
     peer.admit(rights, is_busy=is_busy)
     table.turn()
@@ -176,7 +176,7 @@ def test_who_is_not_let_in_has_done_nothing(
 
 
 def test_nobody_may_say_much_before_the_login() -> None:
-    table = Table(gate=Gate())
+    table = Table(gate=LoginGate())
     peer = table.open().send(Connect("ada"))
     for _ in range(11):
         peer.send(Publish("a", bytes(100_000)))
@@ -185,7 +185,7 @@ def test_nobody_may_say_much_before_the_login() -> None:
 
 
 def test_a_login_takes_no_longer_than_a_connect() -> None:
-    table = Table(gate=Gate())
+    table = Table(gate=LoginGate())
     peer = table.open().send(Connect("ada"))
     table.wait(10_000)
     assert peer.is_closed
@@ -194,12 +194,12 @@ def test_a_login_takes_no_longer_than_a_connect() -> None:
 
 
 def test_rights_are_asked_for_channels_and_filters() -> None:
-    table = Table(gate=Gate())
+    table = Table(gate=LoginGate())
     peer = table.open().send(Connect("ada", username="ada"))
     rights = Rights(publish=("out/%u/#",), subscribe=("in/+",))
     peer.admit(rights, user="ada")
     peer.send(
-        Subscribe(1, (Filter("in/1", 1), Filter("in/#"), Filter("$share/g/in/1"))),
+        Subscribe(1, (TopicFilter("in/1", 1), TopicFilter("in/#"), TopicFilter("$share/g/in/1"))),
         Publish("out/ada/1", qos=1, packet_id=2),
         Publish("out/bob/1", qos=1, packet_id=3),
         Publish("out/bob/1"),
@@ -219,7 +219,7 @@ def test_the_login_changes_nothing_of_what_comes_then(data: st.DataObject, versi
     stream = b"".join([encode(Connect("ada", version), version), *said])
     chunks = data.draw(cuts_of(stream))
     admitted = data.draw(st.integers(1, len(chunks)))
-    gate = Gate()
+    gate = LoginGate()
     table = Table(SMALL, gate=gate)
     listeners = listening(table)
     peer = table.open(version)
@@ -236,19 +236,19 @@ def test_the_login_changes_nothing_of_what_comes_then(data: st.DataObject, versi
 # Enhanced authentication.
 
 
-class Question(Exchange):
+class Question(AuthExchange):
     """Asks once."""
 
     def __init__(self) -> None:
         self.is_asked = False
 
-    def step(self, data: bytes) -> Step:
+    def step(self, data: bytes) -> AuthStep:
         if not self.is_asked:
             self.is_asked = True
-            return Step(b"7 times 6?")
+            return AuthStep(b"7 times 6?")
         if data != b"42":
             raise ProtocolError(Reason.NOT_AUTHORIZED, "wrong")
-        return Step(b"right", Rights(publish=("%u",)), user="ada")
+        return AuthStep(b"right", Rights(publish=("%u",)), user="ada")
 
 
 def auth(reason: Reason, data: bytes | None = None) -> Auth:
@@ -256,7 +256,7 @@ def auth(reason: Reason, data: bytes | None = None) -> Auth:
 
 
 def questioned() -> tuple[Table, Peer]:
-    table = Table(gate=Gate({"Q": Question}))
+    table = Table(gate=LoginGate({"Q": Question}))
     asking = Connect("ada", properties=Properties(authentication_method="Q"))
     peer = table.open().send(asking)
     peer.expect(auth(Reason.CONTINUE_AUTHENTICATION, b"7 times 6?"))
@@ -290,7 +290,7 @@ def test_a_client_that_says_something_else_is_not_in(packet: Packet) -> None:
 
 
 def test_a_method_that_nobody_knows() -> None:
-    for gate in (None, Gate(), Gate({"Q": Question})):
+    for gate in (None, LoginGate(), LoginGate({"Q": Question})):
         asking = Connect("ada", properties=Properties(authentication_method="R"))
         (answer,) = connacks(Table(gate=gate).open().send(asking))
         assert answer.reason == Reason.BAD_AUTHENTICATION_METHOD
@@ -313,7 +313,7 @@ def test_what_comes_after_the_end_is_not_heard(version: int) -> None:
     table.join("ada", version)
     assert first.is_closed
     first.hear()
-    some: list[Packet] = [Pingreq(), Publish("a"), Puback(1), Subscribe(1, (Filter("a"),))]
+    some: list[Packet] = [Pingreq(), Publish("a"), Puback(1), Subscribe(1, (TopicFilter("a"),))]
     first.send(*some).send(Disconnect()).expect()
     assert table.session("ada").is_connected
     assert table.hub.counters.publishes_received == [0, 0, 0]
@@ -326,7 +326,7 @@ def test_nothing_is_said_to_a_client_that_was_not_welcomed(last: Packet | None) 
     table.join("bob").publish("a", b"for later", 1)
     table.commit()
     peer = table.connect("ada", clean=False, expiry_s=60)
-    peer.send(Pingreq(), Subscribe(1, (Filter("b"),)))
+    peer.send(Pingreq(), Subscribe(1, (TopicFilter("b"),)))
     if last is None:
         table.connect("ada", clean=False, expiry_s=60)
     else:
@@ -340,7 +340,7 @@ def test_nothing_is_said_to_a_client_that_was_not_welcomed(last: Packet | None) 
 def test_a_client_that_says_goodbye_still_gets_its_messages() -> None:
     table = Table()
     peer = table.join("ada")
-    peer.send(Subscribe(1, (Filter("a"),)), Publish("a", b"own"), Disconnect())
+    peer.send(Subscribe(1, (TopicFilter("a"),)), Publish("a", b"own"), Disconnect())
     peer.expect(Suback(1, (0,)), Publish("a", b"own"))
     assert (peer.is_closed, peer.connection.reason) == (True, "by the client")
 
@@ -503,7 +503,7 @@ def test_bad_attributes_match_no_predicate_and_are_refused_where_they_would_be_k
 
 
 def test_a_session_belongs_to_the_user_who_opened_it() -> None:
-    table = Table(gate=Gate())
+    table = Table(gate=LoginGate())
     rights = Rights(publish=("#",), subscribe=("#",))
     own = table.open().send(Connect("ctl", properties=Properties(session_expiry_s=60)))
     own.admit(rights, user="ada")
@@ -539,7 +539,7 @@ def test_problems_are_explained_as_far_as_the_client_wants() -> None:
     small = Properties(maximum_packet_size=30)
     for properties in (curt, small):
         peer = table.join("ada", properties=properties)
-        peer.send(Subscribe(1, (Filter("a"),), Properties(user=(("where", "n >"),))))
+        peer.send(Subscribe(1, (TopicFilter("a"),), Properties(user=(("where", "n >"),))))
         peer.expect(Suback(1, (Reason.IMPLEMENTATION_SPECIFIC_ERROR,)))
 
 
@@ -551,7 +551,7 @@ def test_a_new_predicate_leaves_the_rest_for_later() -> None:
         ada.connection.receive(data, now_ms=table.now_ms)
 
     where = Properties(user=(("where", "n > 1"),))
-    dear = encode(Subscribe(1, (Filter("b"),), where), V5)
+    dear = encode(Subscribe(1, (TopicFilter("b"),), where), V5)
     read(dear + encode(Publish("a", b"first"), V5))
     assert [ada.connection.has_rest, ada.connection.wants_data()] == [True, False]
     read(encode(Publish("a", b"second"), V5))
@@ -563,7 +563,7 @@ def test_a_new_predicate_leaves_the_rest_for_later() -> None:
     table.turn()
     ada.expect(Suback(1, (0,)), Suback(1, (0,)), Pingresp())
     bob.expect(Publish("a", b"first"), Publish("a", b"second"))
-    read(encode(Subscribe(1, (Filter("b"),), Properties(user=(("where", "n > 2"),))), V5))
+    read(encode(Subscribe(1, (TopicFilter("b"),), Properties(user=(("where", "n > 2"),))), V5))
     assert not ada.connection.has_rest, "there is none"
 
 
@@ -636,7 +636,7 @@ def test_held_answers_keep_their_order(
 
 def request(kind: str, packet_id: int) -> tuple[Packet, type[Packet]]:
     if kind == "subscribe":
-        return Subscribe(packet_id, (Filter("b", 1),)), Suback
+        return Subscribe(packet_id, (TopicFilter("b", 1),)), Suback
     if kind == "unsubscribe":
         return Unsubscribe(packet_id, ("b",)), Unsuback
     topic, _, twice = kind.partition(" ")
@@ -670,7 +670,7 @@ def streams(version: int, *, has_mistakes: bool = True) -> st.SearchStrategy[lis
         st.builds(Publish, TOPICS, PAYLOADS, st.integers(1, 2), packet_id=IDS),
         st.builds(Puback, IDS) | st.builds(Pubrec, IDS) | st.builds(Pubcomp, IDS),
         st.builds(Pubrel, IDS),
-        st.builds(Subscribe, IDS, TOPICS.map(lambda topic: (Filter(topic),))),
+        st.builds(Subscribe, IDS, TOPICS.map(lambda topic: (TopicFilter(topic),))),
         st.builds(Unsubscribe, IDS, TOPICS.map(lambda topic: (topic,))),
         st.just(Pingreq()),
     ]
@@ -681,7 +681,7 @@ def streams(version: int, *, has_mistakes: bool = True) -> st.SearchStrategy[lis
             lambda text: Properties(user=(("where", text),))
         )
         some += [
-            st.builds(Subscribe, IDS, TOPICS.map(lambda topic: (Filter(topic),)), where),
+            st.builds(Subscribe, IDS, TOPICS.map(lambda topic: (TopicFilter(topic),)), where),
             st.builds(Publish, TOPICS, PAYLOADS, properties=user),
             st.builds(Publish, TOPICS | st.just(""), PAYLOADS, properties=alias),
         ]
@@ -838,7 +838,7 @@ def streams_of_bytes(version: int) -> list[bytes]:
         Pubrel(1),
         Pubcomp(1),
         Puback(1),
-        Subscribe(1, (Filter("#", 2),)),
+        Subscribe(1, (TopicFilter("#", 2),)),
         Unsubscribe(1, ("#",)),
         Disconnect(),
     ]

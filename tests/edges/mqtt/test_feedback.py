@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accord.core.feedback.receipts import Receipts
+from accord.core.feedback.receipts import ReceiptSigner
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.node.limits import Limits
 from accord.core.node.rights import Rights
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Policies
 from accord.edges.mqtt.codes import V311, Reason
 from accord.edges.mqtt.feedback import (
@@ -23,7 +23,7 @@ from accord.edges.mqtt.feedback import (
     SOURCE_GONE,
     TOO_LARGE,
     UNKNOWN_NODE,
-    Feedback,
+    FeedbackHandler,
 )
 from accord.edges.mqtt.packets import (
     Packet,
@@ -45,7 +45,7 @@ SECRET = bytes(range(32))
 
 def table(limits: Limits | None = None, *, is_durable: bool = False) -> Table:
     made = Table(limits or Limits(), is_durable=is_durable, kept=["kept"])
-    made.broker.feedback = Feedback(made.broker, SECRET)
+    made.broker.feedback = FeedbackHandler(made.broker, SECRET)
     return made
 
 
@@ -168,7 +168,7 @@ def test_answers_are_given_by_who_has_no_other_rights() -> None:
 def test_forged_receipts_are_refused_and_counted() -> None:
     at = table()
     source, receiver, _ = meet(at)
-    forged = Receipts("", bytes(32)).make("camera", "", 1, "uav/x", None)
+    forged = ReceiptSigner("", bytes(32)).make("camera", "", 1, "uav/x", None)
     answer = refused(receiver, f"{FEEDBACK}/{forged}", b"gotcha")
     assert answer.reason == Reason.NOT_AUTHORIZED
     assert answer.properties.reason_string == "the receipt was not made by this node"
@@ -255,7 +255,7 @@ def test_an_answer_waits_for_a_source_that_is_away() -> None:
     at.commit()
     receiver.expect(Puback(packet_id))
     after, _ = at.after_crash(at.log[: at.on_disk()])
-    after.broker.feedback = Feedback(after.broker, SECRET)
+    after.broker.feedback = FeedbackHandler(after.broker, SECRET)
     again = after.join("camera", clean=False, expiry_s=100, is_present=True)
     answer = only(again.hear())
     assert (answer.payload, answer.properties.correlation_data) == (b"seen", b"mine")
@@ -323,7 +323,7 @@ def test_a_will_can_be_answered() -> None:
 
 def test_an_answer_is_as_important_as_its_channel() -> None:
     at = table()
-    book = read_book('[[policies]]\nname = "images"\nchannel = "uav/#"\nimportance = 6\n')
+    book = parse_policy_set('[[policies]]\nname = "images"\nchannel = "uav/#"\nimportance = 6\n')
     at.broker.switch(book, Policies(book))
     source, receiver, event = meet(at)
     source.is_slow = True
@@ -355,7 +355,7 @@ def linked(names: str = "ab") -> tuple[Net, dict[str, Table]]:
     net = Net(names)
     tables = {}
     for name, node in net.nodes.items():
-        node.broker.feedback = Feedback(node.broker, name.encode() * 32)
+        node.broker.feedback = FeedbackHandler(node.broker, name.encode() * 32)
         at = tables[name] = table()
         at.broker, at.hub = node.broker, node.broker.hub
         at.now_ms = node.broker.hub.now_ms
@@ -417,7 +417,7 @@ def test_a_receipt_of_a_node_that_is_none_goes_nowhere() -> None:
     net, tables = linked()
     _, receiver, _ = meet_abroad(net, tables, "b")
     for number in range(20):
-        made = Receipts(f"nowhere {number}", SECRET).make("camera", "", 1, "uav/x", None)
+        made = ReceiptSigner(f"nowhere {number}", SECRET).make("camera", "", 1, "uav/x", None)
         answer = refused(receiver, f"{FEEDBACK}/{made}")
         assert answer.properties.reason_string == f"no node 'nowhere {number}' is known here"
     assert shed(tables["b"]) == {UNKNOWN_NODE: 20}
@@ -464,7 +464,7 @@ def test_another_node_speaks_for_its_own_clients_only() -> None:
 @pytest.mark.parametrize(("rights", "importance"), [(None, 6), (Rights(), DEFAULT_IMPORTANCE)])
 def test_an_unproved_receipt_lends_no_importance(rights: Rights | None, importance: int) -> None:
     net, tables = linked()
-    book = read_book('[[policies]]\nname = "images"\nchannel = "uav/#"\nimportance = 6\n')
+    book = parse_policy_set('[[policies]]\nname = "images"\nchannel = "uav/#"\nimportance = 6\n')
     for node in net.nodes.values():
         node.broker.switch(book, Policies(book))
     _, receiver, event = meet_abroad(net, tables, "b")
@@ -479,7 +479,7 @@ def test_answers_go_by_the_requirement_of_their_channel() -> None:
     assert net.nodes["a"].overlay.registry.create(definition) is None
     net.settle()
     receiver = tables["b"].join("desk")
-    made = Receipts("a", b"a" * 32).make("camera", "", 1, "uav/x", None)
+    made = ReceiptSigner("a", b"a" * 32).make("camera", "", 1, "uav/x", None)
     tables["a"].join("camera").subscribe(FEEDBACK, qos=1)
     receiver.publish(f"{FEEDBACK}/{made}", b"seen", 1)
     settle(net, tables)

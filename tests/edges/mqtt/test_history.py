@@ -11,14 +11,14 @@ from accord.core.monitoring.ledger import event_id, event_number
 from accord.edges.mqtt import history
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.history import CatchUp, Wanted
-from accord.edges.mqtt.kept import to_keep
+from accord.edges.mqtt.history import CatchUp, PageDemand
+from accord.edges.mqtt.kept import journal_form
 from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
-from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
+from accord.edges.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.restoring import restore
-from accord.edges.pipeline.messages import Found, Page
+from accord.edges.pipeline.messages import Page, QueryHit
 from accord.journal.events import decode_event, encode_kept, kept_message
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
@@ -32,9 +32,9 @@ class World:
 
     def __init__(self) -> None:
         self.table = self._table(START_MS)
-        self.journal: list[Found | None] = []
+        self.journal: list[QueryHit | None] = []
         self.committed = 0
-        self.asked: list[tuple[CatchUp, Wanted]] = []
+        self.asked: list[tuple[CatchUp, PageDemand]] = []
         self.published: list[int] = []
 
     @staticmethod
@@ -51,7 +51,7 @@ class World:
         for record in encode_kept(hub.kept):
             event = decode_event(record)
             self.journal.append(
-                Found(
+                QueryHit(
                     len(self.journal),
                     event.number,
                     event.received_ms,
@@ -92,12 +92,12 @@ class World:
                     catch_up.finish_page(page.cursor)
         self.turn()
 
-    def _page(self, wanted: Wanted) -> Page:
+    def _page(self, wanted: PageDemand) -> Page:
         ask = wanted.ask
         assert ask.before_offset is not None
         assert ask.before_offset <= self.committed
         start = int(wanted.cursor) if wanted.cursor else ask.from_offset
-        found: list[Found] = []
+        found: list[QueryHit] = []
         for offset in range(start, ask.before_offset):
             event = self.journal[offset]
             if event is None or event.received_ms < (ask.since_ms or 0):
@@ -163,7 +163,7 @@ class Listener:
         )
 
     def subscribe(self, pattern: str = "#") -> None:
-        wish = Subscribe(900, (Filter(pattern, self.qos),), SINCE)
+        wish = Subscribe(900, (TopicFilter(pattern, self.qos),), SINCE)
         self.peer.send(wish)
 
     def read(self, bytes_wanted: int = 1 << 20) -> None:
@@ -232,7 +232,7 @@ def test_who_asks_for_names_gets_those_of_the_past_too(is_secondary: bool) -> No
     hub.kept = []
     for message, (source, home, number) in zip(messages, copies, strict=True):
         message.home, message.home_number = home, number or (message.number if home else 0)
-        hub.kept.append(to_keep(message, source))
+        hub.kept.append(journal_form(message, source))
     first = messages[0].number
     world.commit()
     told = [
@@ -256,7 +256,7 @@ def test_who_asks_for_names_gets_those_of_the_past_too(is_secondary: bool) -> No
 
 def history_of(world: World, name: str, properties: Properties | None) -> list[Publish]:
     peer = world.table.join(name, properties=properties)
-    peer.send(Subscribe(900, (Filter("kept/#", 1),), SINCE))
+    peer.send(Subscribe(900, (TopicFilter("kept/#", 1),), SINCE))
     world.commit()
     world.answer()
     return [each for each in peer.hear() if isinstance(each, Publish)]
@@ -306,7 +306,7 @@ def test_a_past_that_can_not_be_had_is_refused(
 ) -> None:
     world = World()
     ada = world.table.join("ada")
-    ada.send(Subscribe(7, (Filter(pattern, 1),), properties))
+    ada.send(Subscribe(7, (TopicFilter(pattern, 1),), properties))
     (answer,) = ada.hear()
     assert isinstance(answer, Suback)
     assert answer.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR,)
@@ -318,7 +318,7 @@ def test_without_a_pipeline_there_is_no_past() -> None:
     table = Table(is_durable=True, kept=["kept/#"])
     table.hub.no_history = "the data pipeline is off"
     ada = table.join("ada")
-    ada.send(Subscribe(7, (Filter("kept/#", 1),), SINCE))
+    ada.send(Subscribe(7, (TopicFilter("kept/#", 1),), SINCE))
     (answer,) = ada.hear()
     assert isinstance(answer, Suback)
     assert answer.properties.reason_string == "since: the data pipeline is off"

@@ -9,19 +9,19 @@ import pytest
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import OUTCOMES, event_id, read_detail
 from accord.core.node.limits import Limits
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Entity, Policies
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.kept import name_of, past_message, result_message, to_keep
+from accord.edges.mqtt.kept import history_message, journal_form, name_of, result_message
 from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, PUBLISHER, RECEIVED
-from accord.edges.mqtt.packets import Connect, Filter, Puback, Publish, Pubrec, Pubrel
+from accord.edges.mqtt.packets import Connect, Puback, Publish, Pubrec, Pubrel, TopicFilter
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.publishing import ConditionsOrder
 from accord.edges.mqtt.restoring import snapshot
 from accord.edges.mqtt.shaping import ShapingOrder, shaped_message
-from accord.edges.pipeline.messages import Found
+from accord.edges.pipeline.messages import QueryHit
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
 PAIR: Final = ("height", "3")
@@ -39,7 +39,7 @@ importance = 1
 
 
 def decide(table: Table, text: str) -> None:
-    book = read_book(text)
+    book = parse_policy_set(text)
     table.broker.switch(book, Policies(book))
 
 
@@ -466,7 +466,7 @@ def test_what_cannot_be_shaped_goes_as_it_is() -> None:
         """,
     )
     table.hub.has_workers = True
-    ada = table.join("ada").subscribe(Filter("image", 1))
+    ada = table.join("ada").subscribe(TopicFilter("image", 1))
     table.join("bob").publish("image", b"x" * 10_000, 1)
     (order,) = table.hub.orders
     order.fail()
@@ -599,12 +599,12 @@ def test_a_kept_event_has_its_name_in_any_shape(is_result: bool) -> None:
     ada = table.join("ada").subscribe("image", qos=1)
     message = make_message("image", b"x" * 10_000, 1, False, "", START_MS, Properties(user=(PAIR,)))
     message.number, message.home, message.home_number = 9, "x", 7
-    kept = to_keep(message)
-    found = Found(0, 9, START_MS, "image", "bob", 1, kept.block, kept.payload)
+    kept = journal_form(message)
+    found = QueryHit(0, 9, START_MS, "image", "bob", 1, kept.block, kept.payload)
     if is_result:
         told = result_message(found, "image", b"1", START_MS)
     else:
-        told = past_message(found, ChannelCounts("image"), START_MS, name_of(found, "a"))
+        told = history_message(found, ChannelCounts("image"), START_MS, name_of(found, "a"))
     session = table.session("ada")
     grant = table.hub.router.grant(told, Entity("bob"), session.entity)
     session.deliver_kept(told, 1, (), grant)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.binding import Bound
+from accord.core.overlay.binding import ChannelTraits
 from accord.edges.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from accord.edges.mqtt.properties import Properties
 from tests.edges.mqtt.dialogue import Peer, Table
 from tests.edges.mqtt.test_managed import decide, listener, outcomes, payloads
 
-IN_ORDER: Final = Bound(keeps_order=True)
+IN_ORDER: Final = ChannelTraits(keeps_order=True)
 MANAGED: Final = """
 strategy = "strict"
 [[policies]]
@@ -29,9 +29,9 @@ importance = 6
 URGENT: Final = Properties(user=(("urgent", "1"),))
 
 
-def ordered(*, is_durable: bool = False, bound: Bound = IN_ORDER) -> Table:
+def ordered(*, is_durable: bool = False, bound: ChannelTraits = IN_ORDER) -> Table:
     table = Table(is_durable=is_durable)
-    table.broker.router.bound = lambda channel: bound if channel == "chat" else Bound()
+    table.broker.router.bound = lambda channel: bound if channel == "chat" else ChannelTraits()
     decide(table, MANAGED)
     return table
 

@@ -9,25 +9,25 @@ import msgspec
 import pytest
 
 from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.answers import CutWanted, PageWanted
-from accord.core.channels.persistent.exchange import PastExchange
-from accord.core.channels.persistent.messages import SERVICE, Page, PastEvent
+from accord.core.channels.persistent.answers import MakeCut, ReadPage
+from accord.core.channels.persistent.exchange import HistoryProtocol
+from accord.core.channels.persistent.messages import SERVICE, HistoryEvent, HistoryPage
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Policies
-from accord.edges.mqtt.abroad import Abroad
-from accord.edges.mqtt.child_nodes import ChildNodes
+from accord.edges.mqtt.abroad import OverlayBridge
+from accord.edges.mqtt.child_nodes import ChildBridge
 from accord.edges.mqtt.kept import is_of_node, origin_of
 from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import EVENT, NODE, RECEIVED
-from accord.edges.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
-from accord.edges.mqtt.past import MISSED, Pasts
+from accord.edges.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
+from accord.edges.mqtt.past import MISSED, HistorySubscriptions
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.restoring import restore
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
@@ -46,21 +46,24 @@ class Site:
         broker, self.hub = self.table.broker, self.table.hub
         self.hub.node = name
         self.hub.number += incarnation * 1_000_000_000
-        self.abroad = Abroad(broker, lambda: world.now_us)
+        self.abroad = OverlayBridge(broker, lambda: world.now_us)
         options = OverlayOptions()
         self.overlay = Overlay(name, incarnation, options, lambda: 0.5, self.abroad.need)
         self.channels = Channels(self.overlay)
         self.exchange = self.channels.serve(
-            SERVICE, lambda context: PastExchange(context, self.overlay.store, self.overlay.needs)
+            SERVICE,
+            lambda context: HistoryProtocol(context, self.overlay.store, self.overlay.needs),
         )
-        self.pasts = Pasts(broker, self.exchange, self.channels, lambda: world.now_us)
+        self.pasts = HistorySubscriptions(
+            broker, self.exchange, self.channels, lambda: world.now_us
+        )
         self.journal: list[MqttMessage] = []
         options_ = {PERSISTENT: "true"}
         self.overlay.registry.create(ChannelDefinition(name="chat/#", options=options_))
         broker.abroad = self.abroad
         self.abroad.join(self.channels)
         broker.pasts = self.pasts
-        self.abroad.children = ChildNodes(self.abroad, incarnation, lambda: world.now_us)
+        self.abroad.children = ChildBridge(self.abroad, incarnation, lambda: world.now_us)
 
     def turn(self) -> None:
         self.table.now_ms = START_MS + self.world.now_us // 1_000
@@ -89,19 +92,19 @@ class Site:
         orders = self.exchange.orders
         while orders:
             order = orders.pop(0)
-            if isinstance(order, CutWanted):
+            if isinstance(order, MakeCut):
                 self.hub.cut_number = self.hub.number
                 offset, number = len(self.journal), self.hub.number
                 self.exchange.cut_made(order, offset, number, self.world.now_us)
             else:
                 self.exchange.page_made(order, self._page(order), self.world.now_us)
 
-    def _page(self, order: PageWanted) -> Page:
+    def _page(self, order: ReadPage) -> HistoryPage:
         asked = order.asked
         start = int(asked.cursor or asked.start)
         end = min(asked.before, start + 5)
         found = [
-            PastEvent(
+            HistoryEvent(
                 each.number,
                 each.received_ms,
                 each.channel,
@@ -116,7 +119,7 @@ class Site:
             and each.received_ms >= asked.wanted.since_ms
             and not is_of_node(each.block)
         ]
-        return Page(asked.id, tuple(found), "" if end == asked.before else str(end))
+        return HistoryPage(asked.id, tuple(found), "" if end == asked.before else str(end))
 
 
 class World:
@@ -356,7 +359,7 @@ def test_unsubscribing_and_leaving_end_it() -> None:
     world = World()
     world.say("a", "1")
     ada = world.join("b", "ada")
-    ada.send(Subscribe(7, (Filter("chat/#", 1),)))
+    ada.send(Subscribe(7, (TopicFilter("chat/#", 1),)))
     world.sites["b"].table.broker.unsubscribe(world.sites["b"].table.session("ada"), "chat/#")
     world.settle()
     eve = world.join("b", "eve").subscribe("chat/#", qos=1)
@@ -480,7 +483,7 @@ def test_policies_know_where_an_event_of_the_past_was_published() -> None:
     world = World()
     give_up(world.sites["a"], 7, "1")
     world.settle()
-    book = read_book("""
+    book = parse_policy_set("""
         [[policies]]
         name = "of a secondary node"
         operation = "publish"
@@ -587,7 +590,7 @@ def test_nonsense_in_the_past_of_another_node_is_left_out(changes: dict[str, Any
     lying = world.sites["b"]
     honest = lying._page
 
-    def page(order: PageWanted) -> Page:
+    def page(order: ReadPage) -> HistoryPage:
         made = honest(order)
         events = [
             msgspec.structs.replace(each, **changes) if each.payload == b"two" else each

@@ -9,23 +9,23 @@ import pytest
 
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.negotiation.negotiation import Negotiation
-from accord.core.negotiation.notices import Act, Step, Withdraw
+from accord.core.negotiation.notices import ApplyMechanism, MechanismStep, WithdrawMechanism
 from accord.core.node.rights import ADVICE, CAPABILITIES, EXPECTATIONS, PROPERTIES, Rights
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Policies
 from accord.edges.mqtt.broker import make_message
 from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.hub import NodeRequest
 from accord.edges.mqtt.packets import (
     Disconnect,
-    Filter,
     Publish,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsubscribe,
 )
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.quality import Quality
+from accord.edges.mqtt.quality import ClientNegotiation
 from accord.edges.mqtt.quality_requests import answer
 from accord.edges.mqtt.quality_status import quality_status, quality_totals
 from accord.edges.mqtt.restoring import restore, snapshot
@@ -42,7 +42,9 @@ class QualityTable(Table):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.quality = Quality(self.broker, Negotiation("here"), lambda: self.now_ms * 1_000)
+        self.quality = ClientNegotiation(
+            self.broker, Negotiation("here"), lambda: self.now_ms * 1_000
+        )
         self.broker.quality = self.quality
 
     def settle(self) -> None:
@@ -59,7 +61,7 @@ class QualityTable(Table):
         body = json.dumps(request).encode()
         message = make_message(topic, body, 1, False, "", self.now_ms, NO_PROPERTIES)
         client = peer.connection.client_id
-        answered, _ = answer(self.broker, self.quality, Request(message, client, "", rights))
+        answered, _ = answer(self.broker, self.quality, NodeRequest(message, client, "", rights))
         self.settle()
         found: dict[str, Any] = json.loads(json.dumps(answered))
         return found
@@ -112,7 +114,7 @@ def test_nothing_is_expected_of_the_system() -> None:
     table = QualityTable()
     ada = table.join("ada")
     properties = Properties(user=(("expect", '{"rate": 5}'),))
-    ada.subscribe(Filter("lab/+", 1), Filter(EXPECTATIONS, 1), properties=properties)
+    ada.subscribe(TopicFilter("lab/+", 1), TopicFilter(EXPECTATIONS, 1), properties=properties)
     assert states(ada) == [("ada/lab/+#1", "unsatisfied")]
     assert [each["channel"] for each in listed(table, ada)] == ["lab/+"]
 
@@ -124,7 +126,7 @@ def test_who_subscribes_to_states_hears_how_they_stand() -> None:
     assert told(ada, EXPECTATIONS) == []
     ada.subscribe(EXPECTATIONS, qos=1)
     assert states(ada) == [("a", "unsatisfied"), ("b", "unsatisfied")]
-    ada.send(Subscribe(9, (Filter(EXPECTATIONS, 1, retain_handling=2),)))
+    ada.send(Subscribe(9, (TopicFilter(EXPECTATIONS, 1, retain_handling=2),)))
     assert states(ada) == []
 
 
@@ -153,7 +155,7 @@ def test_who_subscribes_to_states_hears_how_they_stand() -> None:
 def test_an_expectation_that_can_not_be_accepted(text: str, words: str) -> None:
     table = QualityTable()
     ada = table.join("ada")
-    ada.send(Subscribe(1, (Filter("a", 1),), Properties(user=(("expect", text),))))
+    ada.send(Subscribe(1, (TopicFilter("a", 1),), Properties(user=(("expect", text),))))
     (suback,) = ada.hear()
     assert isinstance(suback, Suback)
     assert suback.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR,)
@@ -168,7 +170,7 @@ def test_an_id_is_one_expectation() -> None:
     expect(ada, "a", {"rate": 5, "id": "x"})
     for pattern, ids in (("b", ("x",)), ("c", ("y", "y"))):
         user = tuple(("expect", json.dumps({"rate": 5, "id": each})) for each in ids)
-        ada.send(Subscribe(8, (Filter(pattern, 1),), Properties(user=user)))
+        ada.send(Subscribe(8, (TopicFilter(pattern, 1),), Properties(user=user)))
         (suback,) = ada.hear()
         assert isinstance(suback, Suback)
         assert "is another expectation's" in (suback.properties.reason_string or "")
@@ -436,9 +438,11 @@ def test_what_is_done_is_done_to_the_events_of_who_publishes() -> None:
     )
     assert said == {"ok": True}
     acts = table.quality.watching.acts
-    table.quality.take([Act(7, Step.RAISE_IMPORTANCE, "agent", "lab/t", "latency", 1.0)])
+    table.quality.take(
+        [ApplyMechanism(7, MechanismStep.RAISE_IMPORTANCE, "agent", "lab/t", "latency", 1.0)]
+    )
     assert list(acts.lifts) == [("lab/t", "sensor")]
-    table.quality.take([Withdraw(7)])
+    table.quality.take([WithdrawMechanism(7)])
     assert not acts.lifts
 
 
@@ -473,8 +477,8 @@ def test_latency_and_reliability_are_measured() -> None:
     assert list(table.quality.watching.acts.lifts["lab/t", "sensor"].raised.values()) == [True]
 
 
-def act(step: Step, target: float = 2.0) -> Act:
-    return Act(7, step, "sensor", "lab/t", "rate", target)
+def act(step: MechanismStep, target: float = 2.0) -> ApplyMechanism:
+    return ApplyMechanism(7, step, "sensor", "lab/t", "rate", target)
 
 
 def test_a_filtered_rate_is_for_those_who_expect_something() -> None:
@@ -483,7 +487,7 @@ def test_a_filtered_rate_is_for_those_who_expect_something() -> None:
     ada, bob = table.join("ada"), table.join("bob").subscribe("lab/t", qos=1)
     expect(ada, "lab/+", {"rate": [1, 2]})
     table.declare(sensor, current=10)
-    table.quality.take([act(Step.FILTER_RATE)])
+    table.quality.take([act(MechanismStep.FILTER_RATE)])
     for peer in (ada, bob):
         peer.hear()
     for number in range(10):
@@ -496,7 +500,7 @@ def test_a_filtered_rate_is_for_those_who_expect_something() -> None:
     filtered = [row for row in batch.rows if row[12] == FILTERED]
     assert [OUTCOMES[row[6]] for row in filtered] == ["shed"] * 8
     assert quality_totals(table.quality).filtered == 8
-    table.quality.take([Withdraw(7)])
+    table.quality.take([WithdrawMechanism(7)])
     sensor.publish("lab/t", b"last", qos=1)
     assert any(isinstance(each, Publish) and each.payload == b"last" for each in ada.hear())
 
@@ -505,7 +509,7 @@ def test_what_is_raised_goes_first() -> None:
     table = QualityTable()
     sensor, ada = table.join("sensor"), table.join("ada").subscribe("#", qos=1)
     table.declare(sensor)
-    table.quality.take([act(Step.RAISE_IMPORTANCE)])
+    table.quality.take([act(MechanismStep.RAISE_IMPORTANCE)])
     ada.is_slow = True
     sensor.publish("bulk", b"bulk", qos=1)
     sensor.publish("lab/t", b"raised", qos=1)
@@ -516,7 +520,7 @@ def test_what_is_raised_goes_first() -> None:
 
 def test_events_are_made_smaller_to_leave_in_time_where_policies_say_how() -> None:
     table = QualityTable()
-    book = read_book('[[policies]]\nname = "p"\npreferences = { shaping = "scaling" }')
+    book = parse_policy_set('[[policies]]\nname = "p"\npreferences = { shaping = "scaling" }')
     table.broker.switch(book, Policies(book))
     table.hub.has_workers = True
     sensor, ada = table.join("sensor"), table.join("ada").subscribe("lab/t", qos=1)
@@ -524,12 +528,12 @@ def test_events_are_made_smaller_to_leave_in_time_where_policies_say_how() -> No
     ada.connection.link.limit_bps = 800_000
     sensor.publish("lab/t", b"x" * 100_000, qos=1)
     assert table.hub.orders == []
-    table.quality.take([act(Step.SHAPE, 500.0)])
+    table.quality.take([act(MechanismStep.SHAPE, 500.0)])
     sensor.publish("lab/t", b"x" * 100_000, qos=1)
     (order,) = table.hub.orders
     assert isinstance(order, ShapingOrder)
     assert 12_500 <= order.shape.max_bytes <= 40_000  # what goes in 500 ms behind the first
-    table.quality.take([Withdraw(7)])
+    table.quality.take([WithdrawMechanism(7)])
 
 
 def test_the_state_can_be_seen() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accord.core.admission.resources import Resource
-from accord.core.admission.subscriptions import Refusal
+from accord.core.admission.subscriptions import AdmissionRefusal
 from accord.edges.mqtt.refusals import amount_text, facts_of, refusal_text, taken_by
 
 
@@ -24,7 +24,9 @@ def test_amounts_are_short(resource: Resource, amount: float, text: str) -> None
 
 
 def test_facts_are_exact() -> None:
-    refusal = Refusal("denver", Resource.BANDWIDTH, 123_456_789_012.0, 0.25, "client $share/a/b\0")
+    refusal = AdmissionRefusal(
+        "denver", Resource.BANDWIDTH, 123_456_789_012.0, 0.25, "client $share/a/b\0"
+    )
     assert facts_of(refusal) == (
         ("node", "denver"),
         ("resource", "bandwidth"),
@@ -38,7 +40,10 @@ def test_facts_are_exact() -> None:
 
 
 def test_silent_nodes_lack_nothing_in_particular() -> None:
-    assert refusal_text(Refusal("denver", Resource.PATH, 0, 0)) == "node denver does not answer"
+    assert (
+        refusal_text(AdmissionRefusal("denver", Resource.PATH, 0, 0))
+        == "node denver does not answer"
+    )
 
 
 def test_shares_are_rounded() -> None:

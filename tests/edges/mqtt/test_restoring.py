@@ -16,18 +16,18 @@ from accord.edges.mqtt.durable import decode_record, encode_record
 from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.packets import (
     Disconnect,
-    Filter,
     Puback,
     Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
+    TopicFilter,
     Unsubscribe,
     Will,
 )
 from accord.edges.mqtt.properties import Properties
 from accord.edges.mqtt.restoring import snapshot
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 from tests.edges.mqtt.world import CLIENTS, RETAINED, World
 
@@ -45,7 +45,7 @@ def crashed(table: Table, left: int | None = None) -> Table:
 
 def test_a_subscription_with_all_its_options() -> None:
     table = Table(is_durable=True)
-    wish = Filter("a/+", 2, no_local=True, retain_as_published=True)
+    wish = TopicFilter("a/+", 2, no_local=True, retain_as_published=True)
     properties = Properties(subscription_identifiers=(7,), user=(("where", "n > 1"),))
     ada = table.join("ada", expiry_s=60).subscribe(wish, properties=properties)
     ada.subscribe("$share/group/b", qos=1)
@@ -302,7 +302,7 @@ def test_what_the_log_says_twice_or_without_a_session_does_no_harm() -> None:
     table.join("ada", expiry_s=60).subscribe("a", qos=1).drop()
     table.join("bob").publish("a", b"x", 1)
     table.commit()
-    strange: list[durable.Record] = [
+    strange: list[durable.SessionLogRecord] = [
         durable.Done("nobody", 1),
         durable.Unsubscribed("ada", "nothing"),
         durable.Released("ada", 99),
@@ -325,7 +325,7 @@ def test_damage_is_told_and_the_rest_is_used() -> None:
         b"\xff",
         encode_record(durable.Queued("ada", 1, 99, 1, False, ())),
         encode_record(durable.Subscribed("ada", "b", 0, False, False, 0, "n >", "")),
-        encode_record(durable.Together((b"\xff",))),
+        encode_record(durable.AtomicRecords((b"\xff",))),
         encode_record(durable.Stored(1, "a", b"", 1, False, "", START_MS, 0, -1, b"\xff\xff")),
     ]
     after, restored = table.after_crash([*table.log, *bad])
@@ -442,7 +442,7 @@ def described(broker: Broker) -> dict[str, dict[str, object]]:
     return state
 
 
-def describe(session: Session) -> dict[str, object]:
+def describe(session: MqttSession) -> dict[str, object]:
     return {
         "version": session.version,
         "expiry_s": session.expiry_s,

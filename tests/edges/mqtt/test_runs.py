@@ -13,12 +13,12 @@ import pytest
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import DELIVERED
 from accord.core.node.limits import Limits
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import DEFAULT_GRANT, Policies
 from accord.edges.mqtt import publishing
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, V311
-from accord.edges.mqtt.packets import Filter, Packet, Puback, Publish
+from accord.edges.mqtt.packets import Packet, Puback, Publish, TopicFilter
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
 from accord.edges.mqtt.runs import MessageRun, Part
 from accord.journal.events import decode_event, encode_kept
@@ -43,7 +43,7 @@ class Client:
     name: str
     version: int
     expiry_s: int
-    filters: list[tuple[Filter, Properties]]
+    filters: list[tuple[TopicFilter, Properties]]
 
 
 @dataclass
@@ -66,7 +66,7 @@ def draw(seed: int, book: str | None = None) -> Plan:
         ]
         plan.clients.append(Client(f"r{number}", version, random.choice((0, 0, 300)), filters))
     for number in range(2):
-        shared = Filter("$share/g/a/+", 1)
+        shared = TopicFilter("$share/g/a/+", 1)
         plan.clients.append(Client(f"s{number}", V5, 0, [(shared, NO_PROPERTIES)]))
     publishers = [each for each in plan.clients if each.name.startswith("r")][:2]
     packet_id = 0
@@ -98,7 +98,7 @@ def draw_lone(seed: int) -> Plan:
         qos = random.choice((0, 1, 1))
         some = channels or random.sample(CHANNELS, random.choice((0, 0, 1)))
         filters = [
-            (Filter(channel, qos), _asking(random) if random.random() < 0.1 else NO_PROPERTIES)
+            (TopicFilter(channel, qos), _asking(random) if random.random() < 0.1 else NO_PROPERTIES)
             for channel in some
         ]
         other = random.choice((version, version, V5))
@@ -117,9 +117,9 @@ def draw_lone(seed: int) -> Plan:
     return plan
 
 
-def _filter(random: Random) -> Filter:
+def _filter(random: Random) -> TopicFilter:
     pattern = random.choice(("a/+", "a/1", "#", "b"))
-    return Filter(pattern, random.choice((0, 1, 2)), no_local=random.random() < 0.2)
+    return TopicFilter(pattern, random.choice((0, 1, 2)), no_local=random.random() < 0.2)
 
 
 def _asking(random: Random) -> Properties:
@@ -158,7 +158,7 @@ class World:
         self.table = Table(is_durable=True, kept=["a/2"])
         self.table.cuts_through = cuts_through
         if plan.book:
-            book = read_book('[[policies]]\nname = "P"\n' + plan.book)
+            book = parse_policy_set('[[policies]]\nname = "P"\n' + plan.book)
             self.table.broker.switch(book, Policies(book))
         self.runs = 0
         self.qos = {each.payload: each.qos for _, read in plan.reads for each in read}

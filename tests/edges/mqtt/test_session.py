@@ -8,7 +8,6 @@ from hypothesis import settings
 from accord.core.node.limits import Limits
 from accord.edges.mqtt.codes import V5, V311, Reason
 from accord.edges.mqtt.packets import (
-    Filter,
     Packet,
     Puback,
     Pubcomp,
@@ -16,6 +15,7 @@ from accord.edges.mqtt.packets import (
     Pubrec,
     Pubrel,
     Subscribe,
+    TopicFilter,
 )
 from accord.edges.mqtt.properties import Properties
 from tests.edges.mqtt.dialogue import Peer, Table
@@ -242,8 +242,8 @@ def test_what_a_subscriber_asked_for_is_in_its_messages() -> None:
     ada = table.join("ada")
     first = Properties(subscription_identifiers=(1,))
     second = Properties(subscription_identifiers=(268_435_455,))
-    ada.subscribe(Filter("a", 1, retain_as_published=True), properties=first)
-    ada.subscribe(Filter("+", 0), properties=second)
+    ada.subscribe(TopicFilter("a", 1, retain_as_published=True), properties=first)
+    ada.subscribe(TopicFilter("+", 0), properties=second)
     user = Properties(user=(("n", "1"), ("n", "2")), content_type="text")
     table.join("bob").publish("a", b"x", 2, retain=True, properties=user)
     (only,) = ada.hear()
@@ -314,7 +314,7 @@ def test_what_was_to_be_sent_before_a_session_ended_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_", [Subscribe(1, (Filter("a"),)), Publish("a", b"x", 1, retain=True, packet_id=1)]
+    "request_", [Subscribe(1, (TopicFilter("a"),)), Publish("a", b"x", 1, retain=True, packet_id=1)]
 )
 def test_a_client_that_is_gone_gets_no_answer(request_: Packet) -> None:
     table = Table(is_durable=True)

@@ -7,11 +7,11 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from accord.core.feedback.receipts import Receipts
+from accord.core.feedback.receipts import ReceiptSigner
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.signals import Carried
-from accord.core.qos.book import read_book
+from accord.core.qos.book import parse_policy_set
 from accord.core.qos.policies import Policies
 from accord.core.tiers.child import NO_ROOM
 from accord.core.tiers.options import TierOptions
@@ -155,7 +155,7 @@ def test_unsubscribing_costs_the_standby_no_answers() -> None:
 def test_a_node_that_nobody_knows_is_found_out_by_the_parent() -> None:
     net = tiers()
     receiver = net.tables["x"].join("desk")
-    made = Receipts("nowhere", bytes(32)).make("camera", "", 1, "uav/x", None)
+    made = ReceiptSigner("nowhere", bytes(32)).make("camera", "", 1, "uav/x", None)
     packet_id = receiver.publish(f"{FEEDBACK}/{made}", b"lost", 1)
     receiver.expect(Puback(packet_id))  # it is on its way
     net.settle()
@@ -171,7 +171,7 @@ def test_a_node_that_nobody_knows_is_found_out_by_the_parent() -> None:
 def test_forged_receipts_are_refused_by_the_secondary_node_itself() -> None:
     net = tiers()
     source, receiver, event = meet(net, "x", "c")
-    forged = Receipts("x", bytes(32)).make("camera", "", 1, "uav/x", None)
+    forged = ReceiptSigner("x", bytes(32)).make("camera", "", 1, "uav/x", None)
     receiver.publish(f"{FEEDBACK}/{forged}", b"gotcha", 1)
     net.settle()
     assert heard(source) == []
@@ -241,7 +241,7 @@ def test_a_child_can_not_lend_more_importance_than_there_is() -> None:
 def test_answers_are_as_important_as_policies_say_of_their_channel() -> None:
     net = tiers()
     source, receiver, event = meet(net, "c", "x")
-    book = read_book('[[policies]]\nname = "images"\nchannel = "uav/#"\nimportance = 6\n')
+    book = parse_policy_set('[[policies]]\nname = "images"\nchannel = "uav/#"\nimportance = 6\n')
     net.tables["x"].broker.switch(book, Policies(book))
     net.deaf["a", "x"] = True
     receiver.publish(answer_topic(event), b"seen", 1, properties=Properties())

@@ -7,38 +7,44 @@ from typing import Final
 
 import pytest
 
-from accord.core.channels.persistent.asker import Standing
-from accord.core.channels.persistent.messages import CutAsked, CutMade, Page, PageAsked, PastEvent
+from accord.core.channels.persistent.asker import PeerState
+from accord.core.channels.persistent.messages import (
+    CutReply,
+    CutRequest,
+    HistoryEvent,
+    HistoryPage,
+    PageRequest,
+)
 from accord.core.channels.persistent.options import PERSISTENT
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 from accord.core.tiers.child import Child
 from accord.core.tiers.messages import (
-    Attend,
-    Down,
+    ChannelLookupReply,
+    ChildHeartbeat,
+    DownstreamEvent,
     FromChild,
-    Recalled,
-    Recalls,
-    Roster,
-    Serve,
-    Told,
-    Trait,
-    Up,
+    ParentHeartbeat,
+    PeerListUpdate,
+    RelayedHistoryReply,
+    RelayedHistoryRequest,
+    TemplateTraits,
+    UpstreamEvent,
 )
 from accord.core.tiers.options import TierOptions
 from accord.edges.mqtt.kept import origin_of
 from accord.edges.mqtt.mapping import EVENT_NAMES
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.packets import Publish
-from accord.edges.mqtt.past import Pasts
+from accord.edges.mqtt.past import HistorySubscriptions
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.upwards import Upwards
+from accord.edges.mqtt.upwards import ParentBridge
 from accord.journal.events import decode_event, encode_event, kept_message
 from tests.edges.mqtt.dialogue import START_MS, Peer, Table
 
 S: Final = 1_000_000
 CHAT: Final = "chat/room"
-HERE: Final = Standing(is_here=True, incarnation=1, has_kept=True, since=1)
+HERE: Final = PeerState(is_here=True, incarnation=1, has_kept=True, since=1)
 
 
 class Secondary:
@@ -51,14 +57,14 @@ class Secondary:
         self.table = Table(is_durable=True, kept=kept)
         self.table.hub.node = "x"
         self.child = Child("x", 1, TierOptions())
-        self.upwards = Upwards(self.table.broker, lambda: self.now_us, self.child)
+        self.upwards = ParentBridge(self.table.broker, lambda: self.now_us, self.child)
         self.table.broker.abroad = self.upwards
         asker, lookups = self.child.recalling.asker, self.child.lookups
-        self.pasts = Pasts(self.table.broker, asker, lookups, lambda: self.now_us)
+        self.pasts = HistorySubscriptions(self.table.broker, asker, lookups, lambda: self.now_us)
         self.table.broker.pasts = self.pasts
         self.upwards.begin()
         self.kept = [_kept(number) for number in range(1, count + 1)]
-        self.ups: list[Up] = []
+        self.ups: list[UpstreamEvent] = []
         self.downs = 0
         if is_linked:
             self.child.link_up("a", 0, self.now_us)
@@ -88,27 +94,30 @@ class Secondary:
         tell, now_us = self.child.receive, self.now_us
         turn, version = self.child.roles.turn, self.child._log.version
         match message:
-            case Attend():
-                served = Serve(
+            case ChildHeartbeat():
+                served = ParentHeartbeat(
                     1, 1, 1, turn, message.at_us, version=version, directory=7, heard=(1, 1)
                 )
                 tell("a", served, now_us)
                 if message.roster == 0:
-                    tell("a", Roster(turn, 5, (("a", HERE),)), now_us)
-            case Recalls(_, node, CutAsked(round_)):
-                made = CutMade(round_, 1, len(self.kept), len(self.kept), (1, 1))
-                tell("a", Recalled(node, made), now_us)
-            case Recalls(_, node, PageAsked() as asked):
+                    tell("a", PeerListUpdate(turn, 5, (("a", HERE),)), now_us)
+            case RelayedHistoryRequest(_, node, CutRequest(round_)):
+                made = CutReply(round_, 1, len(self.kept), len(self.kept), (1, 1))
+                tell("a", RelayedHistoryReply(node, made), now_us)
+            case RelayedHistoryRequest(_, node, PageRequest() as asked):
                 events = tuple(self.kept[asked.start : asked.before])
-                tell("a", Recalled(node, Page(asked.id, events)), now_us)
+                tell("a", RelayedHistoryReply(node, HistoryPage(asked.id, events)), now_us)
             case _:
                 page = (
                     (ChannelDefinition("chat/#", options={PERSISTENT: "7d"}), "a"),
                     (ChannelDefinition("other/#"), "a"),
                     (ChannelDefinition("placed/#", template="total_order"), "a"),
                 )
-                traits = {"routed": Trait(), "total_order": Trait(is_ordered=True)}
-                tell("a", Told(7, traits, page=page, after="", is_last=True), now_us)
+                traits = {
+                    "routed": TemplateTraits(),
+                    "total_order": TemplateTraits(is_ordered=True),
+                }
+                tell("a", ChannelLookupReply(7, traits, page=page, after="", is_last=True), now_us)
 
     def publish_at_parent(self, origin: str = "", original: int = 0) -> None:
         """The parent keeps an event, and sends it down."""
@@ -119,12 +128,14 @@ class Secondary:
         event = Carried(
             "a", 0, 0, (), CHAT, payload, qos=1, event=number, origin=origin, original=original
         )
-        self.child.receive("a", Down(self.child.roles.turn, self.downs, event), self.now_us)
+        self.child.receive(
+            "a", DownstreamEvent(self.child.roles.turn, self.downs, event), self.now_us
+        )
 
 
-def _kept(number: int, origin: str = "", original: int = 0) -> PastEvent:
+def _kept(number: int, origin: str = "", original: int = 0) -> HistoryEvent:
     payload = _text(number).encode()
-    return PastEvent(number, START_MS, CHAT, "bob", 1, b"", payload, origin, original)
+    return HistoryEvent(number, START_MS, CHAT, "bob", 1, b"", payload, origin, original)
 
 
 def _text(number: int) -> str:

@@ -9,9 +9,9 @@ from accord.core.node.limits import Limits
 from accord.core.tiers.child import Child
 from accord.core.tiers.options import TierOptions
 from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.child_nodes import ChildNodes
-from accord.edges.mqtt.feedback import Feedback
-from accord.edges.mqtt.upwards import Upwards
+from accord.edges.mqtt.child_nodes import ChildBridge
+from accord.edges.mqtt.feedback import FeedbackHandler
+from accord.edges.mqtt.upwards import ParentBridge
 from tests.edges.mqtt.dialogue import Table
 from tests.edges.mqtt.test_abroad import START_MS, Net, Node
 
@@ -21,7 +21,7 @@ class Secondary:
         self.name = name
         self.broker = Broker(Limits(), now_ms=START_MS, node=name, new_client_id=lambda: "auto")
         self.child = Child(name, 1_000, tiers)
-        self.upwards = Upwards(self.broker, lambda: net.now_us, self.child)
+        self.upwards = ParentBridge(self.broker, lambda: net.now_us, self.child)
         self.broker.abroad = self.upwards
         self.upwards.begin()
 
@@ -47,7 +47,7 @@ class TierNet(Net):
         for name in secondary:
             self.secondary[name] = Secondary(name, self, tiers or TierOptions())
         for node in self.nodes.values():
-            node.abroad.children = ChildNodes(node.abroad, 1, lambda: self.now_us)
+            node.abroad.children = ChildBridge(node.abroad, 1, lambda: self.now_us)
         for name, parents in secondary.items():
             for rank, parent in enumerate(parents):
                 self.children_of(parent).parent.link_up(name, self.now_us)
@@ -56,7 +56,7 @@ class TierNet(Net):
         self.tables |= {name: _table(each) for name, each in self.secondary.items()}
         self.settle()
 
-    def children_of(self, name: str) -> ChildNodes:
+    def children_of(self, name: str) -> ChildBridge:
         found = self.nodes[name].abroad.children
         assert found is not None
         return found
@@ -129,7 +129,7 @@ class TierNet(Net):
 
 def _table(node: Node | Secondary) -> Table:
     """With real connections to clients."""
-    node.broker.feedback = Feedback(node.broker, node.name.encode() * SECRET_BYTES)
+    node.broker.feedback = FeedbackHandler(node.broker, node.name.encode() * SECRET_BYTES)
     at = Table(Limits())
     at.broker, at.hub = node.broker, node.broker.hub
     at.now_ms = node.broker.hub.now_ms

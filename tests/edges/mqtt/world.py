@@ -25,7 +25,6 @@ from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.packets import (
     Connack,
     Disconnect,
-    Filter,
     Packet,
     Puback,
     Pubcomp,
@@ -34,6 +33,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -412,7 +412,7 @@ class World(RuleBasedStateMachine):
             client.send(Unsubscribe(packet_id, (pattern,)))
         else:
             client.subscriptions[pattern] = qos
-            client.send(Subscribe(packet_id, (Filter(pattern, qos),)))
+            client.send(Subscribe(packet_id, (TopicFilter(pattern, qos),)))
 
     def send_publish(self, client: Client, packet: Publish) -> None:
         """Also notes who is to get it."""

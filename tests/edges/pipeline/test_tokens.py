@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.messages import EventQuery
 from accord.edges.pipeline.tokens import decode_token, encode_token
 
-ASK = Ask(channel="uav/#", where="a > 1", since_ms=5, is_newest_first=True, limit=7)
+ASK = EventQuery(channel="uav/#", where="a > 1", since_ms=5, is_newest_first=True, limit=7)
 
 
 def test_there_and_back() -> None:

@@ -10,32 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.negotiation.costs import FREE, Constant, Linear, Table
+from accord.core.negotiation.costs import FREE, ConstantCost, LinearCost, TableCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Requirement
-from accord.core.negotiation.matching import Reason, State
-from accord.core.negotiation.notices import Advice, Decision, StateChanged, UsageChanged
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.expectations import PropertyRequirement
+from accord.core.negotiation.matching import MatchState, UnmetReason
+from accord.core.negotiation.notices import AdaptationDecision, Advice, StateChanged, UsageChanged
+from accord.core.negotiation.properties import PropertyRegistry
 from accord.edges.quality.forms import (
-    Wish,
+    ExpectationForm,
     advice_form,
     capabilities_form,
+    parse_expectation,
     read_capabilities,
     read_cost,
     read_couplings,
     read_json,
-    read_wish,
+    render_expectation,
     state_form,
     usage_form,
-    wish_form,
 )
 
-REGISTRY = Registry()
+REGISTRY = PropertyRegistry()
 VALUES = st.none() | st.floats(0, 100)
 WISHES = st.builds(
-    Wish,
+    ExpectationForm,
     requirements=st.lists(
-        st.builds(Requirement, st.sampled_from(["rate", "latency"]), VALUES, VALUES),
+        st.builds(PropertyRequirement, st.sampled_from(["rate", "latency"]), VALUES, VALUES),
         min_size=1,
         unique_by=lambda each: each.property,
     ).map(tuple),
@@ -46,18 +46,18 @@ WISHES = st.builds(
 
 
 def test_a_single_value_is_the_worst_that_will_do() -> None:
-    wish = read_wish({"rate": 5, "latency": 100, "trust": "low", "utility": 2}, REGISTRY)
+    wish = parse_expectation({"rate": 5, "latency": 100, "trust": "low", "utility": 2}, REGISTRY)
     assert wish.requirements == (
-        Requirement("rate", 5.0, None),
-        Requirement("latency", None, 100.0),
-        Requirement("trust", "low", None),
+        PropertyRequirement("rate", 5.0, None),
+        PropertyRequirement("latency", None, 100.0),
+        PropertyRequirement("trust", "low", None),
     )
     assert (wish.utility, wish.publishers, wish.id) == (2, 1, "")
 
 
 @given(WISHES)
-def test_a_wish_comes_back(wish: Wish) -> None:
-    assert read_wish(json.loads(json.dumps(wish_form(wish))), REGISTRY) == wish
+def test_a_wish_comes_back(wish: ExpectationForm) -> None:
+    assert parse_expectation(json.loads(json.dumps(render_expectation(wish))), REGISTRY) == wish
 
 
 @given(st.recursive(
@@ -66,7 +66,7 @@ def test_a_wish_comes_back(wish: Wish) -> None:
 ))  # fmt: skip
 def test_whatever_is_said_a_mistake_is_told(found: object) -> None:
     for form in ({"rate": found}, {"utility": found, "rate": 1}, {"id": found, "rate": 1}):
-        assert mistaken(partial(read_wish, form, REGISTRY)).startswith("expect")
+        assert mistaken(partial(parse_expectation, form, REGISTRY)).startswith("expect")
     place = mistaken(partial(read_capabilities, {"rate": found}), "capabilities.rate")
     assert place.startswith("capabilities.rate")
 
@@ -82,9 +82,9 @@ def mistaken(read: Callable[[], object], otherwise: str = "expect") -> str:
 
 def test_costs() -> None:
     assert read_cost(0, "cost") == FREE
-    assert read_cost(3, "cost") == Constant(3)
-    assert read_cost({"slope": 2}, "cost") == Linear(0, 2)
-    assert read_cost([["low", 1], ["high", 9]], "cost") == Table((("low", 1.0), ("high", 9.0)))
+    assert read_cost(3, "cost") == ConstantCost(3)
+    assert read_cost({"slope": 2}, "cost") == LinearCost(0, 2)
+    assert read_cost([["low", 1], ["high", 9]], "cost") == TableCost((("low", 1.0), ("high", 9.0)))
     for form in ([], [[1, 0], [5, 9]], {"base": 1.0, "slope": 2.0}, 3):
         rate = {"rate": {"range": [1, 5], "current": 2, "cost": form}}
         assert capabilities_form(read_capabilities(rate)) == rate
@@ -101,8 +101,8 @@ def test_couplings() -> None:
 
 
 def test_what_is_heard() -> None:
-    reasons = (Reason("k", "rate", 3.0),)
-    changed = StateChanged("s", "k", State.SATISFIABLE, Decision.ADAPTING, reasons)
+    reasons = (UnmetReason("k", "rate", 3.0),)
+    changed = StateChanged("s", "k", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, reasons)
     assert state_form(changed, "x", "lab/+") == {
         "expectation": "x",
         "channel": "lab/+",

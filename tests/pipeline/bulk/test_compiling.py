@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from accord.core.errors import PredicateError
-from accord.core.predicates.tree import TRUE, Node
+from accord.core.predicates.tree import TRUE, Expr
 from accord.pipeline.bulk import compiling
 from accord.pipeline.bulk.compiling import (
     Registered,
@@ -105,7 +105,7 @@ def test_tables_need_all_columns_and_values() -> None:
 def test_others_may_be_parsed_elsewhere() -> None:
     asked: list[Texts] = []
 
-    def parse_all(texts: Texts) -> list[Node | PredicateError]:
+    def parse_all(texts: Texts) -> list[Expr | PredicateError]:
         asked.append(texts)
         return [TRUE for _ in texts]
 

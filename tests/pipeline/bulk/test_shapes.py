@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.strategies import trees
 
 from accord.core.predicates.predicate import Predicate, parse
-from accord.core.predicates.tree import Node
+from accord.core.predicates.tree import Expr
 from accord.pipeline.bulk.shapes import Bound, Point, plan_of, sort_texts, split_text, trees_of
 
 
@@ -106,7 +106,7 @@ def test_what_is_to_be_skipped_is_left_to_the_parser() -> None:
 
 
 @given(st.lists(trees(), max_size=5))
-def test_shapes_and_parser_agree(conditions: list[Node]) -> None:
+def test_shapes_and_parser_agree(conditions: list[Expr]) -> None:
     texts = [str(Predicate(condition)) for condition in conditions]
     for place, text in _plain(*texts).items():
         assert text == str(parse(texts[place]))

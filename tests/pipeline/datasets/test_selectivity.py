@@ -8,16 +8,16 @@ from pyspark.sql.types import LongType
 from tests.pipeline.frames import event, event_batch, event_frame
 
 from accord.core.model.document import Document
-from accord.edges.pipeline.messages import Watched
-from accord.pipeline.datasets.selectivity import CHARACTERS, Counting, most_used, selectivity
+from accord.edges.pipeline.messages import WatchedPredicate
+from accord.pipeline.datasets.selectivity import CHARACTERS, MatchCounter, most_used, selectivity
 
 WATCHED = (
-    Watched("uav/#", "altitude > 300", ""),
-    Watched("#", "", ""),
-    Watched("#", "altitude >", ""),  # says nothing
-    Watched("uav/#", "", "/r/n = 2"),
-    Watched("nobody/there", "altitude > 300", ""),
-    Watched("#", "platform = 'UAV'", "/r/n = 1"),
+    WatchedPredicate("uav/#", "altitude > 300", ""),
+    WatchedPredicate("#", "", ""),
+    WatchedPredicate("#", "altitude >", ""),  # says nothing
+    WatchedPredicate("uav/#", "", "/r/n = 2"),
+    WatchedPredicate("nobody/there", "altitude > 300", ""),
+    WatchedPredicate("#", "platform = 'UAV'", "/r/n = 1"),
 )
 
 
@@ -59,15 +59,19 @@ def test_without_predicates_there_is_nothing(spark: SparkSession) -> None:
 
 
 def test_predicates_of_many_clients_come_first() -> None:
-    watched = [Watched("a", "", "", 1), Watched("b", "", "", 9), Watched("c", "", "", 1)]
+    watched = [
+        WatchedPredicate("a", "", "", 1),
+        WatchedPredicate("b", "", "", 9),
+        WatchedPredicate("c", "", "", 1),
+    ]
     assert [each.channel for each in most_used(watched, 2)] == ["b", "a"]
 
 
 def test_long_predicates_leave_room_for_others() -> None:
     watched = [
-        Watched("a", "x" * CHARACTERS, "", 9),
-        Watched("b", "y", "", 8),
-        Watched("c", "", ""),
+        WatchedPredicate("a", "x" * CHARACTERS, "", 9),
+        WatchedPredicate("b", "y", "", 8),
+        WatchedPredicate("c", "", ""),
     ]
     assert [each.channel for each in most_used(watched)] == ["a", "c"]
 
@@ -75,7 +79,7 @@ def test_long_predicates_leave_room_for_others() -> None:
 def test_when_time_is_up_the_rest_is_taken_to_be_alike() -> None:
     document = b"<r><n>1</n></r>"
     batch = event_batch(*[event(metadata=document)] * 128, *[event()] * 1_152)
-    counting = Counting.of([Watched("uav/#", "", "/r/n = 1")], ())
+    counting = MatchCounter.of([WatchedPredicate("uav/#", "", "/r/n = 1")], ())
     (all_seen,) = counting([batch])
     assert all_seen.to_pylist() == [{"index": 0, "seen": 1_280, "matched": 128, "bytes": 12_800}]
     (hurried,) = replace(counting, budget_s=0.0)([batch, batch])

@@ -13,7 +13,7 @@ import sys
 
 from tests.pipeline.kills.processes import end_of_input
 
-from accord.edges.pipeline.messages import Start
+from accord.edges.pipeline.messages import StartPipeline
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.session import java_process, open_session
@@ -24,7 +24,7 @@ LOOK_S = 0.2
 def main() -> int:
     node, journal, archive, work = sys.argv[1:]
     ended = end_of_input()
-    start = Start(
+    start = StartPipeline(
         node=node,
         journal=journal,
         archive=archive,

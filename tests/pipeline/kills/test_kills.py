@@ -16,7 +16,7 @@ from tests.pipeline.kills.run import (
     run_kills,
 )
 
-from accord.pipeline.archiving import SliceJob, archive_slice
+from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.tables import FileEntry
 
@@ -46,7 +46,7 @@ def test_what_is_wrong_with_an_archive_is_seen(tmp_path: Path) -> None:
             archive=str(archive),
             declared=DECLARED,
         )
-        return archive_slice(job)
+        return write_slice(job)
 
     def failures() -> list[str]:
         outcome = Outcome(kills={})

@@ -14,7 +14,7 @@ from tests.pipeline.journals import ledger_record, record
 from tests.pipeline.kills.processes import end_of_input
 
 from accord.journal.options import JournalOptions
-from accord.journal.status import Refused
+from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 
 CHANNELS = ("uav/imagery", "uav/track", "ground/report", "weather", "odd channel/1")
@@ -35,7 +35,7 @@ def main() -> None:
             made = record(number, channel=channel, size=number % 200)
             group.append(made if is_event else ledger_record(number, 3))
             number += 1
-        assert not isinstance(journal.append(group), Refused)
+        assert not isinstance(journal.append(group), AppendRefused)
     journal.flush()
     journal.close()
 

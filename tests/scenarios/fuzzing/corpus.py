@@ -18,7 +18,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -29,6 +28,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -185,18 +185,18 @@ def _publishes(version: int) -> Iterator[Packet]:
 def _subscribes(version: int) -> Iterator[Packet]:
     filters = ("fuzz/a", "fuzz/+/c", "kept/+", "$share/g/fuzz/b/c", "fuzz/will", "$SYS/broker/+")
     for number, pattern in enumerate(filters):
-        yield Subscribe(number + 1, (Filter(pattern, number % 3), Filter("x", 1)))
-    yield Subscribe(9, tuple(Filter(f"fuzz/{each}", each % 3) for each in range(20)))
+        yield Subscribe(number + 1, (TopicFilter(pattern, number % 3), TopicFilter("x", 1)))
+    yield Subscribe(9, tuple(TopicFilter(f"fuzz/{each}", each % 3) for each in range(20)))
     if version == V5:
         yield Subscribe(
             10,
-            (Filter("fuzz/a", 2, True, True, 1), Filter("kept/a", 1, False, True, 2)),
+            (TopicFilter("fuzz/a", 2, True, True, 1), TopicFilter("kept/a", 1, False, True, 2)),
             Properties(subscription_identifiers=(7,)),
         )
         for where in _WHERE:
-            yield Subscribe(11, (Filter("fuzz/b/c", 1),), Properties(user=(("where", where),)))
+            yield Subscribe(11, (TopicFilter("fuzz/b/c", 1),), Properties(user=(("where", where),)))
         xpath = "/attributes[altitude_m > 300 and contains(platform, 'U')]"
-        yield Subscribe(12, (Filter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
+        yield Subscribe(12, (TopicFilter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
 
 
 def _large(version: int) -> Iterator[Packet]:
@@ -204,8 +204,8 @@ def _large(version: int) -> Iterator[Packet]:
     yield Publish("fuzz/a", bytes(150_000), 1, packet_id=20)
     yield Publish("/".join("abc" * 70), b"deep", 2, packet_id=21)
     yield Publish("/" * 1_000, b"levels", 1, packet_id=22)
-    yield Subscribe(23, tuple(Filter(f"fuzz/many/{each}", 1) for each in range(300)))
-    yield Subscribe(24, (Filter("+/" * 150 + "#", 1),))
+    yield Subscribe(23, tuple(TopicFilter(f"fuzz/many/{each}", 1) for each in range(300)))
+    yield Subscribe(24, (TopicFilter("+/" * 150 + "#", 1),))
     yield Unsubscribe(25, tuple(f"fuzz/many/{each}" for each in range(300)))
     if version == V5:
         many = tuple((f"name{each}", str(each)) for each in range(300))
@@ -220,6 +220,6 @@ def _large(version: int) -> Iterator[Packet]:
             f"NOT ({wide}) AND ({wide})",
             "a LIKE '%" + "x%" * 99 + "'",
         ):
-            yield Subscribe(27, (Filter("fuzz/a", 1),), Properties(user=(("where", where),)))
+            yield Subscribe(27, (TopicFilter("fuzz/a", 1),), Properties(user=(("where", where),)))
         xpath = "/attributes[" + "not(" * 100 + "a" + ")" * 100 + "]"
-        yield Subscribe(28, (Filter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))
+        yield Subscribe(28, (TopicFilter("fuzz/a", 1),), Properties(user=(("xpath", xpath),)))

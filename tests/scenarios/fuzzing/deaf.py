@@ -12,7 +12,7 @@ from typing import Final
 import accord
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.packets import Connect, Filter, Subscribe
+from accord.edges.mqtt.packets import Connect, Subscribe, TopicFilter
 from tests.brokers import HOST
 from tests.scenarios.fuzzing.node import FuzzedNode
 
@@ -46,7 +46,7 @@ def _deaf(node: FuzzedNode, number: int) -> Iterator[socket.socket]:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         client.connect((HOST, node.port))
         client.sendall(encode(Connect(f"deaf{number}"), V5))
-        client.sendall(encode(Subscribe(1, (Filter("deaf", 0),)), V5))
+        client.sendall(encode(Subscribe(1, (TopicFilter("deaf", 0),)), V5))
         yield client
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.packets import (
-    Filter,
     Packet,
     Puback,
     Pubcomp,
@@ -19,6 +18,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsubscribe,
 )
 from tests.scenarios.kills.clients import Answers, Client
@@ -57,7 +57,7 @@ class Subscriber(Client):
     def resume(self) -> None:
         self._answers.clear()
         if not self.is_subscribed:
-            self.send(Subscribe(1, tuple(Filter(each, self.qos) for each in self._patterns)))
+            self.send(Subscribe(1, tuple(TopicFilter(each, self.qos) for each in self._patterns)))
 
     async def act(self) -> None:
         await self._answers.flush_often()
@@ -144,7 +144,7 @@ class Churner(Client):
             channel = f"churn/{self.rounds}"
             self._is_heard = False
             self._steps += (
-                Subscribe(self._new_id(), (Filter(channel, 1),)),
+                Subscribe(self._new_id(), (TopicFilter(channel, 1),)),
                 Publish(channel, b"early", 1, packet_id=self._new_id()),
                 Unsubscribe(self._new_id(), (channel,)),
                 Publish(channel, _LATE, 1, packet_id=self._new_id()),

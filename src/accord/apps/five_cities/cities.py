@@ -46,7 +46,7 @@ PAYLOAD_BYTES: Final = 100
 
 
 @dataclass(frozen=True)
-class Channel:
+class CityChannel:
     """Published in Seattle for another city, where events must be within `max_delay_ms`."""
 
     name: str
@@ -54,17 +54,17 @@ class Channel:
     max_delay_ms: int
 
 
-TIGHT: Final = Channel("seismic/alert", WASHINGTON, 90)
-LOOSE: Final = Channel("seismic/waveform", ORLANDO, 250)
+TIGHT: Final = CityChannel("seismic/alert", WASHINGTON, 90)
+LOOSE: Final = CityChannel("seismic/waveform", ORLANDO, 250)
 CHANNELS: Final = (TIGHT, LOOSE)
 
 
-def stretched(channel: Channel, stretch: float) -> Channel:
+def stretched(channel: CityChannel, stretch: float) -> CityChannel:
     return replace(channel, max_delay_ms=round(channel.max_delay_ms * stretch))
 
 
 def configuration(
-    city: str, dials: Sequence[int], channels: Sequence[Channel], *, ping_ms: int, paths: int
+    city: str, dials: Sequence[int], channels: Sequence[CityChannel], *, ping_ms: int, paths: int
 ) -> str:
     """The accord.toml of a city's node, which finds its neighbours at these ports."""
     neighbours = ", ".join(f'"127.0.0.1:{port}"' for port in dials)

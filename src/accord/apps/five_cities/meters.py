@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from accord.apps.five_cities.cities import Channel
+from accord.apps.five_cities.cities import CityChannel
 
 CALM_S: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Span:
+class PhaseMeasurement:
     """What was measured of a channel between two moments.
 
     `violated_s` is how long after the beginning events were late, 0 if none was; `gap_s` the
@@ -33,10 +33,10 @@ class Span:
     longest_s: float
 
 
-class Meter:
+class ChannelLatencies:
     """Of one channel; times are those of one clock, in seconds."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: CityChannel) -> None:
         self.channel = channel
         self.duplicates = 0
         self._published_s: list[float] = []
@@ -70,14 +70,14 @@ class Meter:
         else:
             self._came_s[number] = now_s
 
-    def span(self, from_s: float, until_s: float) -> Span:
+    def span(self, from_s: float, until_s: float) -> PhaseMeasurement:
         came = [number for number, at_s in self._came_s.items() if from_s <= at_s < until_s]
         late = [number for number in came if self._is_late(number)]
         took_s = sorted(map(self._took_s, came))
         before_s = max((at_s for at_s in self._came_s.values() if at_s < from_s), default=None)
         moments_s = [] if before_s is None else [before_s]
         moments_s += [self._came_s[number] for number in came]
-        return Span(
+        return PhaseMeasurement(
             delivered=len(came),
             late=len(late),
             violated_s=self._violated_s(late, from_s),

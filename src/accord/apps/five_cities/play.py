@@ -14,15 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Protocol
 
-from accord.apps.five_cities.cities import (
-    CHANNELS,
-    PAYLOAD_BYTES,
-    RATE_HZ,
-    SOURCE,
-    Channel,
-)
-from accord.apps.five_cities.meters import Meter
-from accord.apps.five_cities.story import Act, Flow, Kind, Line, Phase
+from accord.apps.five_cities.cities import CHANNELS, PAYLOAD_BYTES, RATE_HZ, SOURCE, CityChannel
+from accord.apps.five_cities.meters import ChannelLatencies
+from accord.apps.five_cities.story import ChannelPhase, CityFlow, CityPhase, CityPhasePlan, Kind
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.client.transport import Transport
@@ -38,31 +32,31 @@ _HEAD: Final = struct.Struct(">i")
 _PROBE: Final = -1
 
 
-class Stage(Protocol):
+class FiveCitiesNetwork(Protocol):
     """The network, as somebody sees it who can do anything to it."""
 
-    async def flows(self) -> Mapping[str, Flow]:
+    async def flows(self) -> Mapping[str, CityFlow]:
         """By channel, as the node in Seattle has them."""
 
     async def happen(self, kind: Kind) -> None: ...
 
 
-class Play:
+class FiveCitiesScenario:
     """`urls` are where clients connect, by city; `on_act` is called when a phase is over."""
 
     def __init__(  # noqa: PLR0913
         self,
         urls: Mapping[str, str],
-        stage: Stage,
+        stage: FiveCitiesNetwork,
         *,
         paths: int,
-        on_begin: Callable[[Act], None],
-        on_act: Callable[[Phase], None],
-        channels: Sequence[Channel] = CHANNELS,
+        on_begin: Callable[[CityPhasePlan], None],
+        on_act: Callable[[CityPhase], None],
+        channels: Sequence[CityChannel] = CHANNELS,
         transport: Transport | None = None,
     ) -> None:
-        self.meters = {channel.name: Meter(channel) for channel in channels}
-        self.phases: list[Phase] = []
+        self.meters = {channel.name: ChannelLatencies(channel) for channel in channels}
+        self.phases: list[CityPhase] = []
         self._urls = urls
         self._stage = stage
         self._paths = paths
@@ -79,14 +73,14 @@ class Play:
         """Nothing was lost, nothing came twice."""
         return not any(meter.lost or meter.duplicates for meter in self.meters.values())
 
-    async def run(self, acts: Sequence[Act], seconds: Sequence[float]) -> None:
+    async def run(self, acts: Sequence[CityPhasePlan], seconds: Sequence[float]) -> None:
         """So many seconds for each act; raises the first problem that anybody has."""
         try:
             await self._run(acts, seconds)
         except BaseExceptionGroup as group:
             raise _first(group) from None
 
-    async def _run(self, acts: Sequence[Act], seconds: Sequence[float]) -> None:
+    async def _run(self, acts: Sequence[CityPhasePlan], seconds: Sequence[float]) -> None:
         async with AsyncExitStack() as stack:
             publishers = {}
             subscriptions = []
@@ -107,7 +101,7 @@ class Play:
                     group.create_task(self._publish(meter, session))
                     for meter, session in publishers.items()
                 ]
-                before: Mapping[str, Flow] = {}
+                before: Mapping[str, CityFlow] = {}
                 for act, lasting_s in zip(acts, seconds, strict=True):
                     before = await self._play(act, lasting_s, before)
                 self._is_over = True
@@ -120,8 +114,8 @@ class Play:
         return connect(self._urls[city], session_expiry_s=0, transport=self._transport)
 
     async def _play(
-        self, act: Act, seconds: float, before: Mapping[str, Flow]
-    ) -> Mapping[str, Flow]:
+        self, act: CityPhasePlan, seconds: float, before: Mapping[str, CityFlow]
+    ) -> Mapping[str, CityFlow]:
         self._on_begin(act)
         began_s = time.monotonic()
         await self._stage.happen(act.kind)
@@ -135,11 +129,11 @@ class Play:
             is_new = seconds - left_s < OFTEN_S
             await asyncio.sleep(min(LOOK_S if is_new else SELDOM_S, left_s))
         until_s = time.monotonic()
-        phase = Phase(act, until_s - began_s)
+        phase = CityPhase(act, until_s - began_s)
         for name, meter in self.meters.items():
-            line = Line(
+            line = ChannelPhase(
                 meter.channel,
-                before.get(name, Flow(())),
+                before.get(name, CityFlow(())),
                 flows[name],
                 settled_s[name],
                 meter.span(began_s, until_s),
@@ -149,7 +143,7 @@ class Play:
         self._on_act(phase)
         return flows
 
-    async def _probe(self, meter: Meter, session: Session) -> None:
+    async def _probe(self, meter: ChannelLatencies, session: Session) -> None:
         """Until an event comes through: then all know who needs what."""
         probed = self._probed[meter.channel.name]
         while not probed.is_set():
@@ -167,7 +161,7 @@ class Play:
                 return
             await asyncio.sleep(LOOK_S)
 
-    async def _publish(self, meter: Meter, session: Session) -> None:
+    async def _publish(self, meter: ChannelLatencies, session: Session) -> None:
         """At its rate, however long single acknowledgements take."""
         started_s = time.monotonic()
         async with asyncio.TaskGroup() as group:

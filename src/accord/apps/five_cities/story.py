@@ -13,11 +13,11 @@ from accord.apps.five_cities.cities import (
     SLOW_LINK,
     SLOW_MS,
     TIGHT,
-    Channel,
+    CityChannel,
     in_words,
     path_text,
 )
-from accord.apps.five_cities.meters import Span
+from accord.apps.five_cities.meters import PhaseMeasurement
 
 Kind = Literal["nothing", "slow", "cut", "silent", "kill"]
 Path = tuple[str, ...]
@@ -26,7 +26,7 @@ _LINK: Final = "–".join(map(in_words, SLOW_LINK))
 
 
 @dataclass(frozen=True)
-class Act:
+class CityPhasePlan:
     """A phase: `words` say what happens, before it is known what comes of it."""
 
     name: str
@@ -34,27 +34,27 @@ class Act:
     words: str
 
 
-def acts(stretch: float = 1.0) -> list[Act]:
+def acts(stretch: float = 1.0) -> list[CityPhasePlan]:
     slow_ms, usual_ms = round(SLOW_MS * stretch), round(LINKS[SLOW_LINK] * stretch)
     return [
-        Act(
+        CityPhasePlan(
             "a · normal",
             "nothing",
             "All links take about as long as light does in a fibre. Each channel goes by the paths "
             "that are most likely to be there, among those that are short enough for it.",
         ),
-        Act(
+        CityPhasePlan(
             "b · link slowdown",
             "slow",
             f"{_LINK} takes {slow_ms} ms instead of {usual_ms}: too long for {TIGHT.name}, "
             f"not for {LOOSE.name}.",
         ),
-        Act(
+        CityPhasePlan(
             "c · link failure",
             "cut",
             f"{_LINK} fails: its connections break, and new ones are refused.",
         ),
-        Act(
+        CityPhasePlan(
             "d · node failure",
             "kill",
             f"The node in {DENVER} is killed, without a word to anybody.",
@@ -62,13 +62,13 @@ def acts(stretch: float = 1.0) -> list[Act]:
     ]
 
 
-SILENCE: Final = Act(
+SILENCE: Final = CityPhasePlan(
     "link silent", "silent", f"{_LINK} fails without a sign: everything on it is swallowed."
 )
 
 
 @dataclass(frozen=True)
-class Flow:
+class CityFlow:
     """The paths by which a channel goes; `is_met` says that they are as required."""
 
     paths: tuple[Path, ...]
@@ -77,28 +77,28 @@ class Flow:
 
 
 @dataclass
-class Line:
+class ChannelPhase:
     """A channel in one phase; `settled_s` is when its paths changed last, 0 if they did not."""
 
-    channel: Channel
-    before: Flow
-    after: Flow
+    channel: CityChannel
+    before: CityFlow
+    after: CityFlow
     settled_s: float
-    span: Span
+    span: PhaseMeasurement
 
 
 @dataclass
-class Phase:
-    act: Act
+class CityPhase:
+    act: CityPhasePlan
     seconds: float
-    lines: list[Line] = field(default_factory=list)
+    lines: list[ChannelPhase] = field(default_factory=list)
 
 
-def narrate(phase: Phase) -> list[str]:
+def summarise_phase(phase: CityPhase) -> list[str]:
     return [words for line in phase.lines for words in _of_channel(line)]
 
 
-def _of_channel(line: Line) -> Iterator[str]:
+def _of_channel(line: ChannelPhase) -> Iterator[str]:
     name, span = line.channel.name, line.span
     gone = [path for path in line.before.paths if path not in line.after.paths]
     new = [path for path in line.after.paths if path not in line.before.paths]

@@ -7,8 +7,8 @@ from typing import Final
 from urllib.parse import urlencode
 
 from accord.api.admission_answers import ADMISSION, NEED
-from accord.cli.node_http import NodeHttp
-from accord.core.admission.status import AdmissionStatus, NeedStatus
+from accord.cli.node_http import NodeHttpClient
+from accord.core.admission.status import AdmissionStatus, DemandStatus
 
 _PATIENCE_S: Final = 15.0  # other nodes may be asked
 _ADVICE: Final = {
@@ -18,16 +18,16 @@ _ADVICE: Final = {
 }
 
 
-class AdmissionNode:
+class AdmissionClient:
     """Each call is a request. Raises NotTakenError, or UnreachableError where no node is."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
-        self._node = NodeHttp(url, user, authority)
+        self._node = NodeHttpClient(url, user, authority)
 
     def status(self) -> AdmissionStatus:
         return self._node.read(self._node.ask(ADMISSION), AdmissionStatus, _ADVICE)
 
-    def need(self, channel: str, where: str, client: str) -> NeedStatus:
+    def need(self, channel: str, where: str, client: str) -> DemandStatus:
         asked = urlencode({"channel": channel, "where": where, "client": client})
         answer = self._node.ask(f"{NEED}?{asked}", patience_s=_PATIENCE_S)
-        return self._node.read(answer, NeedStatus, _ADVICE)
+        return self._node.read(answer, DemandStatus, _ADVICE)

@@ -14,12 +14,12 @@ from accord.cli.screen import safe
 from accord.cli.table import Table, figures
 from accord.core.admission.status import (
     AdmissionStatus,
-    FilterLine,
-    NeedStatus,
-    PoolLine,
-    PublisherLine,
-    Range,
-    RefusedLine,
+    DemandStatus,
+    FilterStatus,
+    PoolStatus,
+    PublisherStatus,
+    RefusalStatus,
+    ReportedInterval,
 )
 from accord.edges.mqtt.refusals import amount_text
 
@@ -58,7 +58,7 @@ def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
     return Group(*parts)
 
 
-def draw_need(need: NeedStatus) -> Group:
+def draw_need(need: DemandStatus) -> Group:
     table = Table("", *figures("at least", "at most"))
     for name, between, noun in (
         ("events/s, by what intersects it", need.rate_hz, "rate"),
@@ -82,7 +82,7 @@ def draw_need(need: NeedStatus) -> Group:
     )
 
 
-def _verdict(need: NeedStatus) -> Text:
+def _verdict(need: DemandStatus) -> Text:
     what = safe(f"{need.channel} WHERE {need.where}" if need.where else need.channel)
     if need.mode == "off":
         return Text.assemble((what, "bold"), f"  taken: admission is off at {safe(need.node)}")
@@ -106,12 +106,12 @@ def _headline(status: AdmissionStatus) -> Text:
     return Text.assemble((safe(status.node), "bold"), "  ", " · ".join(parts))
 
 
-def _tree(filters: Sequence[FilterLine]) -> Iterator[tuple[int, FilterLine, bool]]:
+def _tree(filters: Sequence[FilterStatus]) -> Iterator[tuple[int, FilterStatus, bool]]:
     """Depth first; what stands below several is shown once in full, then only named."""
     is_below = {place for line in filters for place in line.below}
     shown: set[int] = set()
 
-    def walk(place: int, depth: int) -> Iterator[tuple[int, FilterLine, bool]]:
+    def walk(place: int, depth: int) -> Iterator[tuple[int, FilterStatus, bool]]:
         is_again = place in shown
         shown.add(place)
         yield depth, filters[place], is_again
@@ -124,7 +124,7 @@ def _tree(filters: Sequence[FilterLine]) -> Iterator[tuple[int, FilterLine, bool
             yield from walk(place, 0)
 
 
-def _filters(lines: Sequence[tuple[int, FilterLine, bool]]) -> Table:
+def _filters(lines: Sequence[tuple[int, FilterStatus, bool]]) -> Table:
     table = Table("filter", *figures("rate", "count", "own"))
     for depth, line, is_again in lines:
         where = f" WHERE {line.where}" if line.where else ""
@@ -137,7 +137,7 @@ def _filters(lines: Sequence[tuple[int, FilterLine, bool]]) -> Table:
     return table
 
 
-def _publishers(lines: Sequence[PublisherLine]) -> Table:
+def _publishers(lines: Sequence[PublisherStatus]) -> Table:
     table = Table("client", "advertises", *figures("rate", "passed", "beyond"))
     for line in lines:
         beyond = Text(f"{line.limited:,}", "yellow" if line.limited else "dim")
@@ -146,7 +146,7 @@ def _publishers(lines: Sequence[PublisherLine]) -> Table:
     return table
 
 
-def _pools(lines: Sequence[PoolLine]) -> Table:
+def _pools(lines: Sequence[PoolStatus]) -> Table:
     table = Table("node", "resource", *figures("there is", "promised", "used", "free"))
     for line in lines:
         name = f"{line.resource} of {line.of}" if line.of else line.resource
@@ -159,7 +159,7 @@ def _pools(lines: Sequence[PoolLine]) -> Table:
     return table
 
 
-def _lately(lines: Sequence[RefusedLine]) -> Table:
+def _lately(lines: Sequence[RefusalStatus]) -> Table:
     table = Table("time", "client", "filter", "why")
     for line in lines:
         where = f" WHERE {line.where}" if line.where else ""
@@ -169,7 +169,7 @@ def _lately(lines: Sequence[RefusedLine]) -> Table:
     return table
 
 
-def _between(between: Range, noun: str) -> tuple[str, str]:
+def _between(between: ReportedInterval, noun: str) -> tuple[str, str]:
     def shown(value: float) -> str:
         return rate_text(value) if noun == "rate" else f"{value:,.0f}"
 

@@ -9,14 +9,22 @@ from typing import Final
 
 import numpy as np
 
-from accord.cli.benching.frames import Run, Template, latencies_ns, replies, split
+from accord.cli.benching.frames import PacketRun, PacketTemplate, latencies_ns, replies, split
 from accord.cli.benching.samples import Samples
-from accord.cli.connection import Target, unreachable
+from accord.cli.connection import ConnectionTarget, unreachable
 from accord.core.errors import AccordError
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, PacketType, Reason
 from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import Connack, Connect, Filter, Packet, Pingreq, Suback, Subscribe
+from accord.edges.mqtt.packets import (
+    Connack,
+    Connect,
+    Packet,
+    Pingreq,
+    Suback,
+    Subscribe,
+    TopicFilter,
+)
 from accord.edges.mqtt.properties import Properties
 
 PATIENCE_S: Final = 10.0
@@ -31,10 +39,10 @@ class BenchError(AccordError):
     """The node did what a measurement can't go on with."""
 
 
-class End:
+class BenchClient:
     """A client's connection: what is to be sent waits in `_queue`, the newest unread in `_rest`."""
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: ConnectionTarget, name: str) -> None:
         self.name = name
         self.watched = 0  # for the loop that watches it
         self._queue: deque[memoryview] = deque()
@@ -99,7 +107,7 @@ class End:
                 raise BenchError(f"the node ended {self.name}: {_words(_decoded(run))}")
             self.handle(run, now_ns)
 
-    def handle(self, run: Run, now_ns: int) -> None:
+    def handle(self, run: PacketRun, now_ns: int) -> None:
         raise NotImplementedError
 
     def _ask(self, packet: Packet) -> Packet:
@@ -117,10 +125,10 @@ class End:
             raise BenchError(f"the connection of {self.name} broke: {error}") from None
 
 
-class Publisher(End):
+class BenchPublisher(BenchClient):
     """Counts what it sent, what was acknowledged, and what was not accepted."""
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: ConnectionTarget, name: str) -> None:
         super().__init__(target, name)
         self._window = min(self.server.receive_maximum or 65_535, 16_384)
         self.published = 0
@@ -133,7 +141,7 @@ class Publisher(End):
         """How many more may wait for their acknowledgement."""
         return self._window - (self.published - self.settled)
 
-    def publish(self, template: Template, count: int, now_ns: int) -> None:
+    def publish(self, template: PacketTemplate, count: int, now_ns: int) -> None:
         self.put(template.packets(count, now_ns))
         self.published += count
 
@@ -142,7 +150,7 @@ class Publisher(End):
         self.is_fenced = False
         self.put(encode(Pingreq(), V5))
 
-    def handle(self, run: Run, now_ns: int) -> None:  # noqa: ARG002
+    def handle(self, run: PacketRun, now_ns: int) -> None:  # noqa: ARG002
         kind, packets = run.kind, run.packets
         if kind == PacketType.PINGRESP:
             self.is_fenced = True
@@ -158,21 +166,23 @@ class Publisher(End):
             self.settled += len(packets)
 
 
-class Subscriber(End):
+class BenchSubscriber(BenchClient):
     """Counts what arrives, how old it was, and acknowledges it."""
 
-    def __init__(self, target: Target, name: str, channel: str, qos: int, size: int) -> None:
+    def __init__(
+        self, target: ConnectionTarget, name: str, channel: str, qos: int, size: int
+    ) -> None:
         super().__init__(target, name)
         self.delivered = 0
         self.last_ns = 0
         self.samples: Samples | None = None
         self._size = size
-        answer = self._ask(Subscribe(1, (Filter(channel, qos),)))
+        answer = self._ask(Subscribe(1, (TopicFilter(channel, qos),)))
         if not isinstance(answer, Suback) or answer.reasons[0] >= _FAILED:
             self.close()
             raise BenchError(f"the node refused a subscription: {_words(answer)}")
 
-    def handle(self, run: Run, now_ns: int) -> None:
+    def handle(self, run: PacketRun, now_ns: int) -> None:
         if run.kind == PacketType.PUBREL:
             self.put(replies(PacketType.PUBCOMP << 4, run.ids(run.body_at)))
         elif run.kind == PacketType.PUBLISH:
@@ -189,7 +199,7 @@ class Subscriber(End):
                 self.put(replies(kind << 4, run.ids(id_at)))
 
 
-def _decoded(run: Run) -> Packet:
+def _decoded(run: PacketRun) -> Packet:
     body = run.packets[0, run.body_at :].tobytes()
     return decode(run.head, body, V5)
 

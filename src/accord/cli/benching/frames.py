@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 1 << 16
 _FIRST_LOOK: Final = 16
 
 
-class Run(NamedTuple):
+class PacketRun(NamedTuple):
     """Packets of one kind: their first byte, where their body starts, and all of their bytes."""
 
     head: int
@@ -42,10 +42,10 @@ class Run(NamedTuple):
         return self.packets[:, at : at + 2]
 
 
-def split(data: bytes) -> tuple[list[Run], int]:
+def split(data: bytes) -> tuple[list[PacketRun], int]:
     """The runs of whole packets in `data`, and where the first that is not whole starts."""
     array = np.frombuffer(data, np.uint8)
-    found: list[Run] = []
+    found: list[PacketRun] = []
     at, look = 0, _FIRST_LOOK
     while (header := _header(data, at)) is not None:
         body_at, size = header
@@ -55,7 +55,7 @@ def split(data: bytes) -> tuple[list[Run], int]:
         rows = array[at : at + whole * size].reshape(whole, size)
         alike = (rows[:, :body_at] == rows[0, :body_at]).all(axis=1)
         count = whole if alike.all() else int(alike.argmin())
-        found.append(Run(data[at], body_at, rows[:count]))
+        found.append(PacketRun(data[at], body_at, rows[:count]))
         at += count * size
         # Looking far ahead pays only where runs are long.
         look = look * 4 if count == whole else _FIRST_LOOK
@@ -81,7 +81,7 @@ def replies(first: int, ids: Bytes) -> bytes:
     return packets.tobytes()
 
 
-def latencies_ns(run: Run, size: int, now_ns: int) -> Numbers:
+def latencies_ns(run: PacketRun, size: int, now_ns: int) -> Numbers:
     """How old the payloads of published packets are, `size` bytes at the end of each."""
     end = run.packets.shape[1]
     stamps = np.ascontiguousarray(run.packets[:, end - size : end - size + STAMP])
@@ -89,7 +89,7 @@ def latencies_ns(run: Run, size: int, now_ns: int) -> Numbers:
     return now_ns - sent_ns
 
 
-class Template:
+class PacketTemplate:
     """Up to `count` packets of one event; only times and packet identifiers are filled in."""
 
     def __init__(self, channel: str, size: int, qos: int) -> None:

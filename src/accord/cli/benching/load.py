@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from accord.cli.benching.ends import End, Publisher, Subscriber
-from accord.cli.benching.frames import Template
+from accord.cli.benching.ends import BenchClient, BenchPublisher, BenchSubscriber
+from accord.cli.benching.frames import PacketTemplate
 from accord.cli.benching.samples import Samples
-from accord.cli.connection import Target
+from accord.cli.connection import ConnectionTarget
 from accord.cli.errors import InputError
 
 WINDOW_BYTES: Final = 1 << 21
@@ -30,11 +30,11 @@ _STALL_NS: Final = 1_000_000_000
 _DRAIN_NS: Final = 30_000_000_000
 
 Progress = Callable[[float], None]
-E = TypeVar("E", bound=End)
+E = TypeVar("E", bound=BenchClient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class LoadShape:
     """Who publishes what to whom."""
 
     publishers: int = 1
@@ -64,25 +64,28 @@ class Result:
         return self.delivered / self.spent_s
 
 
-class Load:
+class BenchLoad:
     """All connections, to be run as often as wanted."""
 
-    def __init__(self, target: Target, shape: Shape) -> None:
+    def __init__(self, target: ConnectionTarget, shape: LoadShape) -> None:
         token = secrets.token_hex(4)
         channel = f"bench/{token}"
         self._qos = shape.qos
-        self._template = Template(channel, shape.size, shape.qos)
+        self._template = PacketTemplate(channel, shape.size, shape.qos)
         self._window = max(WINDOW_BYTES // self._template.packet_size, 1)
         self._samples: Samples | None = None
         self._stack = ExitStack()
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         try:
             self._subscribers = [
-                self._opened(Subscriber(target, f"{token}-sub-{n}", channel, shape.qos, shape.size))
+                self._opened(
+                    BenchSubscriber(target, f"{token}-sub-{n}", channel, shape.qos, shape.size)
+                )
                 for n in range(shape.subscribers)
             ]
             self._publishers = deque(
-                self._opened(Publisher(target, f"{token}-pub-{n}")) for n in range(shape.publishers)
+                self._opened(BenchPublisher(target, f"{token}-pub-{n}"))
+                for n in range(shape.publishers)
             )
             self._check_size()
         except BaseException:
@@ -199,13 +202,13 @@ class Load:
 
     def _turn(self, wait_s: float) -> None:
         for key, mask in self._selector.select(wait_s):
-            end: End = key.data
+            end: BenchClient = key.data
             self._active_ns = time.perf_counter_ns()
             if mask & selectors.EVENT_READ:
                 end.take(self._active_ns)
             self._push(end)
 
-    def _push(self, end: End) -> None:
+    def _push(self, end: BenchClient) -> None:
         end.push()
         wanted = (
             selectors.EVENT_READ if end.is_idle else selectors.EVENT_READ | selectors.EVENT_WRITE

@@ -9,9 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from accord.cli.benching.load import Result, Shape
+from accord.cli.benching.load import LoadShape, Result
 from accord.cli.quantities import count_text, latency_text, rate_text, size_text
-from accord.cli.screen import say
+from accord.cli.screen import print_line
 from accord.cli.table import Table, figures
 
 PERCENTILES: Final = (50, 90, 99)
@@ -20,12 +20,12 @@ _BUSY: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BenchReport:
     """`latency` was taken at `latency_hz`, in the same run or in one of its own."""
 
     place: str
     host: str
-    shape: Shape
+    shape: LoadShape
     throughput: Result
     latency: Result
     latency_hz: float
@@ -49,7 +49,7 @@ class Report:
         return None if self.node_cpu_s is None or not events else self.node_cpu_s * 1e6 / events
 
 
-def to_fields(report: Report) -> dict[str, Any]:
+def to_fields(report: BenchReport) -> dict[str, Any]:
     shape, result, samples = report.shape, report.throughput, report.latency.samples
     return {
         "url": report.place,
@@ -77,24 +77,24 @@ def to_fields(report: Report) -> dict[str, Any]:
     }
 
 
-def show_report(console: Console, report: Report) -> None:
+def show_report(console: Console, report: BenchReport) -> None:
     console.print(_throughput(report))
     console.print()
     if len(report.latency.samples):
         console.print(_latency(report))
         console.print()
     for remark in _remarks(report):
-        say(console, Text(remark, "dim"))
+        print_line(console, Text(remark, "dim"))
 
 
-def title(shape: Shape) -> str:
+def title(shape: LoadShape) -> str:
     return (
         f"{count_text(shape.publishers, 'publisher')} → "
         f"{count_text(shape.subscribers, 'subscriber')}, {size_text(shape.size)}, QoS {shape.qos}"
     )
 
 
-def _throughput(report: Report) -> Table:
+def _throughput(report: BenchReport) -> Table:
     shape, result = report.shape, report.throughput
     table = Table("", *figures("events", "per second", "MB/s"))
     for name, count, rate_hz in (
@@ -109,7 +109,7 @@ def _throughput(report: Report) -> Table:
     return table
 
 
-def _latency(report: Report) -> Table:
+def _latency(report: BenchReport) -> Table:
     samples = report.latency.samples
     table = Table("latency", *figures(*(f"p{share}" for share in PERCENTILES), "max"))
     at = f"at {rate_text(report.latency_hz)}/s"
@@ -118,7 +118,7 @@ def _latency(report: Report) -> Table:
     return table
 
 
-def _remarks(report: Report) -> list[str]:
+def _remarks(report: BenchReport) -> list[str]:
     result = report.throughput
     share = f"{result.cpu_share:.0%} of a core"
     where = (

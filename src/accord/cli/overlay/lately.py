@@ -12,7 +12,7 @@ WINDOW_S: Final = 10.0
 _Key = tuple[str, str, str]
 
 
-class Lately:
+class RecentRates:
     """Of the last `WINDOW_S` seconds, or since the first look."""
 
     def __init__(self) -> None:

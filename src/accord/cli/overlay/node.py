@@ -10,8 +10,8 @@ import msgspec
 
 from accord.api.net_answers import CHANNELS, NET, Deleted
 from accord.api.policy_answers import JSON
-from accord.cli.node_http import NodeHttp
-from accord.core.overlay.channel_answers import Channel, ChannelList, WantedChannel
+from accord.cli.node_http import NodeHttpClient
+from accord.core.overlay.channel_answers import Channel, ChannelList, ChannelRequest
 from accord.core.overlay.status import NetStatus
 
 _ADVICE: Final = {
@@ -21,11 +21,11 @@ _ADVICE: Final = {
 }
 
 
-class NetNode:
+class NetClient:
     """Each call is a request. Raises NotTakenError, or UnreachableError where no node is."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
-        self._node = NodeHttp(url, user, authority)
+        self._node = NodeHttpClient(url, user, authority)
 
     def status(self) -> NetStatus:
         return self._node.read(self._node.ask(NET), NetStatus, _ADVICE)
@@ -33,7 +33,7 @@ class NetNode:
     def channels(self) -> tuple[Channel, ...]:
         return self._node.read(self._node.ask(CHANNELS), ChannelList, _ADVICE).channels
 
-    def define(self, name: str, wanted: WantedChannel, *, replaces: bool) -> Channel:
+    def define(self, name: str, wanted: ChannelRequest, *, replaces: bool) -> Channel:
         headers = {"Content-Type": JSON}
         if not replaces:
             headers["If-None-Match"] = "*"

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accord.cli.overlay.lately import Lately
+from accord.cli.overlay.lately import RecentRates
 from accord.cli.overlay.tier_screen import draw_children, draw_parents, tier_words
 from accord.cli.overlay.words import (
     LOCAL,
@@ -23,20 +23,22 @@ from accord.cli.table import NOTHING, Table, figures
 from accord.core.overlay.status import (
     IN_USE,
     ArrivalStatus,
-    CarriedStatus,
-    CarryStatus,
     ChannelStatus,
     FlowStatus,
     LinkStatus,
     NetStatus,
     NodeStatus,
+    TransitCounts,
+    TransportStatus,
     shortfall,
 )
 
 MAX_ROWS: Final = 100
 
 
-def draw_net(status: NetStatus, lately: Lately | None = None, *, rows: int = MAX_ROWS) -> Group:
+def draw_net(
+    status: NetStatus, lately: RecentRates | None = None, *, rows: int = MAX_ROWS
+) -> Group:
     """Each table has `rows` lines at most."""
     parts: list[RenderableType] = [_headline(status), *_troubles(status)]
     pairs = _pairs(status.links)
@@ -68,7 +70,7 @@ def met_text(channel_flows: int, met: int) -> Text:
     return Text(f"by {met} of {channel_flows} flows", "yellow")
 
 
-def _carry(rules: Sequence[CarryStatus]) -> Table:
+def _carry(rules: Sequence[TransportStatus]) -> Table:
     """By what this node sends channels, and what it can't send so: a copy for each neighbour."""
     table = Table("channels", "carried by", *figures("copies"), "kept on tcp")
     for rule in rules:
@@ -207,7 +209,7 @@ def _flows(flows: Sequence[FlowStatus]) -> Table:
     return table
 
 
-def _arrivals(arrivals: Sequence[ArrivalStatus], lately: Lately | None) -> Table:
+def _arrivals(arrivals: Sequence[ArrivalStatus], lately: RecentRates | None) -> Table:
     counts = ("delivered", "late", "in time")
     more = ("/s", "in time lately") if lately is not None else ()
     table = Table("at", "from", "channel", *figures(*counts, *more))
@@ -230,7 +232,7 @@ def _in_time(delivered: int, late: int) -> Text:
     return Text(share_text(delivered - late, delivered), "yellow" if late else "")
 
 
-def _carried(carried: CarriedStatus) -> Text | None:
+def _carried(carried: TransitCounts) -> Text | None:
     """What was lost here, and why."""
     parts = [f"{carried.sent_again:,} sent again"] if carried.sent_again else []
     if causes := [f"{count:,} {safe(cause)}" for cause, count in carried.lost.items() if count]:

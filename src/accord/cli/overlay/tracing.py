@@ -21,7 +21,7 @@ from accord.core.overlay.status import FlowStatus, LinkStatus, NetStatus, RouteS
 _TREES: Final = ("single_source", "unreliable", "reliable", "total_order")
 
 
-class Hop(Struct, frozen=True, kw_only=True):
+class TraceHop(Struct, frozen=True, kw_only=True):
     """From one node to the next; `so_far_us` is what it takes from the source to there.
 
     `may_wait_us` is what an event may wait for the link without being late; None: for ever.
@@ -41,7 +41,7 @@ class RouteTrace(Struct, frozen=True, kw_only=True):
     """`takes_us` is all its links and nodes as they are now, `margin_us` what that leaves."""
 
     state: str
-    hops: tuple[Hop, ...]
+    hops: tuple[TraceHop, ...]
     takes_us: int
     margin_us: int | None
 
@@ -149,7 +149,7 @@ def _trace(
         so_far_us += latency_us + processing_us
         link = links.get(step)
         hops.append(
-            Hop(
+            TraceHop(
                 source=step[0],
                 target=step[1],
                 is_up=link is not None and link.is_used,

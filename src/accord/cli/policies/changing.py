@@ -27,9 +27,9 @@ def apply(  # noqa: PLR0913 (a parameter per option)
     from accord.cli.policies.files import read_policies, read_text
     from accord.cli.policies.screen import show_dry_run
     from accord.cli.screen import open_console
-    from accord.core.qos.book import write_book
+    from accord.core.qos.book import render_policy_set
 
-    toml = write_book(read_policies(file, read_text(file)))
+    toml = render_policy_set(read_policies(file, read_text(file)))
     node = find_node(url, user, authority)
     if not is_dry:
         tell(node.replace(toml, if_version), is_json=is_json)
@@ -52,7 +52,7 @@ def put(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Add the policies in FILE, or replace those of the same names; the rest stays."""
     from accord.cli.policies.files import read_some, read_text
-    from accord.core.qos.book import with_policy, write_book
+    from accord.core.qos.book import render_policy_set, with_policy
 
     policies = read_some(file, read_text(file))
     node = find_node(url, user, authority)
@@ -60,7 +60,7 @@ def put(  # noqa: PLR0913 (a parameter per option)
     found = book.version if if_version is None else if_version
     for policy in policies:
         book = with_policy(book, policy)
-    tell(node.replace(write_book(book), found), is_json=is_json)
+    tell(node.replace(render_policy_set(book), found), is_json=is_json)
 
 
 def set_(  # noqa: PLR0913 (a parameter per option)

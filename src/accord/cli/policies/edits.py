@@ -7,7 +7,7 @@ from typing import Final
 
 from accord.cli.errors import InputError
 from accord.core.model.values import infer
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.fields import NOTHING
 
 _INTEGERS: Final = ("importance", "precedence")
@@ -35,7 +35,7 @@ def edited(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[st
 
 
 def limit_settings(
-    book: Book,
+    book: PolicySet,
     node: str | None,
     each: str | None,
     client: tuple[str, str] | None,

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from accord.cli.policies.files import read_policies, read_text
 from accord.cli.quantities import count_text
-from accord.cli.screen import safe, say
+from accord.cli.screen import print_line, safe
 from accord.cli.table import Table
-from accord.core.qos.explanation import Decision, Explanation
-from accord.live.administration import Administration, Around, Question
+from accord.core.qos.explanation import Explanation, SettingDecision
+from accord.live.administration import ExplainRequest, PolicyAdmin, PolicyHost
 from accord.live.policy_store import PolicyStore
 
 MAX_UNMET: Final = 20
@@ -20,18 +20,18 @@ MAX_UNMET: Final = 20
 _VERBS: Final = {"publish": "publishes to", "subscribe": "receives", "query": "queries"}
 
 
-def explain_offline(file: str, question: Question) -> Explanation:
+def explain_offline(file: str, question: ExplainRequest) -> Explanation:
     """What a file would decide, if a node had it."""
     book = read_policies(file, read_text(file))
     # Nothing is known of resources but what is said: then conditions on them do not hold.
-    around = Around(resources=lambda _: {})
-    return Administration(book, PolicyStore(), around).explain(question)
+    around = PolicyHost(resources=lambda _: {})
+    return PolicyAdmin(book, PolicyStore(), around).explain(question)
 
 
 def show_explanation(console: Console, explanation: Explanation) -> None:
-    say(console, _headline(explanation))
+    print_line(console, _headline(explanation))
     for sentence in _sentences(explanation):
-        say(console, safe(sentence))
+        print_line(console, safe(sentence))
     _show_decisions(console, explanation)
     _show_overridden(console, explanation)
     _show_conditional(console, explanation)
@@ -119,8 +119,8 @@ def _show_unmet(console: Console, explanation: Explanation) -> None:
         console.print()
         console.print(table)
     if (more := explanation.unmet_count - len(table.rows)) > 0:
-        say(console, f"… nor do {count_text(more, 'other')} (--json has more)")
+        print_line(console, f"… nor do {count_text(more, 'other')} (--json has more)")
 
 
-def _decision(explanation: Explanation, setting: str) -> Decision:
+def _decision(explanation: Explanation, setting: str) -> SettingDecision:
     return next(each for each in explanation.decisions if each.setting == setting)

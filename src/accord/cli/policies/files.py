@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from accord.cli.errors import InputError
-from accord.config.lines import Lines
 from accord.config.lines import Path as KeyPath
+from accord.config.lines import TomlLines
 from accord.core.errors import PolicyError, file_problem
-from accord.core.qos.book import Book, read_book, write_book
+from accord.core.qos.book import PolicySet, parse_policy_set, render_policy_set
 from accord.core.qos.policy import Policy
 from accord.core.qos.reading import policy_from
 from accord.core.qos.writing import policy_document
@@ -45,10 +45,10 @@ def read_text(file: str) -> str:
         raise InputError(f"{file}:{line}", "expected UTF-8 text") from None
 
 
-def read_policies(file: str, text: str) -> Book:
+def read_policies(file: str, text: str) -> PolicySet:
     """All of a file, TOML or (by its name) JSON."""
     try:
-        book = read_book(text, is_json=_is_json(file))
+        book = parse_policy_set(text, is_json=_is_json(file))
         check_shapers(book)
     except PolicyError as error:
         raise _located(error, file, text) from None
@@ -72,7 +72,7 @@ def read_some(file: str, text: str) -> tuple[Policy, ...]:
 
 
 def policy_toml(policy: Policy) -> str:
-    _, heading, text = write_book(Book(policies=(policy,))).partition("[[policies]]")
+    _, heading, text = render_policy_set(PolicySet(policies=(policy,))).partition("[[policies]]")
     return (heading + text).rstrip()
 
 
@@ -101,7 +101,7 @@ def _located(error: PolicyError, file: str, text: str) -> InputError:
         return InputError(f"{file}:{text.rstrip().count(chr(10)) + 1}", error.problem)
     if _is_json(file) or _parse(text, is_json=False) is None:
         return InputError(file, str(error))
-    return InputError(f"{file}:{Lines(text).find(_path(error.place, text))}", str(error))
+    return InputError(f"{file}:{TomlLines(text).find(_path(error.place, text))}", str(error))
 
 
 def _path(place: str, text: str) -> KeyPath:

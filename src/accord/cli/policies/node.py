@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from accord.api.policy_answers import JSON, POLICIES, TOML, Changed, History, Problem
-from accord.cli.node_http import Answer, NodeHttp
+from accord.cli.node_http import HttpReply, NodeHttpClient
 from accord.core.errors import AccordError, PolicyError
-from accord.core.qos.book import Book, book_from
+from accord.core.qos.book import PolicySet, book_from
 from accord.core.qos.explanation import Explanation
-from accord.live.administration import DryRun, Question
+from accord.live.administration import DryRun, ExplainRequest
 from accord.live.policy_store import Version
 
 PATIENCE_S: Final = 60.0  # a change of many policies takes a while
@@ -28,7 +28,7 @@ _ADVICE: Final = {
 T = TypeVar("T")
 
 
-class RefusedError(AccordError):
+class PolicyRefusedError(AccordError):
     """What a node answers to a change that it does not make, or to a wrong question."""
 
     def __init__(self, problem: Problem) -> None:
@@ -36,13 +36,16 @@ class RefusedError(AccordError):
         super().__init__(": ".join(filter(None, (problem.place, problem.error))))
 
 
-class PolicyNode:
-    """Each call is a request. Raises `RefusedError`, or `UnreachableError` where no node is."""
+class PolicyClient:
+    """Each call is a request.
+
+    Raises `PolicyRefusedError`, or `UnreachableError` where no node is.
+    """
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
-        self._node = NodeHttp(url, user, authority)
+        self._node = NodeHttpClient(url, user, authority)
 
-    def book(self) -> Book:
+    def book(self) -> PolicySet:
         answer = self._ask("GET", POLICIES)
         try:
             return book_from(msgspec.json.decode(answer.body))
@@ -76,7 +79,7 @@ class PolicyNode:
         answer = self._ask("POST", f"{POLICIES}/dry-run", toml.encode(), {"Content-Type": TOML})
         return self._read(answer, DryRun)
 
-    def explain(self, question: Question) -> Explanation:
+    def explain(self, question: ExplainRequest) -> Explanation:
         fields: dict[str, Any] = {
             "operation": question.operation,
             "channel": question.channel,
@@ -109,7 +112,7 @@ class PolicyNode:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> HttpReply:
         answer = self._node.ask(
             path, method=method, body=body, headers=headers, patience_s=PATIENCE_S
         )
@@ -119,9 +122,9 @@ class PolicyNode:
             problem = msgspec.json.decode(answer.body, type=Problem)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise self._node.complaint(answer, _ADVICE) from None
-        raise RefusedError(problem)
+        raise PolicyRefusedError(problem)
 
-    def _read(self, answer: Answer, type_: type[T]) -> T:
+    def _read(self, answer: HttpReply, type_: type[T]) -> T:
         try:
             return msgspec.json.decode(answer.body, type=type_)
         except msgspec.DecodeError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from accord.cli.policies.node import PolicyNode
+    from accord.cli.policies.node import PolicyClient
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A policy's name", show_default=False)]
 File = Annotated[str, typer.Argument(metavar="FILE", help="TOML (or .json); - for stdin")]
@@ -25,10 +25,10 @@ IfVersion = Annotated[
 Names = list[str] | None
 
 
-def find_node(url: str, user: str | None, authority: Path | None) -> PolicyNode:
-    from accord.cli.policies.node import PolicyNode
+def find_node(url: str, user: str | None, authority: Path | None) -> PolicyClient:
+    from accord.cli.policies.node import PolicyClient
 
-    return PolicyNode(url, user, authority)
+    return PolicyClient(url, user, authority)
 
 
 def tell(version: int, *, is_json: bool) -> None:

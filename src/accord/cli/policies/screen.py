@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from accord.cli.policies.words import context_words, effect_words, limit_words, preference_words
-from accord.cli.screen import say
+from accord.cli.screen import print_line
 from accord.cli.table import Table, fields, figures, whole
 from accord.core.model.importance import DEFAULT_IMPORTANCE
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.preferences import PRESETS
 from accord.live.administration import DryRun
 from accord.live.policy_store import Version
@@ -21,7 +21,7 @@ from accord.live.policy_store import Version
 SHOWN: Final = 500
 
 
-def show_book(console: Console, book: Book) -> None:
+def show_book(console: Console, book: PolicySet) -> None:
     """Everything at a glance; policies in the order in which they are asked."""
     facts = [
         ("version", str(book.version)),
@@ -34,7 +34,7 @@ def show_book(console: Console, book: Book) -> None:
     console.print(fields(facts))
     console.print()
     if not book.policies:
-        say(console, "no policies: everything is equally important")
+        print_line(console, "no policies: everything is equally important")
         return
     table = Table("policy", *figures("precedence"), "applies to", "gives")
     # A stable sort: the order in the file decides between equals.
@@ -44,7 +44,7 @@ def show_book(console: Console, book: Book) -> None:
         table.add_row(policy.name, str(policy.precedence), applies, gives)
     console.print(table)
     if len(ordered) > SHOWN:
-        say(console, f"… and {len(ordered) - SHOWN:,} more")
+        print_line(console, f"… and {len(ordered) - SHOWN:,} more")
 
 
 def show_history(console: Console, versions: Iterable[Version]) -> None:
@@ -56,7 +56,7 @@ def show_history(console: Console, versions: Iterable[Version]) -> None:
     if table.rows:
         console.print(table)
     else:
-        say(console, "no changes yet")
+        print_line(console, "no changes yet")
 
 
 def show_dry_run(console: Console, result: DryRun) -> None:
@@ -66,7 +66,7 @@ def show_dry_run(console: Console, result: DryRun) -> None:
         if result.checked == 1
         else ("open publishers, subscriptions and queries")
     )
-    say(console, f"{result.total:,} of {result.checked:,} {noun} would be affected")
+    print_line(console, f"{result.total:,} of {result.checked:,} {noun} would be affected")
     if not result.affected:
         return
     console.print()
@@ -79,7 +79,7 @@ def show_dry_run(console: Console, result: DryRun) -> None:
         table.add_row(each.client, each.operation, each.channel, "; ".join(changes), by)
     console.print(table)
     if result.total > SHOWN:
-        say(console, f"… and {result.total - SHOWN:,} more")
+        print_line(console, f"… and {result.total - SHOWN:,} more")
 
 
 def show_presets(console: Console) -> None:
@@ -87,4 +87,4 @@ def show_presets(console: Console) -> None:
     for name, preferences in PRESETS.items():
         table.add_row(name, ", ".join(preference_words(preferences)))
     console.print(table)
-    say(console, Text("what a preset does not mention is left to other policies", "dim"))
+    print_line(console, Text("what a preset does not mention is left to other policies", "dim"))

@@ -94,9 +94,9 @@ def explain(  # noqa: PLR0913 (a parameter per option)
     from accord.cli.policies.edits import read_pairs, read_resources
     from accord.cli.policies.explanation import explain_offline, show_explanation
     from accord.cli.screen import open_console
-    from accord.live.administration import Question
+    from accord.live.administration import ExplainRequest
 
-    question = Question(
+    question = ExplainRequest(
         operation=operation,
         channel=channel,
         client=client,

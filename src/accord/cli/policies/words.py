@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, render
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policy import Policy
 from accord.core.qos.preferences import Preferences
 from accord.core.qos.settings import guarantee_text
@@ -58,7 +58,7 @@ def deadline_words(deadline_ms: int) -> str:
     return f"within {render(deadline_ms, DURATIONS_MS)}" if deadline_ms else "no deadline"
 
 
-def limit_words(book: Book) -> str:
+def limit_words(book: PolicySet) -> str:
     parts = []
     if book.bandwidth_bps is not None:
         parts.append(f"the node {rate_words(book.bandwidth_bps)}")

@@ -8,17 +8,23 @@ from typing import Final
 from accord.cli.errors import InputError
 from accord.core.errors import file_problem
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.properties import PropertyRegistry
 from accord.core.negotiation.property_files import parse_properties
-from accord.core.negotiation.storing import Stored, read_json, read_xml, write_json, write_xml
+from accord.core.negotiation.storing import (
+    QualityDocument,
+    read_json,
+    read_xml,
+    write_json,
+    write_xml,
+)
 
 MAX_BYTES: Final = 16_000_000
 FORMATS: Final = (".xml", ".json")
 
 
-def read_registry(files: list[Path]) -> Registry:
+def read_registry(files: list[Path]) -> PropertyRegistry:
     """The usual properties, and those that these files define."""
-    registry = Registry()
+    registry = PropertyRegistry()
     for file in files:
         try:
             for each in parse_properties(read_text(file)):
@@ -28,7 +34,7 @@ def read_registry(files: list[Path]) -> Registry:
     return registry
 
 
-def read_stored(file: Path, registry: Registry) -> Stored:
+def read_stored(file: Path, registry: PropertyRegistry) -> QualityDocument:
     check_format(file)
     text = read_text(file)
     try:
@@ -39,7 +45,7 @@ def read_stored(file: Path, registry: Registry) -> Stored:
         raise InputError(f"{file}: {error.place}", error.problem) from None
 
 
-def write_stored(file: Path, stored: Stored) -> None:
+def write_stored(file: Path, stored: QualityDocument) -> None:
     check_format(file)
     try:
         if file.suffix == ".xml":

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from accord.api.quality_answers import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
-from accord.cli.node_http import NodeHttp
+from accord.cli.node_http import NodeHttpClient
 from accord.edges.quality.status import PropertyStatus, QualityStatus
 
 _ADVICE: Final = {
@@ -17,11 +17,11 @@ _ADVICE: Final = {
 }
 
 
-class QualityNode:
+class QualityClient:
     """Each call is a request. NotTakenError, or UnreachableError where no node is."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
-        self._node = NodeHttp(url, user, authority)
+        self._node = NodeHttpClient(url, user, authority)
 
     def status(self, channel: str) -> QualityStatus:
         answer = self._node.ask(f"{QUALITY}?{urlencode({'channel': channel})}")

@@ -16,36 +16,40 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from accord.core.admission.enforcement import Enforcement, Overrun, Standing
+from accord.core.admission.enforcement import Compliance, RateEnforcement, RateViolation
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.hops import Sent
 from accord.core.admission.index.filters import Filter
-from accord.core.admission.looking import Looking, Which
-from accord.core.admission.messages import AdmissionMessage, Verdict, Wish
-from accord.core.admission.needs import Basis, Measured, Need, Needs
-from accord.core.admission.options import AdmissionOptions, Guarantee, Kind, Mode
-from accord.core.admission.order import PER_HZ, Order, to_hz, to_units
-from accord.core.admission.protocol import Protocol
+from accord.core.admission.looking import ReevaluationQueue, Which
+from accord.core.admission.messages import AdmissionMessage, FlowSpec, NodeVerdict
+from accord.core.admission.needs import Basis, DemandEstimator, Measured, RateDemand
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
+from accord.core.admission.order import PER_HZ, FilterPoset, to_hz, to_units
+from accord.core.admission.protocol import ReservationProtocol
 from accord.core.admission.released import Leg
-from accord.core.admission.request import Decision, State
+from accord.core.admission.request import ReservationDecision, ReservationState
 from accord.core.admission.resources import (
     CPU,
     MEMORY,
     Amounts,
-    Books,
-    LearnedRate,
+    CpuCapacityEstimator,
     Pool,
+    ReservationTable,
     client,
     link,
 )
-from accord.core.admission.subscriptions import Outcome, Subscription, Subscriptions
-from accord.core.admission.ways import Path, Way
+from accord.core.admission.subscriptions import (
+    AdmissionOutcome,
+    SubscriptionRequest,
+    SubscriptionRequests,
+)
+from accord.core.admission.ways import Path, SourcePath
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse
 
 # Of one promise, so that all there may be together can be told to others, in 64 bits.
-MOST_AMOUNT: Final = 1 << 43
+MAX_AMOUNT: Final = 1 << 43
 
 
 class Admission:
@@ -55,21 +59,27 @@ class Admission:
         options = AdmissionOptions() if options is None else options
         self.name = name
         self.options = options
-        self.order = Order(
+        self.order = FilterPoset(
             advertisements_limit=options.advertisements, odd_limit=options.odd_filters
         )
-        self.needs = Needs(self.order, room=options.estimate_room)
-        self.books = Books()
-        self.enforcement = Enforcement(burst_s=options.burst_s, tell_us=options.tell_us)
-        self._cpu = LearnedRate(threshold=options.cpu_threshold)
-        self._protocol = Protocol(name, incarnation, self.books, self._assess, options.timing)
-        self.subscriptions = Subscriptions(
+        self.needs = DemandEstimator(self.order, room=options.estimate_room)
+        self.books = ReservationTable()
+        self.enforcement = RateEnforcement(burst_s=options.burst_s, tell_us=options.tell_us)
+        self._cpu = CpuCapacityEstimator(threshold=options.cpu_threshold)
+        self._protocol = ReservationProtocol(
+            name, incarnation, self.books, self._assess, options.timing
+        )
+        self.subscriptions = SubscriptionRequests(
             self._protocol.requests, is_binding=options.mode is Mode.ENFORCE
         )
-        self.looking = Looking[Which](options.settle_us)  # at subscriptions
-        self._looking_at_holds = Looking[Leg](options.settle_us)  # for those of other nodes
+        self.looking = ReevaluationQueue[Which](options.settle_us)  # at subscriptions
+        self._looking_at_holds = ReevaluationQueue[Leg](
+            options.settle_us
+        )  # for those of other nodes
         # By which ways events of a filter come, given those that are known; set by `exchange`.
-        self.find_ways: Callable[[Filter, tuple[Way, ...]], tuple[Way, ...]] | None = None
+        self.find_ways: (
+            Callable[[Filter, tuple[SourcePath, ...]], tuple[SourcePath, ...]] | None
+        ) = None
         self._elsewhere: dict[str, dict[Hashable, bool]] = {}  # advertisements, by node
 
     # ----------------------------------------------------------------------------- advertisements
@@ -128,12 +138,12 @@ class Admission:
         values: Mapping[str, Value],
         document: Document | None,
         now_us: int,
-    ) -> Standing:
+    ) -> Compliance:
         """Whether an event is within what its publisher advertised; it is told if not."""
         return self.enforcement.offer(publisher, channel, values, document, now_us)
 
     @property
-    def overruns(self) -> list[Overrun]:
+    def overruns(self) -> list[RateViolation]:
         """What publishers are to be told; to be taken out."""
         return self.enforcement.told
 
@@ -171,7 +181,7 @@ class Admission:
 
     # ------------------------------------------------------------------------------ subscriptions
 
-    def need(self, filter_: Filter, measured: Measured | None = None) -> Need:
+    def need(self, filter_: Filter, measured: Measured | None = None) -> RateDemand:
         """What a subscription with this filter would need."""
         return self.needs.need(filter_, measured=measured)
 
@@ -186,28 +196,28 @@ class Admission:
         guarantee: Guarantee | None = None,
         event_bytes: int | None = None,
         measured: Measured | None = None,
-    ) -> Outcome | None:
+    ) -> AdmissionOutcome | None:
         """May it be taken? The answer, or None: then it is among `decisions` later.
 
         `paths` begin here and end at nodes with publishers; they are found if they are not given.
         """
         guarantee = self.options.guarantee if guarantee is None else guarantee
-        if self.options.mode is Mode.OFF or guarantee.kind is Kind.NONE:
+        if self.options.mode is Mode.OFF or guarantee.kind is GuaranteeKind.NONE:
             self.unsubscribe(client_, key)
-            return Outcome(client=client_, key=key, state=State.ADMITTED)
+            return AdmissionOutcome(client=client_, key=key, state=ReservationState.ADMITTED)
         known = self.subscriptions.get(client_, key)
         if known is not None and known.is_for(filter_, guarantee):
             return known.outcome
         size = self.options.event_bytes if event_bytes is None else event_bytes
-        wish = Wish(
+        wish = FlowSpec(
             filter_.channel,
             str(filter_.predicate),
-            guarantee.kind is Kind.FULL,
+            guarantee.kind is GuaranteeKind.FULL,
             guarantee.basis,
             size,
             -1.0 if measured is None or measured.rate_hz is None else measured.rate_hz,
         )
-        subscription = Subscription(client_, key, filter_, guarantee, wish)
+        subscription = SubscriptionRequest(client_, key, filter_, guarantee, wish)
         if paths is None:
             subscription.ways = self._ways(filter_, ())
             paths = [way.path for way in subscription.ways]
@@ -235,8 +245,8 @@ class Admission:
         self,
         child: str,
         key: Hashable,
-        wish: Wish,
-        hear: Callable[[Decision], None],
+        wish: FlowSpec,
+        hear: Callable[[ReservationDecision], None],
         *,
         now_us: int,
     ) -> None:
@@ -246,10 +256,10 @@ class Admission:
         """
         _check(wish)
         filter_ = _parsed(wish.channel, wish.where)
-        kind = Kind.FULL if wish.is_full else Kind.PERCENTAGE
+        kind = GuaranteeKind.FULL if wish.is_full else GuaranteeKind.PERCENTAGE
         percent = 100.0 if wish.is_full else 0.0
         guarantee = Guarantee(kind=kind, percent=percent, basis=Basis(wish.basis))
-        subscription = Subscription(_guest(child), key, filter_, guarantee, wish)
+        subscription = SubscriptionRequest(_guest(child), key, filter_, guarantee, wish)
         subscription.bandwidth, subscription.hear = link(child), hear
         subscription.ways = self._ways(filter_, ())
         paths = [way.path for way in subscription.ways]
@@ -258,7 +268,7 @@ class Admission:
     def is_carried(self, child: str, key: Hashable) -> bool:
         return self.subscriptions.get(_guest(child), key) is not None
 
-    def carried_by(self, child: str, key: Hashable) -> tuple[Verdict, ...]:
+    def carried_by(self, child: str, key: Hashable) -> tuple[NodeVerdict, ...]:
         """What all nodes say of it, if nothing is being asked anew."""
         subscription = self.subscriptions.get(_guest(child), key)
         return () if subscription is None else self.subscriptions.verdicts(subscription)
@@ -305,7 +315,7 @@ class Admission:
         return self._protocol.sends
 
     @property
-    def decisions(self) -> list[Outcome]:
+    def decisions(self) -> list[AdmissionOutcome]:
         """What clients are to be told; to be taken out."""
         return self.subscriptions.decisions
 
@@ -343,23 +353,23 @@ class Admission:
             amounts = self._own_amounts(subscription)
             self.subscriptions.reroute(subscription, paths, amounts, now_us)
 
-    def _ways(self, filter_: Filter, known: tuple[Way, ...]) -> tuple[Way, ...]:
+    def _ways(self, filter_: Filter, known: tuple[SourcePath, ...]) -> tuple[SourcePath, ...]:
         return () if self.find_ways is None else self.find_ways(filter_, known)
 
-    def _assess(self, wish: Wish, towards: str, source: str) -> Amounts:
+    def _assess(self, wish: FlowSpec, towards: str, source: str) -> Amounts:
         """What it takes here to carry events of publishers at `source` on towards a neighbour."""
         _check(wish)
         filter_ = _parsed(wish.channel, wish.where)
         rate_hz = self._asked_hz(filter_, wish, frozenset((source,)))
         return self._amounts(rate_hz, wish.event_bytes, link(towards))
 
-    def _own_amounts(self, subscription: Subscription) -> Amounts:
+    def _own_amounts(self, subscription: SubscriptionRequest) -> Amounts:
         """What it takes here to send events on to the client."""
         subscription.asked_hz = self._own_hz(subscription)
         event_bytes = subscription.wish.event_bytes
         return self._amounts(subscription.asked_hz, event_bytes, subscription.bandwidth)
 
-    def _own_hz(self, subscription: Subscription) -> float:
+    def _own_hz(self, subscription: SubscriptionRequest) -> float:
         return max(self._asked_hz(subscription.filter, subscription.wish), subscription.told_hz)
 
     def _told_rate(self, number: int, rate: int) -> Amounts | None:
@@ -371,7 +381,9 @@ class Admission:
         subscription.told_hz = told_hz
         return self._own_amounts(subscription)
 
-    def _asked_hz(self, filter_: Filter, wish: Wish, nodes: frozenset[str] | None = None) -> float:
+    def _asked_hz(
+        self, filter_: Filter, wish: FlowSpec, nodes: frozenset[str] | None = None
+    ) -> float:
         measured = Measured(wish.measured_hz) if wish.measured_hz >= 0 else None
         return self.needs.asked_hz(filter_, Basis(wish.basis), nodes=nodes, measured=measured)
 
@@ -382,10 +394,10 @@ class Admission:
             CPU: round(rate_hz * PER_HZ),
             bandwidth: ceil(rate_hz * event_bytes * 8),
         }
-        return {pool: min(amount, MOST_AMOUNT) for pool, amount in amounts.items()}
+        return {pool: min(amount, MAX_AMOUNT) for pool, amount in amounts.items()}
 
 
-def _check(wish: Wish) -> None:
+def _check(wish: FlowSpec) -> None:
     if wish.basis not in list(Basis) or wish.event_bytes < 0:
         raise AdmissionError("wish", "expected a known basis and a size of 0 or more")
 

@@ -9,10 +9,10 @@ from accord.core.admission.hops import Sent
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.needs import Measured
 from accord.core.admission.options import Guarantee
-from accord.core.admission.subscriptions import Outcome
+from accord.core.admission.subscriptions import AdmissionOutcome
 
 
-class TellingDoor:
+class NetworkedAdmission:
     """Others are told at once of what happens here."""
 
     def __init__(self, admission: Admission) -> None:
@@ -28,7 +28,7 @@ class TellingDoor:
         guarantee: Guarantee | None = None,
         event_bytes: int | None = None,
         measured: Measured | None = None,
-    ) -> Outcome | None:
+    ) -> AdmissionOutcome | None:
         """May it be taken? The answer, or None: then it is among `admission.decisions` later."""
         outcome = self.admission.subscribe(
             client,
@@ -63,7 +63,7 @@ class TellingDoor:
         raise NotImplementedError
 
 
-def taken_out(sends: list[Sent]) -> list[Sent]:
+def drain(sends: list[Sent]) -> list[Sent]:
     """All of them, first: one that can't be said must not keep others from it for ever."""
     taken = list(sends)
     sends.clear()

@@ -15,7 +15,7 @@ from accord.core.admission.errors import AdmissionError
 from accord.core.admission.index.filters import Filter
 
 # Which life and turn of a child a parent knows of, and whether it is the active one then.
-Rank = tuple[int, int, bool]
+ParentRank = tuple[int, int, bool]
 _UNKNOWN: Final = (0, 0, False)
 _APART: Final = "\0"  # no client and no node has that in its name
 
@@ -25,12 +25,12 @@ def publisher_of(child: str, client: str) -> str:
     return f"{child}{_APART}{client}"
 
 
-class Elsewhere:
+class RemoteAdvertisements:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         # By child and parent: publisher and name of each.
         self._told: dict[str, dict[str, dict[tuple[str, str], tuple[Filter, float]]]] = {}
-        self._ranks: dict[str, dict[str, Rank]] = {}
+        self._ranks: dict[str, dict[str, ParentRank]] = {}
         self._counting: dict[str, str] = {}  # by whom they count
 
     def tell(self, node: str, publisher: str, name: str, filter_: Filter, rate_hz: float) -> None:
@@ -54,7 +54,7 @@ class Elsewhere:
         if is_apart and not told:
             self._forget(child, node)
 
-    def rank(self, node: str, child: str, rank: Rank | None) -> None:
+    def rank(self, node: str, child: str, rank: ParentRank | None) -> None:
         """As which of its parents `node` speaks for a child; None: not any more."""
         ranks = self._ranks.setdefault(child, {})
         if rank is None:

@@ -23,32 +23,32 @@ from accord.core.model.channels import filter_selects
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 
-MOST_PUBLISHERS: Final = 1_000_000
-MOST_OF_ONE: Final = 1_000
-MOST_ODD_OF_ONE: Final = 8  # that are no boxes: to compare them costs everybody
+MAX_PUBLISHERS: Final = 1_000_000
+MAX_OF_ONE: Final = 1_000
+MAX_ODD_OF_ONE: Final = 8  # that are no boxes: to compare them costs everybody
 _EVENT: Final = 1_000_000_000  # a thousandth of a hertz earns as much in microseconds
 _BURST_S: Final = 1.0
 _TELL_US: Final = 1_000_000
 
 
-class Standing(StrEnum):
+class Compliance(StrEnum):
     FREE = "free"  # its publisher advertises nothing
     WITHIN = "within"
     OVER = "over"  # more than was advertised
     UNADVERTISED = "unadvertised"  # matches no advertisement of its publisher
 
 
-class Overrun(Struct, frozen=True):
+class RateViolation(Struct, frozen=True):
     """What a publisher is told; `events` were concerned since it was last told."""
 
     publisher: str
     advertisement: str  # empty: what was published matches none
-    standing: Standing
+    standing: Compliance
     rate_hz: float
     events: int
 
 
-class Bucket:
+class TokenBucket:
     """At most `rate` events, in thousandths per second, and so many in one go as in `burst_s`.
 
     Two at least: who publishes just at its rate would lose whatever comes a little late.
@@ -62,7 +62,7 @@ class Bucket:
         self._credit = self.most
         self._now_us = now_us
 
-    def follow(self, before: Bucket) -> None:
+    def follow(self, before: TokenBucket) -> None:
         """Begin as full as another was: to promise the same anew earns nothing."""
         before._earn(self._now_us)
         self._credit = before._credit * self.most // before.most
@@ -87,7 +87,7 @@ class Bucket:
 class _Advertised:
     __slots__ = ("bucket", "filter", "is_plain", "limited", "name", "passed", "tell_us", "untold")
 
-    def __init__(self, name: str, filter_: Filter, bucket: Bucket) -> None:
+    def __init__(self, name: str, filter_: Filter, bucket: TokenBucket) -> None:
         self.name = name
         self.filter = filter_
         self.is_plain = str(filter_.predicate) == "TRUE"
@@ -120,7 +120,7 @@ class _Publisher:
         )
 
 
-class Usage(Struct, frozen=True):
+class AdvertisementUsage(Struct, frozen=True):
     """What came of one advertisement so far."""
 
     publisher: str
@@ -130,13 +130,13 @@ class Usage(Struct, frozen=True):
     limited: int
 
 
-class Enforcement:
+class RateEnforcement:
     """`told` collects what publishers are to be told."""
 
     def __init__(self, *, burst_s: float = _BURST_S, tell_us: int = _TELL_US) -> None:
         if not 0 <= burst_s <= 3_600:
             raise AdmissionError("burst_s", f"expected 0 to 3600, got {burst_s}")
-        self.told: list[Overrun] = []
+        self.told: list[RateViolation] = []
         self._burst_s = burst_s
         self._tell_us = tell_us
         self._publishers: dict[str, _Publisher] = {}
@@ -148,7 +148,7 @@ class Enforcement:
         rate = to_units(rate_hz)
         self.check(publisher, name, filter_)
         known = self._publishers.setdefault(publisher, _Publisher())
-        advertised = _Advertised(name, filter_, Bucket(rate, self._burst_s, now_us))
+        advertised = _Advertised(name, filter_, TokenBucket(rate, self._burst_s, now_us))
         if (before := known.advertised.get(name)) is not None:
             advertised.follow(before)
         known.advertised[name] = advertised
@@ -157,18 +157,18 @@ class Enforcement:
         """AdmissionError where a publisher may not advertise that as well."""
         known = self._publishers.get(publisher)
         if known is None:
-            if len(self._publishers) >= MOST_PUBLISHERS:
-                raise AdmissionError("publisher", f"expected at most {MOST_PUBLISHERS:,}")
+            if len(self._publishers) >= MAX_PUBLISHERS:
+                raise AdmissionError("publisher", f"expected at most {MAX_PUBLISHERS:,}")
             return
-        if name not in known.advertised and len(known.advertised) >= MOST_OF_ONE:
+        if name not in known.advertised and len(known.advertised) >= MAX_OF_ONE:
             raise AdmissionError(
-                "advertisement", f"expected at most {MOST_OF_ONE:,} of one publisher"
+                "advertisement", f"expected at most {MAX_OF_ONE:,} of one publisher"
             )
-        if filter_.box is None and known.odd(name) >= MOST_ODD_OF_ONE:
+        if filter_.box is None and known.odd(name) >= MAX_ODD_OF_ONE:
             raise AdmissionError(
                 "predicate",
                 "expected a conjunction of conditions on single attributes: "
-                f"{MOST_ODD_OF_ONE} others are yours already",
+                f"{MAX_ODD_OF_ONE} others are yours already",
             )
 
     def unadvertise(self, publisher: str, name: str) -> bool:
@@ -191,35 +191,37 @@ class Enforcement:
         values: Mapping[str, Value],
         document: Document | None,
         now_us: int,
-    ) -> Standing:
+    ) -> Compliance:
         """One event; whoever publishes it is told what is wrong by `told`."""
         known = self._publishers.get(publisher)
         if known is None:
-            return Standing.FREE
+            return Compliance.FREE
         matched: _Advertised | None = None
         for each in known.advertised.values():
             if _is_of(each, channel, values, document):
                 if each.bucket.take(now_us):
                     each.passed += 1
-                    return Standing.WITHIN
+                    return Compliance.WITHIN
                 matched = matched or each
         if matched is None:
             self._note_unadvertised(publisher, known, now_us)
-            return Standing.UNADVERTISED
+            return Compliance.UNADVERTISED
         self._note_over(publisher, matched, now_us)
-        return Standing.OVER
+        return Compliance.OVER
 
-    def usage(self, publisher: str) -> list[Usage]:
+    def usage(self, publisher: str) -> list[AdvertisementUsage]:
         known = self._publishers.get(publisher)
         return [
-            Usage(publisher, each.name, to_hz(each.bucket.rate), each.passed, each.limited)
+            AdvertisementUsage(
+                publisher, each.name, to_hz(each.bucket.rate), each.passed, each.limited
+            )
             for each in ([] if known is None else known.advertised.values())
         ]
 
     def check_invariants(self) -> None:
-        assert len(self._publishers) <= MOST_PUBLISHERS
+        assert len(self._publishers) <= MAX_PUBLISHERS
         for known in self._publishers.values():
-            assert 0 < len(known.advertised) <= MOST_OF_ONE
+            assert 0 < len(known.advertised) <= MAX_OF_ONE
             for each in known.advertised.values():
                 each.bucket.check_invariants()
 
@@ -228,7 +230,9 @@ class Enforcement:
         each.untold += 1
         if now_us >= each.tell_us:
             rate_hz = to_hz(each.bucket.rate)
-            self.told.append(Overrun(publisher, each.name, Standing.OVER, rate_hz, each.untold))
+            self.told.append(
+                RateViolation(publisher, each.name, Compliance.OVER, rate_hz, each.untold)
+            )
             each.untold = 0
             each.tell_us = now_us + self._tell_us
 
@@ -236,7 +240,7 @@ class Enforcement:
         known.unadvertised += 1
         known.untold += 1
         if now_us >= known.tell_us:
-            told = Overrun(publisher, "", Standing.UNADVERTISED, 0.0, known.untold)
+            told = RateViolation(publisher, "", Compliance.UNADVERTISED, 0.0, known.untold)
             self.told.append(told)
             known.untold = 0
             known.tell_us = now_us + self._tell_us

@@ -16,19 +16,19 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import TellingDoor, taken_out
-from accord.core.admission.elsewhere import Elsewhere
+from accord.core.admission.door import NetworkedAdmission, drain
+from accord.core.admission.elsewhere import RemoteAdvertisements
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.guests import Guests
+from accord.core.admission.guests import ChildReservations
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
-from accord.core.admission.posting import Advert, Post
-from accord.core.admission.repeating import ADVERT, ADVERTISER, Repeating, key_of
-from accord.core.admission.ways import Way, path_from
+from accord.core.admission.posting import AdvertisementDelta, AdvertisementRecord
+from accord.core.admission.repeating import ADVERT, ADVERTISER, ChildAdvertisements, key_of
+from accord.core.admission.ways import SourcePath, path_from
 from accord.core.channels.template import Context, Template
 from accord.core.errors import AccordError
-from accord.core.model.decoding import decoded
-from accord.core.overlay.facts import FactStore
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.facts import StateStore
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import parse
 
@@ -36,29 +36,29 @@ SERVICE: Final = "$admission"
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _message: Final = msgspec.msgpack.Decoder(AdmissionMessage)
-_advert: Final = msgspec.msgpack.Decoder(Advert)
-_of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | Post]] = msgspec.msgpack.Decoder(
-    AdmissionMessage | Post
+_advert: Final = msgspec.msgpack.Decoder(AdvertisementRecord)
+_of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | AdvertisementDelta]] = (
+    msgspec.msgpack.Decoder(AdmissionMessage | AdvertisementDelta)
 )
 
 
-class AdmissionExchange(TellingDoor, Template):
+class OverlayAdmission(NetworkedAdmission, Template):
     """`dropped` counts what others said that made no sense. `tiers`: to secondary nodes."""
 
     def __init__(
         self,
         context: Context,
-        store: FactStore,
+        store: StateStore,
         admission: Admission,
         tiers: TierLinks | None = None,
     ) -> None:
         Template.__init__(self, context)
-        TellingDoor.__init__(self, admission)
-        self.guests = Guests(admission)
+        NetworkedAdmission.__init__(self, admission)
+        self.guests = ChildReservations(admission)
         self.dropped = 0
         self._tiers = TierLinks() if tiers is None else tiers
-        self._elsewhere = Elsewhere(admission)
-        self._repeating = Repeating(
+        self._elsewhere = RemoteAdvertisements(admission)
+        self._repeating = ChildAdvertisements(
             context.name, store, self._tiers, self._elsewhere, self._advert_taken
         )
         self._store = store
@@ -88,7 +88,7 @@ class AdmissionExchange(TellingDoor, Template):
         if "\n" in name:
             raise AdmissionError("name", "expected one line")
         key = key_of(publisher, name)
-        value = _encode(Advert(filter_.channel, str(filter_.predicate), rate_hz))
+        value = _encode(AdvertisementRecord(filter_.channel, str(filter_.predicate), rate_hz))
         before = self._store.get(self.context.name, ADVERT, key)
         if not self._store.put(ADVERT, key, value):
             raise AdmissionError("advertisement", "expected less: other nodes can't be told more")
@@ -105,21 +105,21 @@ class AdmissionExchange(TellingDoor, Template):
         self._store.drop(ADVERT, key_of(publisher, name))
         return super().unadvertise(publisher, name)
 
-    def ways(self, filter_: Filter, known: tuple[Way, ...] = ()) -> tuple[Way, ...]:
+    def ways(self, filter_: Filter, known: tuple[SourcePath, ...] = ()) -> tuple[SourcePath, ...]:
         """From the nodes with publishers of what the filter lets through, as events come."""
         map_, name = self.context.map, self.context.name
         before = {way.path[-1]: way.path for way in known}
-        found: list[Way] = []
+        found: list[SourcePath] = []
         for node, sums in self.admission.order.intersecting_by_node(filter_).items():
             path = None if node == name else path_from(map_, node, name, before.get(node))
             if path is not None:
-                found.append(Way(path, sums.rate))
+                found.append(SourcePath(path, sums.rate))
         return tuple(sorted(found))
 
     # --------------------------------------------------------------------------- for its driver
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        message = decoded(_message, body)
+        message = decode_or_none(_message, body)
         if message is None:
             self.dropped += 1
             return
@@ -163,18 +163,18 @@ class AdmissionExchange(TellingDoor, Template):
     # ------------------------------------------------------------------------------------- inside
 
     def _send(self) -> None:
-        for neighbour, message in taken_out(self.admission.sends):
+        for neighbour, message in drain(self.admission.sends):
             self.context.say(neighbour, "", _encode(message))
-        for child, message in taken_out(self.guests.sends):
+        for child, message in drain(self.guests.sends):
             self._tiers.say(child, SERVICE, _encode(message))
 
     # -------------------------------------------------------------------------- secondary nodes
 
     def _child_said(self, child: str, body: bytes, now_us: int) -> None:
-        message = decoded(_of_child, body)
+        message = decode_or_none(_of_child, body)
         if message is None:
             self.dropped += 1
-        elif isinstance(message, Post):
+        elif isinstance(message, AdvertisementDelta):
             posted = self._repeating.posted(child, message)
             if posted is not None:
                 self._tiers.say(child, SERVICE, _encode(posted))

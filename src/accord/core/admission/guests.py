@@ -18,45 +18,45 @@ from accord.core.admission.admission import Admission
 from accord.core.admission.hops import Sent, is_replacing
 from accord.core.admission.messages import (
     AdmissionMessage,
-    Answer,
-    Ask,
-    Keep,
-    Kept,
+    NodeVerdict,
+    Refresh,
+    RefreshAck,
     Release,
-    Verdict,
+    Reserve,
+    ReserveReply,
 )
-from accord.core.admission.released import Leg, Released
-from accord.core.admission.request import Decision, State
-from accord.core.admission.requests import MOST_REQUESTS
+from accord.core.admission.released import Leg, ReleasedLegs
+from accord.core.admission.request import ReservationDecision, ReservationState
+from accord.core.admission.requests import MAX_REQUESTS
 from accord.core.admission.resources import MEMORY
 from accord.core.errors import AccordError
-from accord.core.model.shares import Shares
+from accord.core.model.shares import FairQuota
 
-MOST_GUESTS: Final = MOST_REQUESTS // 2  # the others are for clients of this node
-MOST_BYTES: Final = 64 << 20  # of what they wish
+MAX_CHILD_RESERVATIONS: Final = MAX_REQUESTS // 2  # the others are for clients of this node
+MAX_BYTES: Final = 64 << 20  # of what they wish
 _OVERHEAD: Final = 1_000
 
 
-class _Guest:
+class _ChildReservation:
     """`verdicts` None: not decided yet; it `is_there` while something may be promised."""
 
     __slots__ = ("dies_us", "is_there", "path", "round", "size", "verdicts", "wish")
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Reserve) -> None:
         self.path = ask.path
         self.wish = ask.wish
         self.size = _size(ask)
         self.round = 0
         self.dies_us = 0
         self.is_there = False
-        self.verdicts: tuple[Verdict, ...] | None = None
+        self.verdicts: tuple[NodeVerdict, ...] | None = None
 
     @property
     def child(self) -> str:
         return self.path[0]
 
 
-class Guests:
+class ChildReservations:
     """`sends` collects what is to be said to children."""
 
     def __init__(self, admission: Admission) -> None:
@@ -65,9 +65,9 @@ class Guests:
         self._name = admission.name
         self._admission = admission
         self._timing = admission.options.timing
-        self._guests: dict[Leg, _Guest] = {}
-        self._shares = Shares(MOST_GUESTS, MOST_BYTES)
-        self._released = Released()
+        self._guests: dict[Leg, _ChildReservation] = {}
+        self._shares = FairQuota(MAX_CHILD_RESERVATIONS, MAX_BYTES)
+        self._released = ReleasedLegs()
         self._incarnations: dict[str, int] = {}
         self._now_us = 0
         self._sweep_us = 0  # nothing is given up before
@@ -79,16 +79,16 @@ class Guests:
         self._now_us = now_us
         request = message.request
         is_ours = message.path == (child, self._name) and request.origin == child
-        if isinstance(message, Ask) and not is_replacing(message):
+        if isinstance(message, Reserve) and not is_replacing(message):
             is_ours = False
         if not is_ours or not self._is_current(child, request.incarnation):
             self.dropped += 1
             return
         leg = (request, message.leg)
         match message:
-            case Ask():
+            case Reserve():
                 self._ask(leg, message)
-            case Keep():
+            case Refresh():
                 self._keep(leg, message)
             case Release():
                 self._release(leg)
@@ -122,7 +122,7 @@ class Guests:
             assert guest.is_there or guest.verdicts is not None
             assert self._sweep_us <= guest.dies_us
 
-    def _ask(self, leg: Leg, ask: Ask) -> None:
+    def _ask(self, leg: Leg, ask: Reserve) -> None:
         for other in ask.replaces:
             self._release((ask.request, other))
         if leg in self._released:
@@ -132,7 +132,7 @@ class Guests:
             if not self._shares.has_room(ask.path[0], _size(ask)):
                 self._say_full(ask)
                 return
-            guest = self._guests[leg] = _Guest(ask)
+            guest = self._guests[leg] = _ChildReservation(ask)
             self._shares.take(guest.child, guest.size)
         elif guest.round > ask.round:
             return
@@ -145,7 +145,7 @@ class Guests:
         else:
             self._carry(leg, guest)
 
-    def _carry(self, leg: Leg, guest: _Guest) -> None:
+    def _carry(self, leg: Leg, guest: _ChildReservation) -> None:
         guest.is_there, guest.verdicts = True, None
         try:
             self._admission.carry(
@@ -159,31 +159,33 @@ class Guests:
             self.dropped += 1
             self._forget(leg)
 
-    def _decided(self, leg: Leg, decision: Decision) -> None:
+    def _decided(self, leg: Leg, decision: ReservationDecision) -> None:
         guest = self._guests.get(leg)
         if guest is None:
             return
-        if decision.state is State.ADMITTED:
+        if decision.state is ReservationState.ADMITTED:
             guest.verdicts = self._admission.carried_by(guest.child, leg)
             self._answer(leg, guest)
-        elif decision.state is State.WITHDRAWN:
+        elif decision.state is ReservationState.WITHDRAWN:
             self._forget(leg)
             lost = (self._name, *(each.node for each in guest.verdicts or ()))
-            kept = Kept(leg[0], guest.round, leg[1], guest.path, 0, tuple(dict.fromkeys(lost)))
+            kept = RefreshAck(
+                leg[0], guest.round, leg[1], guest.path, 0, tuple(dict.fromkeys(lost))
+            )
             self.sends.append((guest.child, kept))
         else:
             guest.is_there = False
             own = [each for each in decision.refusals if each.node == self._name]
             others = [each for each in decision.refusals if each.node != self._name]
-            guest.verdicts = (*(own or [Verdict(self._name)]), *others)
+            guest.verdicts = (*(own or [NodeVerdict(self._name)]), *others)
             self._answer(leg, guest)
 
-    def _answer(self, leg: Leg, guest: _Guest) -> None:
+    def _answer(self, leg: Leg, guest: _ChildReservation) -> None:
         if guest.verdicts is None:
             return
         self._look(leg, guest)
         request, number = leg
-        answer = Answer(
+        answer = ReserveReply(
             request,
             guest.round,
             number,
@@ -194,7 +196,7 @@ class Guests:
         )
         self.sends.append((guest.child, answer))
 
-    def _keep(self, leg: Leg, keep: Keep) -> None:
+    def _keep(self, leg: Leg, keep: Refresh) -> None:
         guest = self._guests.get(leg)
         if guest is not None and guest.round > keep.round:
             return
@@ -205,22 +207,22 @@ class Guests:
             promised = {each.node for each in guest.verdicts if each.is_yes}
             lost = tuple(node for node in keep.nodes if node not in promised)
             rate = self._rate(leg, guest)
-        kept = Kept(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost, rate)
+        kept = RefreshAck(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost, rate)
         self.sends.append((keep.path[0], kept))
 
-    def _look(self, leg: Leg, guest: _Guest) -> None:
+    def _look(self, leg: Leg, guest: _ChildReservation) -> None:
         """Who promises it now; while that is asked for anew, as before."""
         if guest.is_there:
             guest.verdicts = self._admission.carried_by(guest.child, leg) or guest.verdicts
 
-    def _rate(self, leg: Leg, guest: _Guest) -> int:
+    def _rate(self, leg: Leg, guest: _ChildReservation) -> int:
         return self._admission.carried_rate(guest.child, leg) if guest.is_there else -1
 
-    def _say_full(self, ask: Ask) -> None:
+    def _say_full(self, ask: Reserve) -> None:
         """The child has its share of the room already."""
         whose = f"secondary node {ask.path[0]}"
-        full = (Verdict(self._name, MEMORY.resource, whose, _size(ask), 0),)
-        answer = Answer(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, full)
+        full = (NodeVerdict(self._name, MEMORY.resource, whose, _size(ask), 0),)
+        answer = ReserveReply(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, full)
         self.sends.append((ask.path[0], answer))
 
     def _release(self, leg: Leg) -> None:
@@ -233,7 +235,7 @@ class Guests:
         if guest is not None and guest.is_there:
             self._admission.drop(guest.child, leg)
 
-    def _forget(self, leg: Leg) -> _Guest | None:
+    def _forget(self, leg: Leg) -> _ChildReservation | None:
         guest = self._guests.pop(leg, None)
         if guest is not None:
             self._shares.give_back(guest.child, guest.size)
@@ -254,5 +256,5 @@ class Guests:
         return incarnation >= known
 
 
-def _size(ask: Ask) -> int:
+def _size(ask: Reserve) -> int:
     return _OVERHEAD + len(ask.wish.channel) + len(ask.wish.where)

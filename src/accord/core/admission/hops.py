@@ -1,10 +1,10 @@
 """What a node holds for requests of other nodes: soft state, for as long as somebody asks for it.
 
-A hold is for one leg of one request. It begins with an `Ask` and lasts a short while; `Keep` makes
-it a promise, which lasts longer, and again each time it is said. Only `Ask` can begin one, so that
-nothing that comes late brings a released promise back; and legs that were released are remembered
-for a while, so that not even a late `Ask` does. A new incarnation of an origin ends all that its
-earlier ones had.
+A hold is for one leg of one request. It begins with an `Reserve` and lasts a short while; `Refresh`
+makes it a promise, which lasts longer, and again each time it is said. Only `Reserve` can begin
+one, so that nothing that comes late brings a released promise back; and legs that were released are
+remembered for a while, so that not even a late `Reserve` does. A new incarnation of an origin ends
+all that its earlier ones had.
 
 Whatever comes by way of one neighbour, there is room for what comes by way of others.
 """
@@ -19,36 +19,36 @@ import msgspec
 
 from accord.core.admission.messages import (
     AdmissionMessage,
-    Answer,
-    Ask,
-    Keep,
-    Kept,
+    FlowSpec,
+    NodeVerdict,
+    Refresh,
+    RefreshAck,
     Release,
-    RequestId,
-    Verdict,
-    Wish,
+    ReservationId,
+    Reserve,
+    ReserveReply,
 )
-from accord.core.admission.released import Leg, Released
-from accord.core.admission.resources import MEMORY, Amounts, Books, Pool, Shortage
+from accord.core.admission.released import Leg, ReleasedLegs
+from accord.core.admission.resources import MEMORY, Amounts, Pool, ReservationTable, Shortage
 from accord.core.errors import AccordError
-from accord.core.model.shares import Shares
+from accord.core.model.shares import FairQuota
 
 MAX_PATH: Final = 64
 MAX_LEGS: Final = 1_024  # of a request
-MOST_HOLDS: Final = 100_000
-MOST_BYTES: Final = 128 << 20  # of what they are for
+MAX_HOLDS: Final = 100_000
+MAX_BYTES: Final = 128 << 20  # of what they are for
 _OVERHEAD: Final = 500
 _ORIGINS: Final = 10_000
 
 Sent = tuple[str, AdmissionMessage]
 # What a node needs for a wish, whose events it sends on to `towards` and come from `source`.
-Assess = Callable[[Wish, str, str], Amounts]
+Assess = Callable[[FlowSpec, str, str], Amounts]
 
 
-class _Hold:
+class _TransitReservation:
     __slots__ = ("dies_us", "is_kept", "round", "source", "towards", "wish")
 
-    def __init__(self, ask: Ask, at: int, dies_us: int) -> None:
+    def __init__(self, ask: Reserve, at: int, dies_us: int) -> None:
         self.round = ask.round
         self.wish = ask.wish
         self.towards = ask.path[at - 1]
@@ -61,11 +61,11 @@ class _Hold:
         return _size(self.wish)
 
 
-class Hops:
+class TransitReservations:
     """Of one node. `sends` collects what is to be said to neighbours."""
 
     def __init__(
-        self, name: str, books: Books, assess: Assess, *, hold_us: int, lease_us: int
+        self, name: str, books: ReservationTable, assess: Assess, *, hold_us: int, lease_us: int
     ) -> None:
         self.name = name
         self.sends: list[Sent] = []
@@ -74,9 +74,9 @@ class Hops:
         self._assess = assess
         self._hold_us = hold_us
         self._lease_us = lease_us
-        self._holds: dict[Leg, _Hold] = {}
-        self._shares = Shares(MOST_HOLDS, MOST_BYTES)  # by neighbours
-        self._released = Released()
+        self._holds: dict[Leg, _TransitReservation] = {}
+        self._shares = FairQuota(MAX_HOLDS, MAX_BYTES)  # by neighbours
+        self._released = ReleasedLegs()
         self._incarnations: OrderedDict[str, int] = OrderedDict()
         self._sweep_us = 0
 
@@ -99,7 +99,7 @@ class Hops:
         if amounts != self._books.amounts(leg) and self._books.book(leg, amounts) is not None:
             self._drop(leg)
 
-    def ask(self, neighbour: str, ask: Ask, now_us: int) -> None:
+    def ask(self, neighbour: str, ask: Reserve, now_us: int) -> None:
         at = self._place(neighbour, ask, is_outward=True)
         leg = (ask.request, ask.leg)
         is_sane = len(ask.verdicts) == at - 1 and is_replacing(ask)
@@ -120,13 +120,15 @@ class Hops:
             return
         is_end = at == len(ask.path) - 1
         if is_end or (ask.wish.is_full and not verdicts[-1].is_yes):
-            answer = Answer(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, verdicts)
+            answer = ReserveReply(
+                ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, verdicts
+            )
             self.sends.append((neighbour, answer))
         else:
             forward = msgspec.structs.replace(ask, verdicts=verdicts)
             self.sends.append((ask.path[at + 1], forward))
 
-    def answer(self, neighbour: str, answer: Answer) -> None:
+    def answer(self, neighbour: str, answer: ReserveReply) -> None:
         """On its way back: a refusal ends at once what is held in vain."""
         at = self._place(neighbour, answer, is_outward=False)
         if at == 0:
@@ -139,7 +141,7 @@ class Hops:
             self._drop(leg)
         self.sends.append((answer.path[at - 1], answer))
 
-    def keep(self, neighbour: str, keep: Keep, now_us: int) -> None:
+    def keep(self, neighbour: str, keep: Refresh, now_us: int) -> None:
         at = self._place(neighbour, keep, is_outward=True)
         if at == 0 or not self._is_current(keep.request):
             self.dropped += 1
@@ -159,12 +161,12 @@ class Hops:
             hold.is_kept = True
             hold.dies_us = max(hold.dies_us, now_us + self._lease_us)
         if at == len(keep.path) - 1:
-            kept = Kept(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost)
+            kept = RefreshAck(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost)
             self.sends.append((neighbour, kept))
         else:
             self.sends.append((keep.path[at + 1], msgspec.structs.replace(keep, lost=lost)))
 
-    def pass_back(self, neighbour: str, kept: Kept) -> None:
+    def pass_back(self, neighbour: str, kept: RefreshAck) -> None:
         at = self._place(neighbour, kept, is_outward=False)
         if at == 0:
             self.dropped += 1
@@ -208,7 +210,7 @@ class Hops:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _decide(self, leg: Leg, ask: Ask, at: int, now_us: int) -> Verdict:
+    def _decide(self, leg: Leg, ask: Reserve, at: int, now_us: int) -> NodeVerdict:
         """Hold what is needed; what was said in this round is said again."""
         hold = self._holds.get(leg)
         if hold is None or hold.round < ask.round:
@@ -217,16 +219,16 @@ class Hops:
                 if hold is not None:
                     self._drop(leg)
                 resource, of = short.pool
-                return Verdict(self.name, resource, of, short.asked, short.free)
+                return NodeVerdict(self.name, resource, of, short.asked, short.free)
         if hold is None:
-            hold = self._holds[leg] = _Hold(ask, at, now_us)
+            hold = self._holds[leg] = _TransitReservation(ask, at, now_us)
             self._shares.take(hold.towards, hold.size)
         hold.round = ask.round
         hold.dies_us = max(hold.dies_us, now_us + self._hold_us)
         self._sweep_us = min(self._sweep_us, hold.dies_us)
-        return Verdict(self.name)
+        return NodeVerdict(self.name)
 
-    def _book(self, leg: Leg, ask: Ask, at: int) -> Shortage | None:
+    def _book(self, leg: Leg, ask: Reserve, at: int) -> Shortage | None:
         towards, size = ask.path[at - 1], _size(ask.wish)
         if leg not in self._holds and not self._shares.has_room(towards, size):
             return Shortage(Pool(MEMORY.resource, f"link {towards}"), size, 0)
@@ -254,7 +256,7 @@ class Hops:
         other = at - 1 if is_outward else at + 1
         return at if 0 <= other < len(path) and path[other] == neighbour else 0
 
-    def _is_current(self, request: RequestId) -> bool:
+    def _is_current(self, request: ReservationId) -> bool:
         """Whether it is of the origin's newest incarnation; what earlier ones had goes."""
         known = self._incarnations.get(request.origin, -1)
         if request.incarnation > known:
@@ -268,10 +270,10 @@ class Hops:
         return request.incarnation >= known
 
 
-def is_replacing(ask: Ask) -> bool:
+def is_replacing(ask: Reserve) -> bool:
     """Whether it replaces other legs than itself, and not too many."""
     return len(ask.replaces) <= MAX_LEGS and ask.leg not in ask.replaces
 
 
-def _size(wish: Wish) -> int:
+def _size(wish: FlowSpec) -> int:
     return _OVERHEAD + len(wish.channel) + len(wish.where)

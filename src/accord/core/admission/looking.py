@@ -18,7 +18,7 @@ T = TypeVar("T")
 Which = tuple[str, Hashable]  # client and key
 
 
-class Looking(Generic[T]):
+class ReevaluationQueue(Generic[T]):
     def __init__(self, settle_us: int) -> None:
         self._settle_us = settle_us
         self._now_us = 0

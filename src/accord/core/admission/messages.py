@@ -1,11 +1,11 @@
 """What nodes say to each other about subscriptions that are to be carried.
 
 A request has a leg for each way by which events come: a path from the subscriber's node, its
-origin, to a node with publishers. `Ask` travels along it and gathers what each node says; `Answer`
-brings that back. Nodes that said yes hold what is needed for a while. `Keep` turns it into a
-promise, and said again from time to time lets it last; `Kept` confirms, and names nodes that have
-forgotten. `Release` ends it. Every message can be lost, repeated or late without harm: who hears
-nothing forgets in time.
+origin, to a node with publishers. `Reserve` travels along it and gathers what each node says;
+`ReserveReply` brings that back. Nodes that said yes hold what is needed for a while. `Refresh`
+turns it into a promise, and said again from time to time lets it last; `RefreshAck` confirms, and
+names nodes that have forgotten. `Release` ends it. Every message can be lost, repeated or late
+without harm: who hears nothing forgets in time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 
-class RequestId(msgspec.Struct, frozen=True, array_like=True):
+class ReservationId(msgspec.Struct, frozen=True, array_like=True):
     """Nobody gives the same again: `incarnation` rises each time the origin is started."""
 
     origin: str
@@ -21,7 +21,7 @@ class RequestId(msgspec.Struct, frozen=True, array_like=True):
     number: int
 
 
-class Wish(msgspec.Struct, frozen=True, array_like=True):
+class FlowSpec(msgspec.Struct, frozen=True, array_like=True):
     """What is to be carried. With `is_full`, the first refusal ends it."""
 
     channel: str
@@ -32,7 +32,7 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     measured_hz: float = -1.0  # below 0: not known
 
 
-class Verdict(msgspec.Struct, frozen=True, array_like=True):
+class NodeVerdict(msgspec.Struct, frozen=True, array_like=True):
     """What a node said: yes, where `resource` is empty; else of what it has too little."""
 
     node: str
@@ -46,34 +46,34 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
         return not self.resource
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag="admission ask"):
+class Reserve(msgspec.Struct, frozen=True, array_like=True, tag="admission ask"):
     """`replaces` are legs by which events came before, and will not any more."""
 
-    request: RequestId
+    request: ReservationId
     round: int
     leg: int
     path: tuple[str, ...]
-    wish: Wish
-    verdicts: tuple[Verdict, ...] = ()
+    wish: FlowSpec
+    verdicts: tuple[NodeVerdict, ...] = ()
     replaces: tuple[int, ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True, tag="admission answer"):
+class ReserveReply(msgspec.Struct, frozen=True, array_like=True, tag="admission answer"):
     """`rate` is all that is to be expected, in thousandths of a hertz; below 0: not said."""
 
-    request: RequestId
+    request: ReservationId
     round: int
     leg: int
     path: tuple[str, ...]
     is_full: bool
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[NodeVerdict, ...]
     rate: int = -1
 
 
-class Keep(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
+class Refresh(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
     """`nodes` are those that said yes; `lost` those of them, so far, that hold nothing any more."""
 
-    request: RequestId
+    request: ReservationId
     round: int
     leg: int
     path: tuple[str, ...]
@@ -82,10 +82,10 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
     lost: tuple[str, ...] = ()
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, tag="admission kept"):
-    """`rate` as in `Answer`; `sequence` 0: nobody asked."""
+class RefreshAck(msgspec.Struct, frozen=True, array_like=True, tag="admission kept"):
+    """`rate` as in `ReserveReply`; `sequence` 0: nobody asked."""
 
-    request: RequestId
+    request: ReservationId
     round: int
     leg: int
     path: tuple[str, ...]
@@ -95,9 +95,9 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, tag="admission kept"):
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="admission release"):
-    request: RequestId
+    request: ReservationId
     leg: int
     path: tuple[str, ...]
 
 
-AdmissionMessage = Ask | Answer | Keep | Kept | Release
+AdmissionMessage = Reserve | ReserveReply | Refresh | RefreshAck | Release

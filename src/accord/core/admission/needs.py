@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.index.tables import Sums
-from accord.core.admission.order import Found, Order, to_hz
+from accord.core.admission.order import FilterPoset, PosetLookup, to_hz
 from accord.core.monitoring.registry import subject_of
 
 # What was measured, by kind, subject and name: `LocalRegistry.get` at some time.
-Known = Callable[[str, str, str], float | None]
+MeasuredLookup = Callable[[str, str, str], float | None]
 
 
 class Basis(StrEnum):
@@ -34,7 +34,7 @@ class Basis(StrEnum):
     ESTIMATE = "estimate"  # with some room; the highest where nothing was measured
 
 
-class Between(Struct, frozen=True):
+class Interval(Struct, frozen=True):
     low: float
     high: float  # infinite where nothing is known
 
@@ -46,25 +46,25 @@ class Measured(Struct, frozen=True):
     event_bytes: float | None = None
 
 
-class Need(Struct, frozen=True, kw_only=True):
+class RateDemand(Struct, frozen=True, kw_only=True):
     """`is_advertised`: then the paper's answer is one number, that of its filter.
 
     `is_loose` says that there was too much to compare, so that lower bounds may be too low.
     """
 
-    rate_hz: Between
-    count: Between
-    paper_rate_hz: Between
-    paper_count: Between
+    rate_hz: Interval
+    count: Interval
+    paper_rate_hz: Interval
+    paper_count: Interval
     is_advertised: bool = False
     estimate_hz: float | None = None
     is_loose: bool = False
 
 
-class Needs:
+class DemandEstimator:
     """Of one node, by the advertisements that it knows of."""
 
-    def __init__(self, order: Order, *, room: float = 1.25) -> None:
+    def __init__(self, order: FilterPoset, *, room: float = 1.25) -> None:
         self.order = order
         self._room = room  # what an estimate is multiplied by
 
@@ -74,15 +74,15 @@ class Needs:
         *,
         nodes: frozenset[str] | None = None,
         measured: Measured | None = None,
-    ) -> Need:
+    ) -> RateDemand:
         """All that is known; bounds of what comes from `nodes`, if given."""
         found = self.order.look_up(filter_, nodes)
         paper = _paper(found)
-        return Need(
-            rate_hz=Between(to_hz(found.covered.rate), to_hz(found.intersecting.rate)),
-            count=Between(found.covered.count, found.intersecting.count),
-            paper_rate_hz=Between(_hz(paper[0]), _hz(paper[1])),
-            paper_count=Between(_count(paper[0]), _count(paper[1])),
+        return RateDemand(
+            rate_hz=Interval(to_hz(found.covered.rate), to_hz(found.intersecting.rate)),
+            count=Interval(found.covered.count, found.intersecting.count),
+            paper_rate_hz=Interval(_hz(paper[0]), _hz(paper[1])),
+            paper_count=Interval(_count(paper[0]), _count(paper[1])),
             is_advertised=found.exact is not None,
             estimate_hz=None if measured is None else measured.rate_hz,
             is_loose=found.is_loose,
@@ -105,7 +105,7 @@ class Needs:
         return highest_hz
 
 
-def measured(known: Known, channel: str, where: str = "", xpath: str = "") -> Measured:
+def measured(known: MeasuredLookup, channel: str, where: str = "", xpath: str = "") -> Measured:
     """What the pipeline measured of a subscription, or of all its channel where it asks for all.
 
     The selectivity of its predicate is used where only that and the channel's rate are known.
@@ -121,7 +121,7 @@ def measured(known: Known, channel: str, where: str = "", xpath: str = "") -> Me
     return Measured((channel_hz or 0.0) * (share or 0.0) if is_known else None, event_bytes)
 
 
-def _paper(found: Found) -> tuple[Sums, Sums | None]:
+def _paper(found: PosetLookup) -> tuple[Sums, Sums | None]:
     """The least and the most; None where nothing advertised covers it."""
     if found.exact is not None:
         return found.exact, found.exact

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.needs import Basis
-from accord.core.admission.request import Timing
+from accord.core.admission.request import ReservationTimers
 
 
 class Mode(StrEnum):
@@ -17,7 +17,7 @@ class Mode(StrEnum):
     ENFORCE = "enforce"
 
 
-class Kind(StrEnum):
+class GuaranteeKind(StrEnum):
     NONE = "none"  # carried as well as can be, nothing is promised
     FULL = "full"  # all nodes on the way must be able to carry it
     PERCENTAGE = "percentage"  # so many of them
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 class Guarantee(Struct, frozen=True, kw_only=True):
     """What is promised to a subscription; different clients may get different ones."""
 
-    kind: Kind = Kind.FULL
+    kind: GuaranteeKind = GuaranteeKind.FULL
     percent: float = 100.0  # of the nodes on the way, where that is its kind
     basis: Basis = Basis.HIGHEST
 
@@ -48,4 +48,4 @@ class AdmissionOptions(Struct, frozen=True, kw_only=True):
     settle_us: int = 1_000_000  # until subscriptions follow what was advertised since
     advertisements: int = 4_000_000
     odd_filters: int = 64  # that are no conjunctions of conditions on single attributes
-    timing: Timing = Timing()
+    timing: ReservationTimers = ReservationTimers()

@@ -21,15 +21,15 @@ from typing import Final
 
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.index.filters import Filter, covers
-from accord.core.admission.index.relating import Group, Nodes, Relating
+from accord.core.admission.index.relating import FilterRelations, Nodes, RelatedFilters
 from accord.core.admission.index.tables import NOTHING, Sums
 from accord.core.predicates.predicate import parse
 
 PER_HZ: Final = 1_000
-MOST_HZ: Final = 1e9
-MOST_ADVERTISEMENTS: Final = 4_000_000  # so that no sum overflows
-MOST_ODD: Final = 64
-MOST_TERMS: Final = 4
+MAX_HZ: Final = 1e9
+MAX_ADVERTISEMENTS: Final = 4_000_000  # so that no sum overflows
+MAX_ODD: Final = 64
+MAX_TERMS: Final = 4
 
 
 class _Entry:
@@ -46,7 +46,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Advertised:
+class AdvertisedFilter:
     """An advertised filter as it stands in the order."""
 
     filter: Filter
@@ -63,7 +63,7 @@ class Advertised:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PosetLookup:
     """What advertisements say about a filter.
 
     `exact` is of the filter itself, where it is advertised. `most_covered` are the greatest rate
@@ -79,13 +79,13 @@ class Found:
     is_loose: bool = False
 
 
-class Order:
+class FilterPoset:
     def __init__(
-        self, *, advertisements_limit: int = MOST_ADVERTISEMENTS, odd_limit: int = MOST_ODD
+        self, *, advertisements_limit: int = MAX_ADVERTISEMENTS, odd_limit: int = MAX_ODD
     ) -> None:
-        self._advertisements_limit = min(advertisements_limit, MOST_ADVERTISEMENTS)
+        self._advertisements_limit = min(advertisements_limit, MAX_ADVERTISEMENTS)
         self._odd_limit = odd_limit
-        self._relating = Relating()
+        self._relating = FilterRelations()
         self._entries: list[_Entry | None] = []
         self._free: list[int] = []
         self._numbers: dict[bytes, int] = {}
@@ -155,23 +155,23 @@ class Order:
         """Whether there is such an advertisement."""
         return key in self._advertised
 
-    def __iter__(self) -> Iterator[Advertised]:
+    def __iter__(self) -> Iterator[AdvertisedFilter]:
         for number, entry in enumerate(self._entries):
             if entry is not None:
                 yield self._shown(number)
 
-    def get(self, filter_: Filter) -> Advertised | None:
+    def get(self, filter_: Filter) -> AdvertisedFilter | None:
         number = self._find(filter_)
         return None if number is None else self._shown(number)
 
-    def look_up(self, filter_: Filter, nodes: Nodes = None) -> Found:
+    def look_up(self, filter_: Filter, nodes: Nodes = None) -> PosetLookup:
         """What advertisements say; `covered` and `intersecting` only those at `nodes`, if given."""
         if not filter_.terms:
-            return Found()
+            return PosetLookup()
         relating = self._relating
         covered, covering = relating.covered(filter_), relating.covering(filter_)
         number = self._find(filter_)
-        return Found(
+        return PosetLookup(
             exact=None if number is None else relating.total(number),
             covered=(
                 self._sum(covered, covered.odd, nodes)
@@ -205,14 +205,14 @@ class Order:
                 sums[node] = sums.get(node, NOTHING).plus(share)
         return sums
 
-    def successors(self, filter_: Filter) -> list[Advertised]:
+    def successors(self, filter_: Filter) -> list[AdvertisedFilter]:
         """The filters that it covers, and none between."""
         covered = self._others(self._relating.covered(filter_), filter_)
         # What covers more comes first, so that what is between is there before what is below.
         covered.sort(key=lambda each: -each.count)
         return _outermost(covered, covers)
 
-    def predecessors(self, filter_: Filter) -> list[Advertised]:
+    def predecessors(self, filter_: Filter) -> list[AdvertisedFilter]:
         """The filters that cover it, and none between."""
         covering = self._others(self._relating.covering(filter_), filter_)
         covering.sort(key=lambda each: each.count)
@@ -244,10 +244,10 @@ class Order:
         if key not in self._advertised and self.advertisements >= self._advertisements_limit:
             limit = f"{self._advertisements_limit:,}"
             raise AdmissionError("advertisement", f"expected at most {limit} at a time")
-        if len(filter_.terms) > MOST_TERMS:
+        if len(filter_.terms) > MAX_TERMS:
             raise AdmissionError(
                 "predicate",
-                f"expected at most {MOST_TERMS} alternatives, got {len(filter_.terms)} when "
+                f"expected at most {MAX_TERMS} alternatives, got {len(filter_.terms)} when "
                 "multiplied out",
             )
         is_full = self.odd >= self._odd_limit and self._relating.is_odd(filter_)
@@ -273,12 +273,12 @@ class Order:
         entry = self._entry(number)
         return Filter(entry.channel, parse(entry.text))
 
-    def _shown(self, number: int) -> Advertised:
-        return Advertised(
+    def _shown(self, number: int) -> AdvertisedFilter:
+        return AdvertisedFilter(
             self._filter(number), self._relating.own(number), self._relating.total(number)
         )
 
-    def _others(self, group: Group, filter_: Filter) -> list[Advertised]:
+    def _others(self, group: RelatedFilters, filter_: Filter) -> list[AdvertisedFilter]:
         same = self._find(filter_)
         numbers = self._relating.numbers(group)
         return [self._shown(number) for number in numbers if number != same]
@@ -305,7 +305,7 @@ class Order:
         if was_several != is_several:
             self._relating.move(number, entry.channel, None if is_several else entry.node)
 
-    def _sum(self, group: Group, odd: list[int], nodes: Nodes) -> Sums:
+    def _sum(self, group: RelatedFilters, odd: list[int], nodes: Nodes) -> Sums:
         """Over what is advertised at `nodes`: of boxes at one node the group has no others."""
         sums = self._relating.sum_boxes(group)
         for number in odd:
@@ -322,10 +322,10 @@ class Order:
 
 
 def _outermost(
-    sorted_: list[Advertised], is_beyond: Callable[[Filter, Filter], bool | None]
-) -> list[Advertised]:
+    sorted_: list[AdvertisedFilter], is_beyond: Callable[[Filter, Filter], bool | None]
+) -> list[AdvertisedFilter]:
     """Those that no other is beyond."""
-    kept: list[Advertised] = []
+    kept: list[AdvertisedFilter] = []
     for other in sorted_:
         if not any(is_beyond(each.filter, other.filter) for each in kept):
             kept.append(other)
@@ -338,8 +338,8 @@ def _outermost(
 
 def to_units(rate_hz: float) -> int:
     """A rate in thousandths of a hertz, rounded up: a promise is never less than what was said."""
-    if not 0 <= rate_hz <= MOST_HZ:
-        raise AdmissionError("rate_hz", f"expected 0 to {MOST_HZ:,.0f} events/s, got {rate_hz}")
+    if not 0 <= rate_hz <= MAX_HZ:
+        raise AdmissionError("rate_hz", f"expected 0 to {MAX_HZ:,.0f} events/s, got {rate_hz}")
     return math.ceil(rate_hz * PER_HZ - 1e-6)
 
 

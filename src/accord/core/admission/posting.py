@@ -13,24 +13,24 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.change_log import ChangeLog, Limits
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.overlay.tier_links import TierLinks
-from accord.core.overlay.tier_readers import TierReaders
+from accord.core.overlay.tier_readers import TierDeltaSender
 
 AGAIN_US: Final = 500_000
 MOST: Final = 100_000  # advertisements of one child
 _AT_ONCE: Final = 64
 GONE: Final = 16_384  # that are remembered
-_LIMITS: Final = Limits(changes=_AT_ONCE, bytes=64_000, gone=GONE)
+_LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=64_000, gone=GONE)
 
 
-class Advert(msgspec.Struct, frozen=True, array_like=True):
+class AdvertisementRecord(msgspec.Struct, frozen=True, array_like=True):
     channel: str
     where: str
     rate_hz: float
 
 
-class Post(msgspec.Struct, frozen=True, array_like=True, tag="post"):
+class AdvertisementDelta(msgspec.Struct, frozen=True, array_like=True, tag="post"):
     """What changes from version `since` to `version`, of `top` that there are.
 
     From 0 on: all there is, up to `top`.
@@ -41,10 +41,10 @@ class Post(msgspec.Struct, frozen=True, array_like=True, tag="post"):
     since: int
     version: int
     top: int
-    changes: tuple[tuple[str, str, Advert | None], ...]  # publisher, name
+    changes: tuple[tuple[str, str, AdvertisementRecord | None], ...]  # publisher, name
 
 
-class Posted(msgspec.Struct, frozen=True, array_like=True, tag="posted"):
+class AdvertisementAck(msgspec.Struct, frozen=True, array_like=True, tag="posted"):
     """A parent is at this version of what the child's life `incarnation` says in a session."""
 
     incarnation: int
@@ -55,24 +55,24 @@ class Posted(msgspec.Struct, frozen=True, array_like=True, tag="posted"):
 Which = tuple[str, str]  # publisher and name
 
 
-class Posting:
+class AdvertisementSender:
     """At the child: `say` sends a message to a parent."""
 
     def __init__(
-        self, incarnation: int, tiers: TierLinks, say: Callable[[str, Post], None]
+        self, incarnation: int, tiers: TierLinks, say: Callable[[str, AdvertisementDelta], None]
     ) -> None:
         self._incarnation = incarnation
         self._say = say
-        self._log: ChangeLog[Which, Advert] = ChangeLog(_LIMITS, _bytes_of)
-        self._readers = TierReaders(self._log, tiers, AGAIN_US)
+        self._log: ChangeLog[Which, AdvertisementRecord] = ChangeLog(_LIMITS, _bytes_of)
+        self._readers = TierDeltaSender(self._log, tiers, AGAIN_US)
 
-    def put(self, publisher: str, name: str, advert: Advert | None) -> None:
+    def put(self, publisher: str, name: str, advert: AdvertisementRecord | None) -> None:
         """None: it is taken back."""
         which = (publisher, name)
         if advert is not None or self._log.get(which) is not None:
             self._log.put(which, advert)
 
-    def heard(self, parent: str, posted: Posted, now_us: int) -> None:
+    def heard(self, parent: str, posted: AdvertisementAck, now_us: int) -> None:
         reader = self._readers.get(parent)
         if reader is not None:
             session = self._incarnation, reader.session
@@ -85,7 +85,7 @@ class Posting:
             version, changes = self._log.after(since)
             told = tuple((*which, advert) for _, which, advert in changes)
             top = self._log.version
-            post = Post(self._incarnation, reader.session, since, version, top, told)
+            post = AdvertisementDelta(self._incarnation, reader.session, since, version, top, told)
             self._say(parent, post)
 
     def next_due_us(self) -> int:
@@ -95,19 +95,19 @@ class Posting:
         self._readers.check_invariants()
 
 
-def _bytes_of(which: Which, advert: Advert | None) -> int:
+def _bytes_of(which: Which, advert: AdvertisementRecord | None) -> int:
     size = 50 + sum(map(len, which))
     return size if advert is None else size + len(advert.channel) + len(advert.where)
 
 
-class Board:
+class AdvertisementReceiver:
     """At a parent: what one child advertises."""
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.session = -1
         self.version = 0
-        self.adverts: dict[Which, Advert] = {}
+        self.adverts: dict[Which, AdvertisementRecord] = {}
         self._stale: dict[Which, bool] = {}  # of before: gone unless it is said again
         self._top = 0  # when all has been
 
@@ -115,7 +115,7 @@ class Board:
         """Another life of the child, that says everything anew."""
         self.incarnation, self.session, self.version = incarnation, -1, 0
 
-    def read(self, post: Post) -> list[tuple[Which, Advert | None]]:
+    def read(self, post: AdvertisementDelta) -> list[tuple[Which, AdvertisementRecord | None]]:
         """What is different now."""
         if post.session > self.session and not post.since:
             self.session, self.version = post.session, 0
@@ -125,7 +125,7 @@ class Board:
         if not post.since:
             self._stale = dict.fromkeys(self.adverts, True)
             self._top = post.top
-        found: dict[Which, Advert | None] = {}
+        found: dict[Which, AdvertisementRecord | None] = {}
         for publisher, name, advert in post.changes:
             which = (publisher, name)
             if "\0" in publisher or "\n" in name:
@@ -144,11 +144,11 @@ class Board:
                 self.adverts[which] = advert
         return list(found.items())
 
-    def _has_room(self, which: Which, advert: Advert | None) -> bool:
+    def _has_room(self, which: Which, advert: AdvertisementRecord | None) -> bool:
         return advert is None or which in self.adverts or len(self.adverts) < MOST
 
 
-def _is_too_much(post: Post) -> bool:
+def _is_too_much(post: AdvertisementDelta) -> bool:
     """Whether it has more than a child says at once: to read it takes a while."""
     size = sum(_bytes_of((publisher, name), advert) for publisher, name, advert in post.changes)
     return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _LIMITS.bytes)

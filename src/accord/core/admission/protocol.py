@@ -7,28 +7,37 @@ for what begins here, `hops` for what passes.
 
 from __future__ import annotations
 
-from accord.core.admission.hops import Assess, Hops, Sent
-from accord.core.admission.messages import AdmissionMessage, Answer, Ask, Keep, Kept, Release
-from accord.core.admission.request import Decision, Timing
-from accord.core.admission.requests import Requests
-from accord.core.admission.resources import Books
+from accord.core.admission.hops import Assess, Sent, TransitReservations
+from accord.core.admission.messages import (
+    AdmissionMessage,
+    Refresh,
+    RefreshAck,
+    Release,
+    Reserve,
+    ReserveReply,
+)
+from accord.core.admission.request import ReservationDecision, ReservationTimers
+from accord.core.admission.requests import OriginReservations
+from accord.core.admission.resources import ReservationTable
 
 
-class Protocol:
+class ReservationProtocol:
     """Of one node; `sends` and `decisions` are to be taken out by its driver."""
 
     def __init__(
         self,
         name: str,
         incarnation: int,
-        books: Books,
+        books: ReservationTable,
         assess: Assess,
-        timing: Timing | None = None,
+        timing: ReservationTimers | None = None,
     ) -> None:
-        timing = Timing() if timing is None else timing
+        timing = ReservationTimers() if timing is None else timing
         self.name = name
-        self.requests = Requests(name, incarnation, books, timing)
-        self.hops = Hops(name, books, assess, hold_us=timing.hold_us, lease_us=timing.lease_us)
+        self.requests = OriginReservations(name, incarnation, books, timing)
+        self.hops = TransitReservations(
+            name, books, assess, hold_us=timing.hold_us, lease_us=timing.lease_us
+        )
 
     @property
     def sends(self) -> list[Sent]:
@@ -39,7 +48,7 @@ class Protocol:
         return sends
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[ReservationDecision]:
         return self.requests.decisions
 
     @property
@@ -50,19 +59,19 @@ class Protocol:
     def receive(self, neighbour: str, message: AdmissionMessage, now_us: int) -> None:
         is_here = message.request.origin == self.name
         match message:
-            case Ask():
+            case Reserve():
                 self.hops.ask(neighbour, message, now_us)
-            case Keep():
+            case Refresh():
                 self.hops.keep(neighbour, message, now_us)
             case Release():
                 self.hops.release(neighbour, message)
-            case Answer() if is_here:
+            case ReserveReply() if is_here:
                 self.requests.answer(neighbour, message, now_us)
-            case Answer():
+            case ReserveReply():
                 self.hops.answer(neighbour, message)
-            case Kept() if is_here:
+            case RefreshAck() if is_here:
                 self.requests.kept(neighbour, message, now_us)
-            case Kept():
+            case RefreshAck():
                 self.hops.pass_back(neighbour, message)
 
     def advance(self, now_us: int) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from accord.core.admission.messages import RequestId
+from accord.core.admission.messages import ReservationId
 
 _REMEMBERED: Final = 50_000
 
-Leg = tuple[RequestId, int]
+Leg = tuple[ReservationId, int]
 
 
-class Released:
+class ReleasedLegs:
     """The latest of them."""
 
     def __init__(self) -> None:

@@ -11,10 +11,16 @@ from typing import Final
 
 import msgspec
 
-from accord.core.admission.elsewhere import Elsewhere, Rank, publisher_of
-from accord.core.admission.posting import Advert, Board, Post, Posted, Which
-from accord.core.model.decoding import decoded
-from accord.core.overlay.facts import FactStore
+from accord.core.admission.elsewhere import ParentRank, RemoteAdvertisements, publisher_of
+from accord.core.admission.posting import (
+    AdvertisementAck,
+    AdvertisementDelta,
+    AdvertisementReceiver,
+    AdvertisementRecord,
+    Which,
+)
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.facts import StateStore
 from accord.core.overlay.tier_links import TierLinks
 
 ADVERT: Final = "advert"
@@ -24,7 +30,7 @@ _ROOM_BYTES: Final = 32 << 10  # for that, which nothing else takes of what a no
 _FACT_BYTES: Final = 500  # about what a fact takes beside its texts
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_rank: Final = msgspec.msgpack.Decoder(Rank)
+_rank: Final = msgspec.msgpack.Decoder(ParentRank)
 
 Take = Callable[[str, str, bytes | None], None]  # from a node, under a key
 
@@ -33,14 +39,19 @@ def key_of(publisher: str, name: str) -> str:
     return f"{publisher}\n{name}"
 
 
-class Repeating:
+class ChildAdvertisements:
     """At the parent `name`; what it tells it is given itself, by `take`.
 
     `dropped` counts what all nodes can't be told, for want of room.
     """
 
     def __init__(
-        self, name: str, store: FactStore, tiers: TierLinks, elsewhere: Elsewhere, take: Take
+        self,
+        name: str,
+        store: StateStore,
+        tiers: TierLinks,
+        elsewhere: RemoteAdvertisements,
+        take: Take,
     ) -> None:
         self.dropped = 0
         self._name = name
@@ -49,7 +60,7 @@ class Repeating:
         self._seen = 0  # which version of `tiers`
         self._elsewhere = elsewhere
         self._take = take
-        self._boards: dict[str, Board] = {}  # by child
+        self._boards: dict[str, AdvertisementReceiver] = {}  # by child
         self._bytes: dict[str, int] = {}  # of what all nodes are told, by child
         store.reserve(ADVERTISER, _ROOM_BYTES)
 
@@ -62,11 +73,11 @@ class Repeating:
             self._seen = self._tiers.version
             self._tell_ranks()
 
-    def posted(self, child: str, post: Post) -> Posted | None:
+    def posted(self, child: str, post: AdvertisementDelta) -> AdvertisementAck | None:
         """The answer, if it gets one."""
         board = self._boards.get(child)
         if board is None:
-            board = self._boards[child] = Board(post.incarnation)
+            board = self._boards[child] = AdvertisementReceiver(post.incarnation)
             self._tell_ranks()
         if post.incarnation < board.incarnation:
             return None
@@ -76,7 +87,7 @@ class Repeating:
             if not self._repeat(child, which, advert):
                 self.dropped += 1
                 board.adverts.pop(which, None)  # it could be of any size
-        return Posted(board.incarnation, board.session, board.version)
+        return AdvertisementAck(board.incarnation, board.session, board.version)
 
     def left(self, child: str) -> None:
         board = self._boards.pop(child, None)
@@ -90,10 +101,10 @@ class Repeating:
     def told(self, origin: str, child: str, value: bytes | None) -> None:
         """As which of its parents another node speaks for a child."""
         if origin != self._name:
-            rank = None if value is None else decoded(_rank, value)
+            rank = None if value is None else decode_or_none(_rank, value)
             self._elsewhere.rank(origin, child, rank)
 
-    def _repeat(self, child: str, which: Which, advert: Advert | None) -> bool:
+    def _repeat(self, child: str, which: Which, advert: AdvertisementRecord | None) -> bool:
         """What a child advertises is a fact of this node's; False where it can't be."""
         key = key_of(publisher_of(child, which[0]), which[1])
         before = self._store.get(self._name, ADVERT, key)

@@ -7,11 +7,11 @@ from enum import StrEnum
 import msgspec
 
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.messages import RequestId, Verdict, Wish
+from accord.core.admission.messages import FlowSpec, NodeVerdict, ReservationId
 from accord.core.admission.resources import Resource
 
 
-class State(StrEnum):
+class ReservationState(StrEnum):
     ASKING = "asking"
     CONFIRMING = "confirming"
     ADMITTED = "admitted"
@@ -19,7 +19,7 @@ class State(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationTimers(msgspec.Struct, frozen=True, kw_only=True):
     """A hold must outlast asking and confirming, and a lease several times that it is kept."""
 
     retry_us: int = 250_000
@@ -37,7 +37,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
                 "lease_us", "expected at least ask_us + confirm_us + 2 * refresh_us"
             )
 
-    def of_child(self) -> Timing:
+    def of_child(self) -> ReservationTimers:
         """For a secondary node: its parent has to hear from others before it answers."""
         ask_us = self.ask_us + self.confirm_us + self.retry_us
         hold_us = max(self.hold_us, ask_us + self.confirm_us)
@@ -49,13 +49,13 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         return self.lease_us - self.ask_us - self.confirm_us
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request; `share` of its nodes said yes, `refusals` the others."""
 
     number: int
-    state: State
+    state: ReservationState
     share: float
-    refusals: tuple[Verdict, ...] = ()
+    refusals: tuple[NodeVerdict, ...] = ()
     took_us: int = 0
 
 
@@ -66,7 +66,7 @@ class Leg:
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self.path = path
-        self.verdicts: tuple[Verdict, ...] | None = None  # of this round
+        self.verdicts: tuple[NodeVerdict, ...] | None = None  # of this round
         self.is_confirmed = False  # since it was last asked to be kept
         self.confirmed_us: int | None = None  # when was sent what was confirmed last
         self.sent: dict[int, int] = {}  # when, by sequence number, what is not yet confirmed
@@ -78,31 +78,31 @@ class Leg:
     def lose(self, nodes: tuple[str, ...]) -> None:
         """These have forgotten."""
         self.verdicts = tuple(
-            Verdict(each.node, Resource.PATH) if each.node in nodes else each
+            NodeVerdict(each.node, Resource.PATH) if each.node in nodes else each
             for each in self.verdicts or ()
         )
 
     def give_up(self) -> None:
         """Nobody answers there."""
-        self.verdicts = tuple(Verdict(node, Resource.PATH) for node in self.path[1:])
+        self.verdicts = tuple(NodeVerdict(node, Resource.PATH) for node in self.path[1:])
         self.is_confirmed = True
 
 
-class Request:
+class Reservation:
     """One subscription that is to be carried."""
 
-    def __init__(self, id_: RequestId, wish: Wish, percent: float, now_us: int) -> None:
+    def __init__(self, id_: ReservationId, wish: FlowSpec, percent: float, now_us: int) -> None:
         self.id = id_
         self.wish = wish
         self.percent = percent
-        self.state = State.ASKING
+        self.state = ReservationState.ASKING
         self.was_admitted = False
         self.share = 0.0
         self.told_share = 0.0
         self.began_us = now_us
         self.round = 0
         self.rounds = 0  # since it was admitted last
-        self.own = Verdict(id_.origin)
+        self.own = NodeVerdict(id_.origin)
         self.legs: dict[int, Leg] = {}
         self.leaving: dict[int, Leg] = {}  # to be released once the others are there
         self.last_leg = 0
@@ -115,7 +115,7 @@ class Request:
         self.last_leg += 1
         self.legs[self.last_leg] = Leg(path)
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, NodeVerdict]:
         """One for each node: a node that refuses on one leg refuses."""
         found = {self.own.node: self.own}
         for leg in self.legs.values():

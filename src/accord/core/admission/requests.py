@@ -24,41 +24,49 @@ from typing import Final
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.hops import MAX_LEGS, MAX_PATH, Sent
 from accord.core.admission.messages import (
-    Answer,
-    Ask,
-    Keep,
-    Kept,
+    FlowSpec,
+    NodeVerdict,
+    Refresh,
+    RefreshAck,
     Release,
-    RequestId,
-    Verdict,
-    Wish,
+    ReservationId,
+    Reserve,
+    ReserveReply,
 )
-from accord.core.admission.request import Decision, Leg, Request, State, Timing
-from accord.core.admission.resources import MEMORY, Amounts, Books, Shortage
+from accord.core.admission.request import (
+    Leg,
+    Reservation,
+    ReservationDecision,
+    ReservationState,
+    ReservationTimers,
+)
+from accord.core.admission.resources import MEMORY, Amounts, ReservationTable, Shortage
 
-MOST_REQUESTS: Final = 100_000
+MAX_REQUESTS: Final = 100_000
 _ROUNDS: Final = 3  # at a time, before it is admitted or given up
 _SENT: Final = 64  # not confirmed yet, of one leg
 
 
-class Requests:
+class OriginReservations:
     """Of one origin. `sends` and `decisions` collect what is to be said to others and to clients.
 
-    What is booked here for a request is under its `RequestId`.
+    What is booked here for a request is under its `ReservationId`.
     """
 
-    def __init__(self, name: str, incarnation: int, books: Books, timing: Timing) -> None:
+    def __init__(
+        self, name: str, incarnation: int, books: ReservationTable, timing: ReservationTimers
+    ) -> None:
         self.name = name
         self.timing = timing
         self.sends: list[Sent] = []
-        self.decisions: list[Decision] = []
+        self.decisions: list[ReservationDecision] = []
         self.dropped = 0  # messages that made no sense here
         # Of a secondary node: who answers speaks for others, and tells the rate, for which is given
         # what is needed here.
         self.assess: Callable[[int, int], Amounts | None] | None = None
         self._incarnation = incarnation
         self._books = books
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, Reservation] = {}
         self._last_number = 0
         self._dues: list[tuple[int, int]] = []
 
@@ -69,7 +77,7 @@ class Requests:
 
     def request(
         self,
-        wish: Wish,
+        wish: FlowSpec,
         paths: Sequence[tuple[str, ...]],
         amounts: Amounts,
         *,
@@ -81,13 +89,13 @@ class Requests:
             raise AdmissionError("percent", f"expected 0 to 100, got {percent}")
         legs = self._checked(paths)
         self._last_number += 1
-        id_ = RequestId(self.name, self._incarnation, self._last_number)
-        request = Request(id_, wish, percent, now_us)
-        is_full = len(self._requests) >= MOST_REQUESTS
+        id_ = ReservationId(self.name, self._incarnation, self._last_number)
+        request = Reservation(id_, wish, percent, now_us)
+        is_full = len(self._requests) >= MAX_REQUESTS
         self._requests[id_.number] = request
         short = Shortage(MEMORY, 1, 0) if is_full else self._books.book(id_, amounts)
         if short is not None:
-            request.own = Verdict(self.name, *short.pool, short.asked, short.free)
+            request.own = NodeVerdict(self.name, *short.pool, short.asked, short.free)
         if is_full:
             self._refuse(request, now_us)
             return id_.number
@@ -126,15 +134,15 @@ class Requests:
         self._forget(request)
         return True
 
-    def state(self, number: int) -> State | None:
+    def state(self, number: int) -> ReservationState | None:
         request = self._requests.get(number)
         return None if request is None else request.state
 
-    def id_of(self, number: int) -> RequestId:
+    def id_of(self, number: int) -> ReservationId:
         """What is booked for a request here is under this."""
-        return RequestId(self.name, self._incarnation, number)
+        return ReservationId(self.name, self._incarnation, number)
 
-    def promised(self) -> dict[RequestId, dict[int, tuple[str, ...]]]:
+    def promised(self) -> dict[ReservationId, dict[int, tuple[str, ...]]]:
         """For requests that were admitted: by leg, the nodes that said yes."""
         return {
             request.id: {
@@ -146,7 +154,7 @@ class Requests:
 
     # -------------------------------------------------------------------------- for its driver
 
-    def answer(self, neighbour: str, answer: Answer, now_us: int) -> None:
+    def answer(self, neighbour: str, answer: ReserveReply, now_us: int) -> None:
         found = self._leg(neighbour, answer)
         if found is None:
             return
@@ -154,7 +162,7 @@ class Requests:
         if not self._is_of_path(answer):
             self.dropped += 1
             return
-        if request.state is not State.ASKING or leg.verdicts is not None:
+        if request.state is not ReservationState.ASKING or leg.verdicts is not None:
             return
         leg.verdicts = answer.verdicts
         self._told_rate(request, answer.rate)
@@ -162,13 +170,15 @@ class Requests:
         if is_refused or all(each.verdicts is not None for each in request.legs.values()):
             self._decide(request, now_us)
 
-    def kept(self, neighbour: str, kept: Kept, now_us: int) -> None:
+    def kept(self, neighbour: str, kept: RefreshAck, now_us: int) -> None:
         found = self._leg(neighbour, kept)
         if found is None:
             return
         request, leg = found
         is_asked = kept.sequence in leg.sent
-        if request.state is State.ASKING or not (is_asked or (kept.lost and not kept.sequence)):
+        if request.state is ReservationState.ASKING or not (
+            is_asked or (kept.lost and not kept.sequence)
+        ):
             return
         was_enough = request.own.is_yes
         self._told_rate(request, kept.rate)
@@ -201,27 +211,31 @@ class Requests:
         return None
 
     def check_invariants(self) -> None:
-        assert len(self._requests) <= MOST_REQUESTS
+        assert len(self._requests) <= MAX_REQUESTS
         dues = set(self._dues)
         for number, request in self._requests.items():
             assert (request.due_us, number) in dues
             assert request.own.is_yes == (request.id in self._books)
-            assert request.state in (State.ASKING, State.CONFIRMING, State.ADMITTED)
-            assert not (request.state is State.ADMITTED and not request.was_admitted)
+            assert request.state in (
+                ReservationState.ASKING,
+                ReservationState.CONFIRMING,
+                ReservationState.ADMITTED,
+            )
+            assert not (request.state is ReservationState.ADMITTED and not request.was_admitted)
             assert not request.legs.keys() & request.leaving.keys()
             assert all(len(leg.sent) <= _SENT for leg in request.legs.values())
-            if request.wish.is_full and request.state is not State.ASKING:
+            if request.wish.is_full and request.state is not ReservationState.ASKING:
                 assert all(verdict.is_yes for verdict in request.verdicts().values())
 
-    def verdicts(self, number: int) -> tuple[Verdict, ...]:
+    def verdicts(self, number: int) -> tuple[NodeVerdict, ...]:
         """Of all nodes, for a request that is admitted and not being asked for anew."""
         request = self._requests.get(number)
-        is_settled = request is not None and request.state is State.ADMITTED
+        is_settled = request is not None and request.state is ReservationState.ADMITTED
         return tuple(request.verdicts().values()) if is_settled and request is not None else ()
 
     # ------------------------------------------------------------------------------------- rounds
 
-    def _is_of_path(self, answer: Answer) -> bool:
+    def _is_of_path(self, answer: ReserveReply) -> bool:
         """Whether those who answered are on the path, or beyond it where others are spoken for."""
         nodes = tuple(each.node for each in answer.verdicts)
         asked = answer.path[1:]
@@ -229,21 +243,21 @@ class Requests:
             return nodes[: len(asked)] == asked and len(nodes) <= MAX_LEGS
         return bool(nodes) and nodes == asked[: len(nodes)]
 
-    def _told_rate(self, request: Request, rate: int) -> None:
+    def _told_rate(self, request: Reservation, rate: int) -> None:
         if self.assess is None or rate < 0:
             return
         amounts = self.assess(request.id.number, rate)
         if amounts is not None:
             self._book_anew(request, amounts)
 
-    def _book_anew(self, request: Request, amounts: Amounts) -> None:
+    def _book_anew(self, request: Reservation, amounts: Amounts) -> None:
         short = self._books.book(request.id, amounts)
-        request.own = Verdict(self.name)
+        request.own = NodeVerdict(self.name)
         if short is not None:
-            request.own = Verdict(self.name, *short.pool, short.asked, short.free)
+            request.own = NodeVerdict(self.name, *short.pool, short.asked, short.free)
             self._books.release(request.id)
 
-    def _change_legs(self, request: Request, paths: list[tuple[str, ...]]) -> None:
+    def _change_legs(self, request: Reservation, paths: list[tuple[str, ...]]) -> None:
         for leg, each in list(request.legs.items()):
             if each.path not in paths:
                 request.leaving[leg] = request.legs.pop(leg)
@@ -252,12 +266,12 @@ class Requests:
             if path not in present:
                 request.add_leg(path)
 
-    def _ask(self, request: Request, now_us: int) -> None:
+    def _ask(self, request: Reservation, now_us: int) -> None:
         """Begin a round."""
         if request.rounds == _ROUNDS:
             self._refuse(request, now_us)
             return
-        request.state = State.ASKING
+        request.state = ReservationState.ASKING
         request.round += 1
         request.rounds += 1
         for number, leg in list(request.legs.items()):
@@ -273,7 +287,7 @@ class Requests:
         else:
             self._say(request, now_us)
 
-    def _decide(self, request: Request, now_us: int) -> None:
+    def _decide(self, request: Reservation, now_us: int) -> None:
         """All have answered, or enough is known."""
         is_over = request.wish.is_full and not all(
             verdict.is_yes for verdict in request.verdicts().values()
@@ -285,14 +299,14 @@ class Requests:
         if is_over or not self._is_enough(request):
             self._refuse(request, now_us)
             return
-        request.state = State.CONFIRMING
+        request.state = ReservationState.CONFIRMING
         request.deadline_us = self._deadline_us(request, self.timing.confirm_us, now_us)
         self._begin_keeping(request)
         self._look(request, now_us)
-        if request.state is State.CONFIRMING:
+        if request.state is ReservationState.CONFIRMING:
             self._say(request, now_us)
 
-    def _is_enough(self, request: Request) -> bool:
+    def _is_enough(self, request: Reservation) -> bool:
         verdicts = request.verdicts().values()
         yes = sum(verdict.is_yes for verdict in verdicts)
         request.share = yes / len(verdicts)
@@ -300,25 +314,25 @@ class Requests:
             return yes == len(verdicts)
         return 100 * yes >= request.percent * len(verdicts)
 
-    def _begin_keeping(self, request: Request) -> None:
+    def _begin_keeping(self, request: Reservation) -> None:
         for number, leg in request.legs.items():
             leg.is_confirmed = not leg.yes
             leg.sent.clear()
             if not leg.yes:
                 self._release(request, number, leg)
 
-    def _look(self, request: Request, now_us: int) -> None:
+    def _look(self, request: Reservation, now_us: int) -> None:
         """Whether all have confirmed that was asked to be kept."""
         if not all(leg.is_confirmed for leg in request.legs.values()):
             return
-        if request.state is State.CONFIRMING:
+        if request.state is ReservationState.CONFIRMING:
             self._admit(request, now_us)
         else:
             self._schedule(request, now_us)
 
-    def _admit(self, request: Request, now_us: int) -> None:
+    def _admit(self, request: Reservation, now_us: int) -> None:
         is_news = not request.was_admitted or request.share != request.told_share
-        request.state = State.ADMITTED
+        request.state = ReservationState.ADMITTED
         request.was_admitted = True
         request.rounds = 0
         request.refresh_us = now_us + self.timing.refresh_us
@@ -327,18 +341,18 @@ class Requests:
         request.leaving.clear()
         if is_news:
             request.told_share = request.share
-            self._tell(request, State.ADMITTED, now_us)
+            self._tell(request, ReservationState.ADMITTED, now_us)
         self._schedule(request, now_us)
 
-    def _refuse(self, request: Request, now_us: int) -> None:
-        state = State.WITHDRAWN if request.was_admitted else State.REFUSED
+    def _refuse(self, request: Reservation, now_us: int) -> None:
+        state = ReservationState.WITHDRAWN if request.was_admitted else ReservationState.REFUSED
         self._is_enough(request)
         self._tell(request, state, now_us)
         self._forget(request)
 
-    def _step(self, request: Request, now_us: int) -> None:
+    def _step(self, request: Reservation, now_us: int) -> None:
         """Something is due."""
-        if request.state is State.ADMITTED:
+        if request.state is ReservationState.ADMITTED:
             holds_until_us = request.holds_until_us(self.timing.patience_us)
             if holds_until_us is not None and holds_until_us <= now_us:
                 self._ask(request, now_us)
@@ -350,12 +364,12 @@ class Requests:
             self._say(request, now_us)
         elif now_us < request.deadline_us:
             self._say(request, now_us)
-        elif request.state is State.ASKING:
+        elif request.state is ReservationState.ASKING:
             self._decide(request, now_us)
         else:
             self._give_up(request, now_us)
 
-    def _give_up(self, request: Request, now_us: int) -> None:
+    def _give_up(self, request: Reservation, now_us: int) -> None:
         """Some have not confirmed in time."""
         for number, leg in request.legs.items():
             if not leg.is_confirmed:
@@ -368,13 +382,13 @@ class Requests:
 
     # ------------------------------------------------------------------------------------- saying
 
-    def _say(self, request: Request, now_us: int) -> None:
+    def _say(self, request: Reservation, now_us: int) -> None:
         """Ask those that have not answered, or have not confirmed."""
         for number, leg in request.legs.items():
-            if request.state is State.ASKING:
+            if request.state is ReservationState.ASKING:
                 if leg.verdicts is None:
                     replaces = tuple(request.leaving)
-                    ask = Ask(
+                    ask = Reserve(
                         request.id, request.round, number, leg.path, request.wish, (), replaces
                     )
                     self.sends.append((leg.path[1], ask))
@@ -383,20 +397,22 @@ class Requests:
                 leg.sent[request.sequence] = now_us
                 while len(leg.sent) > _SENT:
                     del leg.sent[min(leg.sent)]
-                keep = Keep(request.id, request.round, number, leg.path, request.sequence, leg.yes)
+                keep = Refresh(
+                    request.id, request.round, number, leg.path, request.sequence, leg.yes
+                )
                 self.sends.append((leg.path[1], keep))
         self._schedule(request, now_us)
 
-    def _release(self, request: Request, number: int, leg: Leg) -> None:
+    def _release(self, request: Reservation, number: int, leg: Leg) -> None:
         leg.confirmed_us = None
         self.sends.append((leg.path[1], Release(request.id, number, leg.path)))
 
-    def _tell(self, request: Request, state: State, now_us: int) -> None:
+    def _tell(self, request: Reservation, state: ReservationState, now_us: int) -> None:
         verdicts = request.verdicts().values()
         refusals = tuple(verdict for verdict in verdicts if not verdict.is_yes)
         took_us = now_us - request.began_us
         self.decisions.append(
-            Decision(
+            ReservationDecision(
                 number=request.id.number,
                 state=state,
                 share=request.share,
@@ -405,7 +421,7 @@ class Requests:
             )
         )
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self, request: Reservation) -> None:
         for number, leg in (*request.legs.items(), *request.leaving.items()):
             self._release(request, number, leg)
         self._books.release(request.id)
@@ -413,9 +429,9 @@ class Requests:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _schedule(self, request: Request, now_us: int) -> None:
+    def _schedule(self, request: Reservation, now_us: int) -> None:
         retry_us = now_us + self.timing.retry_us
-        if request.state is not State.ADMITTED:
+        if request.state is not ReservationState.ADMITTED:
             due_us = min(request.deadline_us, retry_us)
         else:
             due_us = request.refresh_us
@@ -430,13 +446,15 @@ class Requests:
             self._dues = [(each.due_us, number) for number, each in self._requests.items()]
             heapq.heapify(self._dues)
 
-    def _deadline_us(self, request: Request, wait_us: int, now_us: int) -> int:
+    def _deadline_us(self, request: Reservation, wait_us: int, now_us: int) -> int:
         """Never later than what was promised before is sure to hold."""
         holds_until_us = request.holds_until_us(self.timing.lease_us)
         deadline_us = now_us + wait_us
         return deadline_us if holds_until_us is None else min(deadline_us, holds_until_us)
 
-    def _leg(self, neighbour: str, message: Answer | Kept) -> tuple[Request, Leg] | None:
+    def _leg(
+        self, neighbour: str, message: ReserveReply | RefreshAck
+    ) -> tuple[Reservation, Leg] | None:
         """What a message is about, if that is still of interest."""
         request = self._requests.get(message.request.number)
         if request is None or request.id != message.request or request.round != message.round:

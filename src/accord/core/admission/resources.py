@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-MOST_PROMISES: Final = 1_000_000
+MAX_PROMISES: Final = 1_000_000
 
 
 class Resource(StrEnum):
@@ -78,8 +78,8 @@ class _Pool:
         self.used = 0
 
 
-class Books:
-    def __init__(self, *, promises_limit: int = MOST_PROMISES) -> None:
+class ReservationTable:
+    def __init__(self, *, promises_limit: int = MAX_PROMISES) -> None:
         self._promises_limit = promises_limit
         self._pools: dict[Pool, _Pool] = {}
         self._promises: dict[Hashable, dict[Pool, int]] = {}
@@ -207,7 +207,7 @@ class Books:
             del self._pools[pool]
 
 
-class LearnedRate:
+class CpuCapacityEstimator:
     """How many events per second this node can process, in thousandths; None before it is known."""
 
     def __init__(self, *, threshold: float = 0.8, looks: int = 3) -> None:

@@ -13,12 +13,12 @@ from math import isfinite
 from msgspec import Struct
 
 from accord.core.admission.index.filters import covers
-from accord.core.admission.needs import Between
-from accord.core.admission.order import PER_HZ, Advertised, Order, to_hz
-from accord.core.admission.resources import Books, Pool, PoolState, Resource
+from accord.core.admission.needs import Interval
+from accord.core.admission.order import PER_HZ, AdvertisedFilter, FilterPoset, to_hz
+from accord.core.admission.resources import Pool, PoolState, ReservationTable, Resource
 
 
-class FilterLine(Struct, frozen=True, kw_only=True):
+class FilterStatus(Struct, frozen=True, kw_only=True):
     """An advertised filter; `below` are the places of those that it directly covers.
 
     `rate_hz` and `count` are of all advertisements that it covers, its own included.
@@ -33,7 +33,7 @@ class FilterLine(Struct, frozen=True, kw_only=True):
     below: tuple[int, ...] = ()
 
 
-class PoolLine(Struct, frozen=True, kw_only=True):
+class PoolStatus(Struct, frozen=True, kw_only=True):
     """One resource of one node; `of` says which link or client, of bandwidth."""
 
     node: str
@@ -46,7 +46,7 @@ class PoolLine(Struct, frozen=True, kw_only=True):
     promises: int
 
 
-class RefusedLine(Struct, frozen=True, kw_only=True):
+class RefusalStatus(Struct, frozen=True, kw_only=True):
     """Where it is not binding, it is only what would have been done."""
 
     at_ms: int
@@ -57,7 +57,7 @@ class RefusedLine(Struct, frozen=True, kw_only=True):
     is_binding: bool
 
 
-class PublisherLine(Struct, frozen=True, kw_only=True):
+class PublisherStatus(Struct, frozen=True, kw_only=True):
     """A local publisher's advertisement: events that passed, and those beyond it."""
 
     client: str
@@ -78,23 +78,23 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
     basis: str
     advertisements: int
     filters_total: int
-    filters: tuple[FilterLine, ...]
-    pools: tuple[PoolLine, ...]
-    publishers: tuple[PublisherLine, ...]
+    filters: tuple[FilterStatus, ...]
+    pools: tuple[PoolStatus, ...]
+    publishers: tuple[PublisherStatus, ...]
     limited: int  # events so far beyond what was advertised
     subscriptions: int  # that something is promised to
     decided: dict[str, int]  # how often, by what was decided
     refused: dict[str, int]  # subscriptions, by the resource that was short
-    lately: tuple[RefusedLine, ...]
+    lately: tuple[RefusalStatus, ...]
     is_secondary: bool = False  # what is advertised elsewhere only its parents know
 
 
-class Range(Struct, frozen=True, kw_only=True):
+class ReportedInterval(Struct, frozen=True, kw_only=True):
     low: float
     high: float | None  # None: nothing is known
 
 
-class NeedStatus(Struct, frozen=True, kw_only=True):
+class DemandStatus(Struct, frozen=True, kw_only=True):
     """What a subscription would need, and whether it would be admitted.
 
     Bounds always hold; the paper's interval may not; the estimate is from what was measured.
@@ -106,10 +106,10 @@ class NeedStatus(Struct, frozen=True, kw_only=True):
     channel: str
     where: str
     client: str
-    rate_hz: Range
-    count: Range
-    paper_rate_hz: Range
-    paper_count: Range
+    rate_hz: ReportedInterval
+    count: ReportedInterval
+    paper_rate_hz: ReportedInterval
+    paper_count: ReportedInterval
     is_advertised: bool
     estimate_hz: float | None
     asked_hz: float
@@ -120,11 +120,11 @@ class NeedStatus(Struct, frozen=True, kw_only=True):
     is_secondary: bool = False  # rates are of what is advertised there; its parents know the rest
 
 
-def range_of(between: Between) -> Range:
-    return Range(low=between.low, high=between.high if isfinite(between.high) else None)
+def range_of(between: Interval) -> ReportedInterval:
+    return ReportedInterval(low=between.low, high=between.high if isfinite(between.high) else None)
 
 
-def filter_lines(order: Order, most: int) -> Iterator[FilterLine]:
+def filter_lines(order: FilterPoset, most: int) -> Iterator[FilterStatus]:
     """Of the first `most`, the last line first: what is narrow comes before what covers it.
 
     They are compared with each other only: a filter may cover any number of others.
@@ -141,9 +141,9 @@ def filter_lines(order: Order, most: int) -> Iterator[FilterLine]:
         yield _filter_line(found[place], inside - between)
 
 
-def _filter_line(each: Advertised, below: set[int]) -> FilterLine:
+def _filter_line(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
     where = str(each.filter.predicate)
-    return FilterLine(
+    return FilterStatus(
         channel=each.filter.channel,
         where="" if where == "TRUE" else where,
         rate_hz=each.rate_hz,
@@ -154,14 +154,14 @@ def _filter_line(each: Advertised, below: set[int]) -> FilterLine:
     )
 
 
-def pool_lines(node: str, books: Books) -> list[PoolLine]:
+def pool_lines(node: str, books: ReservationTable) -> list[PoolStatus]:
     return [pool_line(node, pool, state) for pool, state in sorted(books.state().items())]
 
 
-def pool_line(node: str, pool: Pool, state: PoolState) -> PoolLine:
+def pool_line(node: str, pool: Pool, state: PoolState) -> PoolStatus:
     per_unit = PER_HZ if pool.resource == Resource.CPU else 1
     taken = max(state.promised, state.used)
-    return PoolLine(
+    return PoolStatus(
         node=node,
         resource=str(pool.resource),
         of=pool.of.replace("\0", ""),  # the mark of what no client is called

@@ -12,17 +12,17 @@ from msgspec import Struct
 
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.looking import Which
-from accord.core.admission.messages import RequestId, Verdict, Wish
+from accord.core.admission.messages import FlowSpec, NodeVerdict, ReservationId
 from accord.core.admission.options import Guarantee
 from accord.core.admission.order import to_hz
-from accord.core.admission.request import Decision, State
-from accord.core.admission.requests import Requests
+from accord.core.admission.request import ReservationDecision, ReservationState
+from accord.core.admission.requests import OriginReservations
 from accord.core.admission.resources import Amounts, Pool, Resource
 from accord.core.admission.resources import client as client_pool
-from accord.core.admission.ways import Path, Way
+from accord.core.admission.ways import Path, SourcePath
 
 
-class Refusal(Struct, frozen=True):
+class AdmissionRefusal(Struct, frozen=True):
     """Why a subscription was not admitted: shown to the client as it is.
 
     Asked and free are bytes of memory, events per second of CPU, bits per second of bandwidth.
@@ -35,7 +35,7 @@ class Refusal(Struct, frozen=True):
     of: str = ""  # which link or client, of bandwidth
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class AdmissionOutcome(Struct, frozen=True, kw_only=True):
     """What became of a client's subscription.
 
     `share` of the nodes on the way carry it. Where it `is_binding` the client gets what it says,
@@ -44,14 +44,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     client: str
     key: Hashable
-    state: State
+    state: ReservationState
     share: float = 1.0
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[AdmissionRefusal, ...] = ()
     is_binding: bool = True
     took_us: int = 0
 
 
-class Subscription:
+class SubscriptionRequest:
     """One that was asked for; `outcome` None: not decided yet.
 
     What is decided of it is among `decisions` of all, unless there is somebody to `hear` it.
@@ -63,7 +63,7 @@ class Subscription:
     )  # fmt: skip
 
     def __init__(
-        self, client: str, key: Hashable, filter_: Filter, guarantee: Guarantee, wish: Wish
+        self, client: str, key: Hashable, filter_: Filter, guarantee: Guarantee, wish: FlowSpec
     ) -> None:
         self.client = client
         self.key = key
@@ -73,27 +73,27 @@ class Subscription:
         self.asked_hz = 0.0
         self.told_hz = 0.0  # by a parent, where others are known to that only
         self.bandwidth: Pool = client_pool(client)
-        self.hear: Callable[[Decision], None] | None = None
-        self.ways: tuple[Way, ...] | None = None  # None: not found, but given
+        self.hear: Callable[[ReservationDecision], None] | None = None
+        self.ways: tuple[SourcePath, ...] | None = None  # None: not found, but given
         self.number = 0  # of its request
-        self.outcome: Outcome | None = None
-        self.before: Subscription | None = None  # what it is to replace
+        self.outcome: AdmissionOutcome | None = None
+        self.before: SubscriptionRequest | None = None  # what it is to replace
 
     def is_for(self, filter_: Filter, guarantee: Guarantee) -> bool:
         is_same = self.filter.identity == filter_.identity and self.guarantee == guarantee
         return is_same and self.outcome is not None
 
 
-class Subscriptions:
+class SubscriptionRequests:
     """`decisions` are those that nobody has been told of yet."""
 
-    def __init__(self, requests: Requests, *, is_binding: bool) -> None:
-        self.decisions: list[Outcome] = []
-        self.counts: dict[State, int] = dict.fromkeys(State, 0)
+    def __init__(self, requests: OriginReservations, *, is_binding: bool) -> None:
+        self.decisions: list[AdmissionOutcome] = []
+        self.counts: dict[ReservationState, int] = dict.fromkeys(ReservationState, 0)
         self._requests = requests
         self._is_binding = is_binding
-        self._by_client: dict[str, dict[Hashable, Subscription]] = {}
-        self._by_number: dict[int, Subscription] = {}
+        self._by_client: dict[str, dict[Hashable, SubscriptionRequest]] = {}
+        self._by_number: dict[int, SubscriptionRequest] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._by_client.values()))
@@ -112,26 +112,26 @@ class Subscriptions:
             for way in subscription.ways or ()
         }
 
-    def get(self, client: str, key: Hashable) -> Subscription | None:
+    def get(self, client: str, key: Hashable) -> SubscriptionRequest | None:
         return self._by_client.get(client, {}).get(key)
 
-    def numbered(self, number: int) -> Subscription | None:
+    def numbered(self, number: int) -> SubscriptionRequest | None:
         return self._by_number.get(number)
 
-    def verdicts(self, subscription: Subscription) -> tuple[Verdict, ...]:
+    def verdicts(self, subscription: SubscriptionRequest) -> tuple[NodeVerdict, ...]:
         """Of all nodes, if it is admitted and not being asked for anew."""
         return self._requests.verdicts(subscription.number)
 
-    def id_of(self, subscription: Subscription) -> RequestId:
+    def id_of(self, subscription: SubscriptionRequest) -> ReservationId:
         return self._requests.id_of(subscription.number)
 
     def begin(
         self,
-        subscription: Subscription,
+        subscription: SubscriptionRequest,
         paths: Sequence[Path],
         amounts: Amounts,
         now_us: int,
-    ) -> Outcome | None:
+    ) -> AdmissionOutcome | None:
         """Ask for it; the decision, if it is there at once."""
         known = self.get(subscription.client, subscription.key)
         subscription.number = self._requests.request(
@@ -169,7 +169,7 @@ class Subscriptions:
 
     def reroute(
         self,
-        subscription: Subscription,
+        subscription: SubscriptionRequest,
         paths: Sequence[Path] | None,
         amounts: Amounts,
         now_us: int,
@@ -201,8 +201,8 @@ class Subscriptions:
         assert sorted(numbers) == sorted(self._by_number)
         assert all(self._requests.state(number) is not None for number in numbers)
 
-    def _decided(self, subscription: Subscription, decision: Decision) -> None:
-        outcome = Outcome(
+    def _decided(self, subscription: SubscriptionRequest, decision: ReservationDecision) -> None:
+        outcome = AdmissionOutcome(
             client=subscription.client,
             key=subscription.key,
             state=decision.state,
@@ -219,9 +219,9 @@ class Subscriptions:
         else:
             subscription.hear(decision)
 
-    def _settle(self, subscription: Subscription, decision: Decision) -> None:
+    def _settle(self, subscription: SubscriptionRequest, decision: ReservationDecision) -> None:
         before, subscription.before = subscription.before, None
-        if decision.state is State.ADMITTED:
+        if decision.state is ReservationState.ADMITTED:
             if before is not None:
                 self._end(before)
             return
@@ -236,21 +236,21 @@ class Subscriptions:
         else:
             self._forget(subscription)
 
-    def _end(self, subscription: Subscription) -> None:
+    def _end(self, subscription: SubscriptionRequest) -> None:
         self._requests.end(subscription.number)
         self._by_number.pop(subscription.number, None)
 
-    def _forget(self, subscription: Subscription) -> None:
+    def _forget(self, subscription: SubscriptionRequest) -> None:
         subscriptions = self._by_client[subscription.client]
         del subscriptions[subscription.key]
         if not subscriptions:
             del self._by_client[subscription.client]
 
 
-def _refusal(verdict: Verdict) -> Refusal:
+def _refusal(verdict: NodeVerdict) -> AdmissionRefusal:
     known = verdict.resource in list(Resource)
     resource = Resource(verdict.resource) if known else Resource.PATH
     asked, free = float(verdict.asked), float(verdict.free)
     if resource is Resource.CPU:
         asked, free = to_hz(verdict.asked), to_hz(verdict.free)
-    return Refusal(verdict.node, resource, asked, free, verdict.of)
+    return AdmissionRefusal(verdict.node, resource, asked, free, verdict.of)

@@ -13,22 +13,27 @@ from typing import Final
 import msgspec
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import TellingDoor, taken_out
+from accord.core.admission.door import NetworkedAdmission, drain
 from accord.core.admission.exchange import SERVICE
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
-from accord.core.admission.posting import Advert, Post, Posted, Posting
-from accord.core.admission.ways import Way
-from accord.core.model.decoding import decoded
+from accord.core.admission.posting import (
+    AdvertisementAck,
+    AdvertisementDelta,
+    AdvertisementRecord,
+    AdvertisementSender,
+)
+from accord.core.admission.ways import SourcePath
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.tier_links import TierLinks
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final[msgspec.msgpack.Decoder[AdmissionMessage | Posted]] = msgspec.msgpack.Decoder(
-    AdmissionMessage | Posted
+_decoder: Final[msgspec.msgpack.Decoder[AdmissionMessage | AdvertisementAck]] = (
+    msgspec.msgpack.Decoder(AdmissionMessage | AdvertisementAck)
 )
 
 
-class TierAdmission(TellingDoor):
+class SecondaryAdmission(NetworkedAdmission):
     """`dropped` counts what parents said that made no sense."""
 
     def __init__(self, admission: Admission, incarnation: int, tiers: TierLinks) -> None:
@@ -36,7 +41,7 @@ class TierAdmission(TellingDoor):
         self.dropped = 0
         self._tiers = tiers
         self._seen = tiers.version
-        self._posting = Posting(incarnation, tiers, self._post)
+        self._posting = AdvertisementSender(incarnation, tiers, self._post)
         admission.find_ways = self.ways
         admission.ask_parents()
         tiers.serve(SERVICE, self._hear)
@@ -46,18 +51,18 @@ class TierAdmission(TellingDoor):
     ) -> None:
         """A local publisher's promise; the same name again replaces it."""
         self.admission.advertise(publisher, name, filter_, rate_hz, now_us)
-        advert = Advert(filter_.channel, str(filter_.predicate), rate_hz)
+        advert = AdvertisementRecord(filter_.channel, str(filter_.predicate), rate_hz)
         self._posting.put(publisher, name, advert)
 
     def unadvertise(self, publisher: str, name: str) -> bool:
         self._posting.put(publisher, name, None)
         return super().unadvertise(publisher, name)
 
-    def ways(self, filter_: Filter, known: tuple[Way, ...] = ()) -> tuple[Way, ...]:  # noqa: ARG002
+    def ways(self, filter_: Filter, known: tuple[SourcePath, ...] = ()) -> tuple[SourcePath, ...]:  # noqa: ARG002
         """To the active parent, whatever it is about: who publishes what, only that knows."""
         for parent, link in self._tiers.links.items():
             if link.is_active:
-                return (Way((self.admission.name, parent), 0),)
+                return (SourcePath((self.admission.name, parent), 0),)
         return known
 
     def advance(self, now_us: int) -> None:
@@ -80,18 +85,18 @@ class TierAdmission(TellingDoor):
         self._posting.check_invariants()
 
     def _hear(self, parent: str, body: bytes, now_us: int) -> None:
-        message = decoded(_decoder, body)
+        message = decode_or_none(_decoder, body)
         if message is None:
             self.dropped += 1
-        elif isinstance(message, Posted):
+        elif isinstance(message, AdvertisementAck):
             self._posting.heard(parent, message, now_us)
         else:
             self.admission.receive(parent, message, now_us)
             self._send()
 
-    def _post(self, parent: str, post: Post) -> None:
+    def _post(self, parent: str, post: AdvertisementDelta) -> None:
         self._tiers.say(parent, SERVICE, _encode(post))
 
     def _send(self) -> None:
-        for parent, message in taken_out(self.admission.sends):
+        for parent, message in drain(self.admission.sends):
             self._tiers.say(parent, SERVICE, _encode(message))

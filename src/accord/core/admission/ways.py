@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 from accord.core.overlay.paths import shortest_paths
 
-MUCH_LONGER: Final = 1.5
+DETOUR_FACTOR: Final = 1.5
 
 Path = tuple[str, ...]
 
 
-class Way(NamedTuple):
+class SourcePath(NamedTuple):
     """From the subscriber's node to one with publishers, and what is advertised there."""
 
     path: Path
     rate: int  # in thousandths of a hertz
 
 
-def path_from(map_: Map, source: str, to: str, known: Path | None) -> Path | None:
+def path_from(map_: LinkStateMap, source: str, to: str, known: Path | None) -> Path | None:
     """The path by which events come from `source`, read from its end; None if there is none."""
     shortest = shortest_paths(map_, source, to, 1)
     if not shortest:
         return None
     if known is not None:
         delay_us = map_.delay_us(known[::-1])
-        if delay_us is not None and delay_us <= shortest[0].delay_us * MUCH_LONGER:
+        if delay_us is not None and delay_us <= shortest[0].delay_us * DETOUR_FACTOR:
             return known
     return shortest[0].nodes[::-1]

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.core.channels.failing import FAILED, UNLOADED, Failures
+from accord.core.channels.failing import FAILED, UNLOADED, TemplateFailures
 from accord.core.channels.local import Local
 from accord.core.channels.multicast import SingleSource, Unreliable
 from accord.core.channels.options import problem_with_options
@@ -18,13 +18,13 @@ from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
-from accord.core.model.decoding import decoded
-from accord.core.overlay.binding import Bound
-from accord.core.overlay.map import Map
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.binding import ChannelTraits
+from accord.core.overlay.map import LinkStateMap
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.routes import Requirement
-from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.signals import Carried, TemplateMessage
 
 ROUTED: Final = "routed"
 SHIPPED: Final[Mapping[str, type[Template]]] = {
@@ -63,7 +63,7 @@ class Channels:
         contains: bool = False,
     ) -> None:
         self.overlay = overlay
-        self.failures = Failures(contains=contains)
+        self.failures = TemplateFailures(contains=contains)
         self._shipped = dict.fromkeys(templates, True)
         self.templates = {
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
@@ -87,7 +87,7 @@ class Channels:
         """The nodes, as far as they have told, where it is not installed."""
         told = self.overlay.store.all(TEMPLATE)
         return sorted(
-            node for node, _, value in told if template not in (decoded(_names, value) or ())
+            node for node, _, value in told if template not in (decode_or_none(_names, value) or ())
         )
 
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
@@ -142,16 +142,16 @@ class Channels:
         known = self.overlay.map
         return known.is_reachable(self.overlay.name, node) or node in known.nodes()
 
-    def bound(self, channel: str) -> Bound:
+    def bound(self, channel: str) -> ChannelTraits:
         """What its template asks of whoever publishes to it here."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         name = definition.template
         template = self._template(name)
         if template is None:
-            return Bound(problem=self.problem_with(name, f" of {channel}"))
+            return ChannelTraits(problem=self.problem_with(name, f" of {channel}"))
         is_kept = self.is_persistent(channel)
         keeps_order = is_kept or IN_ORDER in template.promises
-        return Bound(
+        return ChannelTraits(
             template.delivers_own,
             _can_be_full(template),
             is_persistent=is_kept,
@@ -212,13 +212,13 @@ class Channels:
             return 0
         return NEVER if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
 
-    def trait(self, name: str) -> Bound | None:
+    def trait(self, name: str) -> ChannelTraits | None:
         """What a template asks of whoever publishes; None where it is not installed."""
         template = self._template(name)
         if template is None:
             return None
         keeps_order = IN_ORDER in template.promises
-        return Bound(template.delivers_own, _can_be_full(template), keeps_order=keeps_order)
+        return ChannelTraits(template.delivers_own, _can_be_full(template), keeps_order=keeps_order)
 
     def is_in_order(self, channel: str) -> bool:
         """Whether what one source publishes to it comes in that order; answers do not."""
@@ -313,7 +313,7 @@ class Channels:
             self._failed(event.template, error)
             self.overlay.lose(event, FAILED)
 
-    def _said(self, neighbour: str, said: Said, now_us: int) -> None:
+    def _said(self, neighbour: str, said: TemplateMessage, now_us: int) -> None:
         listener = self.services.get(said.template) or self._template(said.template)
         if listener is None or len(said.channel) > MAX_CHANNEL_BYTES:
             return
@@ -341,7 +341,7 @@ class _Context:
         self._has_failed = False
         self.name = overlay.name
         self.incarnation = overlay.sending.incarnation
-        self.map: Map = overlay.map
+        self.map: LinkStateMap = overlay.map
         self._overlay = overlay
         self._template = template
 
@@ -349,7 +349,7 @@ class _Context:
         return self._overlay.used_neighbours()
 
     def say(self, neighbour: str, channel: str, body: bytes) -> None:
-        self._overlay.say(neighbour, Said(self._template, channel, body))
+        self._overlay.say(neighbour, TemplateMessage(self._template, channel, body))
 
     def pass_on(self, neighbour: str, event: Carried) -> None:
         self._overlay.pass_on(neighbour, msgspec.structs.replace(event, template=self._template))

@@ -18,7 +18,7 @@ _NEW: Final = 100  # kept at a time
 _TEXT: Final = 200
 
 
-class Failures:
+class TemplateFailures:
     """`off` has those that are not called any more, each with what it raised."""
 
     def __init__(self, *, contains: bool) -> None:

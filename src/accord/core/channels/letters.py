@@ -17,19 +17,19 @@ import msgspec
 
 from accord.core.channels.trees.spanner import Graph, distances, graph_of
 from accord.core.overlay.duplicates import Duplicates
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 _GIVE_UP_US: Final = 5_000_000
-_LEAST_US: Final = 50_000
+_MIN_US: Final = 50_000
 _LOOK_US: Final = 1_000_000  # at all links, whether they count or not
 _STRAIGHT: Final = 3  # times by the shortest way, before every second time is by another
 _MOST: Final = 4_096
-MOST_BYTES: Final = 32 << 20  # of all that wait; one may always
+MAX_BYTES: Final = 32 << 20  # of all that wait; one may always
 
 _Key = tuple[str, int, int]
 
 
-class Letter(msgspec.Struct, frozen=True, array_like=True, tag="letter"):
+class UnicastMessage(msgspec.Struct, frozen=True, array_like=True, tag="letter"):
     """`number` counts those of its origin."""
 
     origin: str
@@ -39,7 +39,7 @@ class Letter(msgspec.Struct, frozen=True, array_like=True, tag="letter"):
     body: bytes
 
 
-class Got(msgspec.Struct, frozen=True, array_like=True, tag="got"):
+class HopAck(msgspec.Struct, frozen=True, array_like=True, tag="got"):
     """One hop back: a letter has come."""
 
     origin: str
@@ -48,11 +48,11 @@ class Got(msgspec.Struct, frozen=True, array_like=True, tag="got"):
 
 
 class _Waiting:
-    """`others` have been tried besides the shortest way; those that are True have said `Got`."""
+    """`others` have been tried besides the shortest way; those that are True have said `HopAck`."""
 
     __slots__ = ("channel", "due_us", "letter", "origin", "others", "size", "tries", "until_us")
 
-    def __init__(self, letter: Letter, channel: str, origin: str, now_us: int) -> None:
+    def __init__(self, letter: UnicastMessage, channel: str, origin: str, now_us: int) -> None:
         self.letter = letter
         self.channel = channel
         self.size = len(letter.body) + len(channel)
@@ -68,13 +68,13 @@ class _Waiting:
 
 
 # (neighbour, channel, message), and (origin, channel, body, now_us)
-Say = Callable[[str, str, Letter | Got], None]
+Say = Callable[[str, str, UnicastMessage | HopAck], None]
 OnLetter = Callable[[str, str, bytes, int], None]
 
 
-class Letters:
+class ControlUnicast:
     def __init__(
-        self, name: str, incarnation: int, net: Map, say: Say, on_letter: OnLetter
+        self, name: str, incarnation: int, net: LinkStateMap, say: Say, on_letter: OnLetter
     ) -> None:
         self._name = name
         self._incarnation = incarnation
@@ -94,11 +94,11 @@ class Letters:
             self._on_letter(to, channel, body, now_us)
             return
         self._number += 1
-        letter = Letter(self._name, self._incarnation, self._number, to, body)
+        letter = UnicastMessage(self._name, self._incarnation, self._number, to, body)
         self._keep(letter, channel, "", now_us)
 
-    def came(self, neighbour: str, channel: str, letter: Letter, now_us: int) -> None:
-        self._say(neighbour, channel, Got(letter.origin, letter.incarnation, letter.number))
+    def came(self, neighbour: str, channel: str, letter: UnicastMessage, now_us: int) -> None:
+        self._say(neighbour, channel, HopAck(letter.origin, letter.incarnation, letter.number))
         if letter.origin == self._name:
             return
         if not self._duplicates.is_new(letter.origin, letter.incarnation, letter.number):
@@ -108,7 +108,7 @@ class Letters:
         else:
             self._keep(letter, channel, neighbour, now_us)
 
-    def got(self, neighbour: str, message: Got) -> None:
+    def got(self, neighbour: str, message: HopAck) -> None:
         """Who is on another than the shortest way may not get any further with it."""
         key = (message.origin, message.incarnation, message.number)
         waiting = self._waiting.get(key)
@@ -139,16 +139,16 @@ class Letters:
     def check_invariants(self) -> None:
         assert len(self._waiting) <= _MOST
         assert self._bytes == sum(each.size for each in self._waiting.values())
-        assert self._bytes <= MOST_BYTES or len(self._waiting) == 1
+        assert self._bytes <= MAX_BYTES or len(self._waiting) == 1
         self._duplicates.check_invariants()
 
-    def _keep(self, letter: Letter, channel: str, origin: str, now_us: int) -> None:
+    def _keep(self, letter: UnicastMessage, channel: str, origin: str, now_us: int) -> None:
         key = (letter.origin, letter.incarnation, letter.number)
         waiting = _Waiting(letter, channel, origin, now_us)
         if key in self._waiting:
             self._drop(key)
         while self._waiting and (
-            len(self._waiting) >= _MOST or self._bytes + waiting.size > MOST_BYTES
+            len(self._waiting) >= _MOST or self._bytes + waiting.size > MAX_BYTES
         ):
             self._drop(next(iter(self._waiting)))
         self._waiting[key] = waiting
@@ -165,7 +165,7 @@ class Letters:
             latency_us = self._map.latency_us(self._name, neighbour) or 0
             self._say(neighbour, waiting.channel, waiting.letter)
         waiting.tries += 1
-        waiting.due_us = min(now_us + max(_LEAST_US, 3 * latency_us), waiting.until_us)
+        waiting.due_us = min(now_us + max(_MIN_US, 3 * latency_us), waiting.until_us)
 
     def _next(self, waiting: _Waiting, now_us: int) -> str:
         """The neighbour to try now; empty where none is."""

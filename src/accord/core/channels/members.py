@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import ChannelMap
-from accord.core.model.decoding import decoded
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.needs import Need
 from accord.core.overlay.sanity import problem_with_need
 
@@ -84,5 +84,5 @@ class Members:
 
 def _filter(value: bytes) -> str | None:
     """None where it is nothing that a node could have said."""
-    need = decoded(_decoder, value)
+    need = decode_or_none(_decoder, value)
     return None if need is None or problem_with_need(need) else need.filter

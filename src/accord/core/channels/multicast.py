@@ -16,29 +16,29 @@ from accord.core.channels.members import Members
 from accord.core.channels.options import Check, number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import BEST_EFFORT, ONCE, Context, Template
-from accord.core.channels.trees.growing import Growing
-from accord.core.channels.trees.known import Trees
+from accord.core.channels.trees.growing import TreeCache
+from accord.core.channels.trees.known import KnownTrees
 from accord.core.channels.trees.spanner import FACTOR
 from accord.core.channels.trees.tree import Digest, Tree, problem_with_tree
-from accord.core.model.decoding import decoded
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.duplicates import Duplicates
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
 SPANNER: Final = "spanner"  # the option of a channel: how much longer ways may be than they must
 LONGEST: Final = 1_000.0
-NO_WAY: Final = "no way to all members"
+NO_PATH: Final = "no way to all members"
 _SWEEP_US: Final = 10_000_000
 
 
-class Note(msgspec.Struct, frozen=True, array_like=True):
+class TreeHeader(msgspec.Struct, frozen=True, array_like=True):
     """By which tree an event goes, and that tree if the next node may not know it."""
 
     digest: Digest
     tree: Tree | None = None
 
 
-class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
+class TreeAck(msgspec.Struct, frozen=True, array_like=True, tag="have"):
     """A tree has come, and need not come again; or `is_missing`, and is wanted."""
 
     digest: Digest
@@ -46,11 +46,11 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_note: Final = msgspec.msgpack.Decoder(Note)
-_have: Final = msgspec.msgpack.Decoder(Have)
+_note: Final = msgspec.msgpack.Decoder(TreeHeader)
+_have: Final = msgspec.msgpack.Decoder(TreeAck)
 
 
-class Multicast(Template):
+class TreeMulticast(Template):
     """What `single_source` and `unreliable` share: all but where trees have their root."""
 
     promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
@@ -60,8 +60,8 @@ class Multicast(Template):
         super().__init__(context)
         self.members = Members(context.watch)
         self.rendezvous = Rendezvous(context.name, context.map)
-        self.growing = Growing(context.map)
-        self.trees = Trees(context.name)
+        self.growing = TreeCache(context.map)
+        self.trees = KnownTrees(context.name)
         self._duplicates = Duplicates()
         self._number = 0
         self._sweep_us = 0  # 0: nothing to forget
@@ -81,7 +81,7 @@ class Multicast(Template):
         grown = self.growing.tree(self.root(event.channel), wanted, factor_of(definition), now_us)
         reachable = self.context.map.distances(own).costs
         if not all(each in reachable for each in destinations):
-            self.context.lose(event, NO_WAY)
+            self.context.lose(event, NO_PATH)
         self._number += 1
         event = msgspec.structs.replace(
             event,
@@ -102,14 +102,14 @@ class Multicast(Template):
         return self.growing.known(self.root(channel), self._wanted(channel), factor_of(definition))
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        note = decoded(_note, event.note)
+        note = decode_or_none(_note, event.note)
         if note is None:
             return
         self._use(now_us)
         if note.tree is not None and not self._learn(neighbour, event.channel, note, now_us):
             return
         if self.trees.next_to(note.digest, now_us) is None:
-            self._say(neighbour, event.channel, Have(note.digest, is_missing=True))
+            self._say(neighbour, event.channel, TreeAck(note.digest, is_missing=True))
             return
         if not self._duplicates.is_new(event.source, event.incarnation, event.number):
             return
@@ -118,7 +118,7 @@ class Multicast(Template):
         self._spread(event, note.digest, neighbour, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        have = decoded(_have, body)
+        have = decode_or_none(_have, body)
         if have is None:
             return
         if have.is_missing:
@@ -150,7 +150,7 @@ class Multicast(Template):
         """All nodes that a tree is to lead to, by name."""
         return tuple(sorted({*self.members.of(channel), *destinations, self.context.name}))
 
-    def _learn(self, neighbour: str, channel: str, note: Note, now_us: int) -> bool:
+    def _learn(self, neighbour: str, channel: str, note: TreeHeader, now_us: int) -> bool:
         """Take a tree that came with an event; False where it is none."""
         tree = note.tree
         assert tree is not None
@@ -158,30 +158,30 @@ class Multicast(Template):
             return False
         self.trees.learn(tree, note.digest, now_us)
         self.trees.confirm(neighbour, note.digest, now_us)
-        self._say(neighbour, channel, Have(note.digest))
+        self._say(neighbour, channel, TreeAck(note.digest))
         return True
 
     def _spread(self, event: Carried, digest: Digest, origin: str, now_us: int) -> None:
         for neighbour in self.trees.next_to(digest, now_us) or ():
             if neighbour != origin:
-                note = Note(digest, self.trees.to_attach(neighbour, digest, now_us))
+                note = TreeHeader(digest, self.trees.to_attach(neighbour, digest, now_us))
                 self.context.pass_on(neighbour, msgspec.structs.replace(event, note=_encode(note)))
 
-    def _say(self, neighbour: str, channel: str, message: Have) -> None:
+    def _say(self, neighbour: str, channel: str, message: TreeAck) -> None:
         self.context.say(neighbour, channel, _encode(message))
 
     def _use(self, now_us: int) -> None:
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US
 
 
-class SingleSource(Multicast):
+class SingleSource(TreeMulticast):
     """The tree begins at the node of the source: the shortest ways, for whom loss is bearable."""
 
     def root(self, channel: str) -> str:  # noqa: ARG002
         return self.context.name
 
 
-class Unreliable(Multicast):
+class Unreliable(TreeMulticast):
     """One tree for all sources that are members too: it begins at the rendezvous."""
 
     def root(self, channel: str) -> str:

@@ -16,30 +16,30 @@ from typing import ClassVar, Final
 import msgspec
 
 from accord.core.channels.members import NEED, Members
-from accord.core.channels.multicast import Multicast, factor_of
+from accord.core.channels.multicast import TreeMulticast, factor_of
 from accord.core.channels.options import Check, one_of, whole_number
-from accord.core.channels.streams.heard import Heard
-from accord.core.channels.streams.load import Load
+from accord.core.channels.streams.heard import InboundStreams
+from accord.core.channels.streams.load import InFlightBudget
 from accord.core.channels.streams.messages import (
     NOTHING,
     Ack,
     Have,
-    Key,
     Message,
     Nack,
-    Note,
-    State,
-    Sync,
+    StreamHeader,
+    StreamHeartbeat,
+    StreamId,
+    StreamState,
     messages,
     notes,
 )
-from accord.core.channels.streams.relay import Relay
-from accord.core.channels.streams.sender import Sender
-from accord.core.channels.streams.senders import Senders
-from accord.core.channels.streams.stream import NEVER, Kept, Stream
+from accord.core.channels.streams.relay import StreamRelay
+from accord.core.channels.streams.sender import StreamSender
+from accord.core.channels.streams.senders import OutboundStreams
+from accord.core.channels.streams.stream import NEVER, BufferedEvent, SourceStream
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
-from accord.core.channels.trees.growing import Growing
-from accord.core.model.decoding import decoded
+from accord.core.channels.trees.growing import TreeCache
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.exchange import earlier
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.sanity import MAX_DEADLINE_US
@@ -49,7 +49,7 @@ from accord.core.scheduling.timers import Timer, Timers
 
 LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`
 PATIENCE: Final = "patience_ms"  # and how long they have
-LONGEST_MS: Final = 86_400_000
+MAX_MS: Final = 86_400_000
 QUEUE_FULL: Final = "queue full"
 LAGGARD: Final = "a member does not keep up"
 MISSED: Final = "missed: this node did not keep up"
@@ -60,7 +60,7 @@ _LONGER_US: Final = FORGET_US - PATIENCE_US  # than its source waits, who lacks 
 _SWEEP_US: Final = 5_000_000
 _AT_A_TIME: Final = 256  # streams, so that nothing else has to wait for all of them
 _NEXT_SWEEP_US: Final = 20_000
-_MOST_MISSED: Final = 1 << 31  # at a time, whatever a neighbour says
+_MAX_MISSED: Final = 1 << 31  # at a time, whatever a neighbour says
 _DIGITS: Final = 12
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
@@ -68,25 +68,25 @@ _UNDEFINED: Final = ChannelDefinition(name="#")
 class Reliable(Template):
     promises: ClassVar[tuple[str, ...]] = (ONCE, ALL, IN_ORDER)
     options: ClassVar[Mapping[str, Check]] = {
-        **Multicast.options,
+        **TreeMulticast.options,
         LAGGARDS: one_of("drop", "wait"),
-        PATIENCE: whole_number(1, LONGEST_MS),
+        PATIENCE: whole_number(1, MAX_MS),
     }
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.members = Members(context.watch)
-        self.growing = Growing(context.map)
-        self.relay = Relay(context)
-        self.senders = Senders(context.name, context.incarnation)
-        self.streams = Heard()  # of others
+        self.growing = TreeCache(context.map)
+        self.relay = StreamRelay(context)
+        self.senders = OutboundStreams(context.name, context.incarnation)
+        self.streams = InboundStreams()  # of others
         self.away: dict[str, int] = {}  # since when, of those given up out of reach
         self._map_version = -1
         self._has_left = False  # some channel, as a member
         self._sweep_us = 0
         self._to_sweep: list[str] = []  # channels, the next one is the last
         self._timers = Timers()  # of all streams
-        self.load = Load()
+        self.load = InFlightBudget()
         context.watch(NEED, self._need_told)
 
     # ---------------------------------------------------------------------------------- template
@@ -101,17 +101,17 @@ class Reliable(Template):
         if self.load.is_overfull():
             self.context.lose(event, QUEUE_FULL)
         else:
-            self.send(event, Note(NOTHING, event.deadline_us), now_us)
+            self.send(event, StreamHeader(NOTHING, event.deadline_us), now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        note = decoded(notes, event.note)
+        note = decode_or_none(notes, event.note)
         if note is None or not self.is_note(event.channel, note):
             return
         stream = self._hear(neighbour, event.channel, note.state, now_us)
         if stream is None:
             return
         event = msgspec.structs.replace(event, deadline_us=note.deadline_us, note=b"")
-        kept = Kept(event, note, now_us)
+        kept = BufferedEvent(event, note, now_us)
         is_new = stream.put(event.number, kept)
         self._hand_over(stream, now_us)
         if is_new:
@@ -119,12 +119,12 @@ class Reliable(Template):
         self.relay.came(stream, now_us)
         self._plan(stream)
 
-    def is_note(self, channel: str, note: Note) -> bool:  # noqa: ARG002
+    def is_note(self, channel: str, note: StreamHeader) -> bool:  # noqa: ARG002
         """Whether an event of that channel can have come with it."""
         return 0 <= note.deadline_us <= MAX_DEADLINE_US
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        message = decoded(messages, body)
+        message = decode_or_none(messages, body)
         if message is not None:
             self.heard(neighbour, channel, message, now_us)
 
@@ -172,7 +172,7 @@ class Reliable(Template):
 
     # ------------------------------------------------------------------------- what others build on
 
-    def send(self, event: Carried, note: Note, now_us: int) -> bool:
+    def send(self, event: Carried, note: StreamHeader, now_us: int) -> bool:
         """To all members, from this node; False where there is no room for it."""
         sender = self.senders.use(event.channel, now_us)
         event = msgspec.structs.replace(
@@ -192,7 +192,7 @@ class Reliable(Template):
                 self.relay.trees.lack(neighbour, message.digest)
             case Have():
                 self.relay.trees.confirm(neighbour, message.digest, now_us)
-            case Sync():
+            case StreamHeartbeat():
                 self._synced(neighbour, channel, message, now_us)
             case Nack():
                 stream = self._stream(channel, message.key)
@@ -219,7 +219,7 @@ class Reliable(Template):
         """Whether `arrived` is for more of a channel now."""
         return self.context.takes(channel)
 
-    def arrived(self, kept: Kept, now_us: int) -> None:
+    def arrived(self, kept: BufferedEvent, now_us: int) -> None:
         """The turn of an event has come, here."""
         self.deliver(kept.event, kept.at_us, now_us)
 
@@ -234,7 +234,9 @@ class Reliable(Template):
 
     # ------------------------------------------------------------------------------------- streams
 
-    def _hear(self, neighbour: str, channel: str, state: State, now_us: int) -> Stream | None:
+    def _hear(
+        self, neighbour: str, channel: str, state: StreamState, now_us: int
+    ) -> SourceStream | None:
         """What the node before this one says of a stream; None where it is not the latest.
 
         Nor where there is no room for another: its source waits for this node, and says it again.
@@ -247,18 +249,20 @@ class Reliable(Template):
             return None
         if known.key != key:
             self._end(known, MISSED if known.key.incarnation == key.incarnation else GONE, now_us)
-            known = self.streams[channel, key.source] = Stream(channel, key, state.base, now_us)
+            known = self.streams[channel, key.source] = SourceStream(
+                channel, key, state.base, now_us
+            )
         self._use(now_us)
         known.hear(state.base, state.top)
         self.relay.follow(neighbour, known, state, now_us)
         return known
 
-    def _end(self, stream: Stream, cause: str, now_us: int) -> None:
+    def _end(self, stream: SourceStream, cause: str, now_us: int) -> None:
         """Nothing more comes: what waits behind a gap has waited long enough."""
         stream.end()
         self._hand_over(stream, now_us, cause)
 
-    def _stream(self, channel: str, key: Key) -> Stream | None:
+    def _stream(self, channel: str, key: StreamId) -> SourceStream | None:
         if key.source == self.context.name:
             sender = self.senders.get(channel)
             stream = None if sender is None else sender.stream
@@ -266,7 +270,7 @@ class Reliable(Template):
             stream = self.streams.get((channel, key.source))
         return stream if stream is not None and stream.key == key else None
 
-    def _hand_over(self, stream: Stream, now_us: int, cause: str = MISSED) -> None:
+    def _hand_over(self, stream: SourceStream, now_us: int, cause: str = MISSED) -> None:
         """As much as this node takes: what it does not is not acknowledged."""
         before = stream.skipped
         while found := stream.ready(1 if self.takes(stream.channel) else 0):
@@ -276,7 +280,7 @@ class Reliable(Template):
         if stream.skipped > before and stream.is_wanted:
             key = stream.key
             missed = Carried(key.source, key.incarnation, 0, (), stream.channel, b"")
-            self.context.lose(missed, cause, min(stream.skipped - before, _MOST_MISSED))
+            self.context.lose(missed, cause, min(stream.skipped - before, _MAX_MISSED))
         stream.is_wanted = stream.is_wanted or self._is_member(stream.channel)
 
     def _is_member(self, channel: str) -> bool:
@@ -285,7 +289,7 @@ class Reliable(Template):
     def _need_told(self, node: str, key: str, value: bytes | None) -> None:  # noqa: ARG002
         self._has_left = self._has_left or (node == self.context.name and value is None)
 
-    def _synced(self, neighbour: str, channel: str, message: Sync, now_us: int) -> None:
+    def _synced(self, neighbour: str, channel: str, message: StreamHeartbeat, now_us: int) -> None:
         stream = self._hear(neighbour, channel, message.state, now_us)
         if stream is not None:
             self._hand_over(stream, now_us)
@@ -306,7 +310,7 @@ class Reliable(Template):
 
     # ---------------------------------------------------------------------------------- what is due
 
-    def _tend_stream(self, stream: Stream, now_us: int) -> None:
+    def _tend_stream(self, stream: SourceStream, now_us: int) -> None:
         if stream.held_us <= now_us:
             before = stream.through
             self._hand_over(stream, now_us)
@@ -314,7 +318,7 @@ class Reliable(Template):
                 stream.ack_us = now_us
         self.relay.tend(stream, now_us)
 
-    def _tend_sender(self, sender: Sender, now_us: int) -> None:
+    def _tend_sender(self, sender: StreamSender, now_us: int) -> None:
         """Keep to the members and the tree, and send what may be sent."""
         stream = sender.stream
         own = self.context.name
@@ -351,7 +355,7 @@ class Reliable(Template):
         return self.away
 
     def _choose_tree(
-        self, sender: Sender, members: tuple[str, ...], factor: float, now_us: int
+        self, sender: StreamSender, members: tuple[str, ...], factor: float, now_us: int
     ) -> None:
         stream = sender.stream
         own = self.context.name
@@ -364,7 +368,7 @@ class Reliable(Template):
             stream.paces.clear()
             self.relay.watch_over(stream, now_us, is_other=True)
 
-    def _worth_a_branch(self, sender: Sender, members: tuple[str, ...]) -> Iterator[str]:
+    def _worth_a_branch(self, sender: StreamSender, members: tuple[str, ...]) -> Iterator[str]:
         """All members but those that are given up and can't be reached."""
         for member in members:
             is_dropped = sender.members[member].is_dropped
@@ -399,14 +403,14 @@ class Reliable(Template):
         self.relay.trees.forget(now_us)
         self.growing.forget(now_us)
 
-    def _forget_us(self, stream: Stream) -> int:
+    def _forget_us(self, stream: SourceStream) -> int:
         """When nothing was heard for so long the source waits for this node no more."""
         if not stream.lacks():
             return FORGET_US
         definition = self.context.definition(stream.channel) or _UNDEFINED
         return max(FORGET_US, patience_us(definition) + _LONGER_US)
 
-    def due(self, stream: Stream, now_us: int) -> None:
+    def due(self, stream: SourceStream, now_us: int) -> None:
         """What is due of a stream may have come."""
         if self._stream(stream.channel, stream.key) is not stream:
             return
@@ -423,7 +427,7 @@ class Reliable(Template):
         """What a sender has to keep to; another when that has changed."""
         return self.members.version, self.context.map.version
 
-    def _plan(self, stream: Stream) -> None:
+    def _plan(self, stream: SourceStream) -> None:
         due_us = stream.next_due_us()
         if due_us < NEVER:
             stream.timer = stream.timer or StreamTimer(self, stream)
@@ -438,7 +442,7 @@ class Reliable(Template):
 class StreamTimer(Timer):
     """For what is due of one stream."""
 
-    def __init__(self, template: Reliable, stream: Stream) -> None:
+    def __init__(self, template: Reliable, stream: SourceStream) -> None:
         super().__init__()
         self._template = template
         self._stream = stream

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 _CHANNELS: Final = 1_024
 
@@ -29,7 +29,7 @@ def _weight(channel: str, node: str) -> bytes:
 class Rendezvous:
     """As one node sees it; an answer serves until the map changes."""
 
-    def __init__(self, name: str, net: Map) -> None:
+    def __init__(self, name: str, net: LinkStateMap) -> None:
         self._name = name
         self._map = net
         self._version = -1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Protocol
 
 from accord.core.channels.options import Check
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.routes import Requirement
 from accord.core.overlay.signals import Carried
@@ -31,7 +31,7 @@ class Context(Protocol):
 
     name: str  # of the node
     incarnation: int  # larger each time the node is started
-    map: Map  # all nodes and links, kept up to date
+    map: LinkStateMap  # all nodes and links, kept up to date
 
     def neighbours(self) -> list[str]:
         """Those over links that work."""

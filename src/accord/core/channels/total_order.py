@@ -16,28 +16,28 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.letters import Got, Letter, Letters
-from accord.core.channels.ordering.desk import Desk
-from accord.core.channels.ordering.holdings import Holdings
-from accord.core.channels.ordering.member import Member
-from accord.core.channels.ordering.office import Office
+from accord.core.channels.letters import ControlUnicast, HopAck, UnicastMessage
+from accord.core.channels.ordering.desk import SourceQueue
+from accord.core.channels.ordering.holdings import OwnPositions
+from accord.core.channels.ordering.member import OrderedReceiver
+from accord.core.channels.ordering.office import SequencerManager
 from accord.core.channels.ordering.stamps import (
     MAX_PLACE,
     NO_EPOCH,
-    Ask,
-    Between,
     Body,
-    Collect,
-    Collected,
-    Coming,
+    CurrentEpoch,
     Epoch,
-    Grant,
-    Held,
-    Holders,
-    Reign,
-    Stamp,
-    Void,
-    Yours,
+    EpochPromise,
+    HolderQuery,
+    HolderReply,
+    OrderPosition,
+    PositionGrant,
+    PositionPending,
+    PositionQuery,
+    PositionRange,
+    PositionRequest,
+    PositionVoid,
+    PrepareEpoch,
     bodies,
     encode,
     epoch_of,
@@ -52,21 +52,21 @@ from accord.core.channels.reliable import (
     Reliable,
     patience_us,
 )
-from accord.core.channels.streams.messages import NOTHING, Message, Note, State
-from accord.core.channels.streams.sender import Sender, fitting
-from accord.core.channels.streams.stream import NEVER, Kept, Stream
+from accord.core.channels.streams.messages import NOTHING, Message, StreamHeader, StreamState
+from accord.core.channels.streams.sender import StreamSender, fitting
+from accord.core.channels.streams.stream import NEVER, BufferedEvent, SourceStream
 from accord.core.channels.template import SAME_ORDER, Context
-from accord.core.model.decoding import decoded
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
 
 TOO_LATE: Final = "others were before it"
 TOO_MANY: Final = "too many channels in use"
-MOST_CHANNELS: Final = 4_096
-MOST_POSITIONS: Final = 16_384
+MAX_CHANNELS: Final = 4_096
+MAX_POSITIONS: Final = 16_384
 _UNDEFINED: Final = ChannelDefinition(name="#")
-_messages: Final[msgspec.msgpack.Decoder[Message | Letter | Got]] = msgspec.msgpack.Decoder(
-    Message | Letter | Got
+_messages: Final[msgspec.msgpack.Decoder[Message | UnicastMessage | HopAck]] = (
+    msgspec.msgpack.Decoder(Message | UnicastMessage | HopAck)
 )
 
 
@@ -76,16 +76,16 @@ class TotalOrder(Reliable):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.letters = Letters(
+        self.letters = ControlUnicast(
             context.name, context.incarnation, context.map, self._say_letter, self._letter
         )
-        self.desks: dict[str, Desk] = {}  # the last used is the last
-        self.ordered: dict[str, Member] = {}
+        self.desks: dict[str, SourceQueue] = {}  # the last used is the last
+        self.ordered: dict[str, OrderedReceiver] = {}
         self._restless: dict[str, bool] = {}  # channels in which something may be due some time
         # Of orders that were forgotten and this node is a member of: it must not go back in them.
-        self.positions: dict[str, Stamp] = {}
-        self.office = Office(context, self.desks, self._post)
-        self.holdings = Holdings(context, self.desks, self.senders)
+        self.positions: dict[str, OrderPosition] = {}
+        self.office = SequencerManager(context, self.desks, self._post)
+        self.holdings = OwnPositions(context, self.desks, self.senders)
 
     # ---------------------------------------------------------------------------------- template
 
@@ -109,18 +109,18 @@ class TotalOrder(Reliable):
         self._tend_desk(event.channel, desk, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        message = decoded(_messages, body)
+        message = decode_or_none(_messages, body)
         match message:
             case None:
                 pass
-            case Letter():
+            case UnicastMessage():
                 self.letters.came(neighbour, channel, message, now_us)
-            case Got():
+            case HopAck():
                 self.letters.got(neighbour, message)
             case _:
                 self.heard(neighbour, channel, message, now_us)
 
-    def is_note(self, channel: str, note: Note) -> bool:
+    def is_note(self, channel: str, note: StreamHeader) -> bool:
         is_place = note.stamp is None or is_stamp(note.stamp, self._latest(channel))
         return is_place and super().is_note(channel, note)
 
@@ -129,7 +129,7 @@ class TotalOrder(Reliable):
         desk = self.desks.get(channel)
         return NO_EPOCH if desk is None else desk.latest
 
-    def arrived(self, kept: Kept, now_us: int) -> None:
+    def arrived(self, kept: BufferedEvent, now_us: int) -> None:
         channel = kept.event.channel
         stamp = kept.note.stamp
         if stamp is None:
@@ -145,7 +145,7 @@ class TotalOrder(Reliable):
         else:
             self.context.lose(kept.event, TOO_MANY)
 
-    def _heard_from(self, source: str, channel: str, stamp: Stamp, now_us: int) -> None:
+    def _heard_from(self, source: str, channel: str, stamp: OrderPosition, now_us: int) -> None:
         self.office.hear(source, now_us)
         self.desks[channel].heard_of(epoch_of(stamp), now_us)
 
@@ -223,8 +223,8 @@ class TotalOrder(Reliable):
             assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
         for channel in (*self.desks, *self.ordered):
             assert channel in self._restless or self._order_due_us(channel) == NEVER
-        assert len(self.desks) <= MOST_CHANNELS
-        assert len(self.positions) <= MOST_POSITIONS
+        assert len(self.desks) <= MAX_CHANNELS
+        assert len(self.positions) <= MAX_POSITIONS
         assert not any(channel in self.ordered for channel in self.positions)
         assert all(channel in self.desks for channel in self.ordered)
         assert all(channel in self.desks for channel in self.office.sequencers)
@@ -232,34 +232,34 @@ class TotalOrder(Reliable):
     # ------------------------------------------------------------------------------------ letters
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:
-        message = decoded(bodies, body)
+        message = decode_or_none(bodies, body)
         if message is None or not is_sane(message, self._latest(channel)):
             return
         if not self._open(channel, now_us):
             return
         self.office.hear(origin, now_us)
         match message:
-            case Ask():
+            case PositionRequest():
                 self.office.asked_for_places(origin, channel, message, now_us)
-            case Grant():
+            case PositionGrant():
                 self._granted(channel, message, now_us)
-            case Collect():
+            case PrepareEpoch():
                 self._asked_what_is_held(origin, channel, message, now_us)
-            case Collected():
+            case EpochPromise():
                 self.office.collected(origin, channel, message, now_us)
-            case Reign():
+            case CurrentEpoch():
                 self.desks[channel].heard_of(message.epoch, now_us)
-            case Between():
+            case HolderQuery():
                 self.office.asked_who(origin, channel, message, now_us)
-            case Yours():
+            case PositionQuery():
                 self._asked_whether(origin, channel, message, now_us)
-            case Holders() | Coming() | Void():
+            case HolderReply() | PositionPending() | PositionVoid():
                 self._answered(channel, message, now_us)
 
     def _post(self, to: str, channel: str, body: Body, now_us: int) -> None:
         self.letters.post(to, channel, encode(body), now_us)
 
-    def _say_letter(self, neighbour: str, channel: str, message: Letter | Got) -> None:
+    def _say_letter(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
         self.context.say(neighbour, channel, encode(message))
 
     # ---------------------------------------------------------------------------------- as a source
@@ -269,9 +269,9 @@ class TotalOrder(Reliable):
         self._use(now_us)
         desk = self.desks.pop(channel, None)
         if desk is None:
-            if len(self.desks) >= MOST_CHANNELS and not self._forget_one():
+            if len(self.desks) >= MAX_CHANNELS and not self._forget_one():
                 return False
-            desk = Desk(self.context.incarnation, now_us)
+            desk = SourceQueue(self.context.incarnation, now_us)
             if channel in self.positions:
                 desk.heard_of(epoch_of(self.positions[channel]), now_us)
         self.desks[channel] = desk
@@ -294,7 +294,7 @@ class TotalOrder(Reliable):
         is_busy = sequencer is not None and sequencer.is_busy
         return is_sent and not is_busy and not self.ordered.get(channel)
 
-    def _tend_desk(self, channel: str, desk: Desk, now_us: int) -> None:
+    def _tend_desk(self, channel: str, desk: SourceQueue, now_us: int) -> None:
         if desk.asks_us > now_us:
             return
         sender = self.senders.get(channel)
@@ -304,20 +304,20 @@ class TotalOrder(Reliable):
         if ask is not None:
             self._post(self.office.head(channel, now_us), channel, ask, now_us)
 
-    def _tend_sender(self, sender: Sender, now_us: int) -> None:
+    def _tend_sender(self, sender: StreamSender, now_us: int) -> None:
         super()._tend_sender(sender, now_us)
         desk = self.desks.get(sender.stream.channel)
         if desk is not None:
             self._restless[sender.stream.channel] = True
             desk.go_on(now_us)
 
-    def _granted(self, channel: str, message: Grant, now_us: int) -> None:
+    def _granted(self, channel: str, message: PositionGrant, now_us: int) -> None:
         held = message.held
         if not self.holdings.is_own(held):
             return
         granted = self.desks[channel].granted(message, now_us)
         for place, (event, came_us) in enumerate(granted, held.first):
-            note = Note(NOTHING, event.deadline_us, stamp_of(held.epoch, place))
+            note = StreamHeader(NOTHING, event.deadline_us, stamp_of(held.epoch, place))
             aged = msgspec.structs.replace(
                 event,
                 age_us=event.age_us + now_us - came_us,
@@ -326,42 +326,48 @@ class TotalOrder(Reliable):
             )
             is_sent = self.send(aged, note, now_us)
             assert is_sent  # it has asked for no more than there is room for
-            self._take_in(Kept(aged, note, now_us), now_us)
+            self._take_in(BufferedEvent(aged, note, now_us), now_us)
         if granted:
             self._hand_out(channel, now_us)
             self._tend_sender(self.senders[channel], now_us)
 
-    def _asked_what_is_held(self, origin: str, channel: str, message: Collect, now_us: int) -> None:
+    def _asked_what_is_held(
+        self, origin: str, channel: str, message: PrepareEpoch, now_us: int
+    ) -> None:
         desk = self.desks[channel]
         latest = desk.latest
         desk.heard_of(message.epoch, now_us)
         self.office.step_down(channel, message.epoch)
         contacts = self.office.contacts
         in_touch = tuple(each for each in message.lost if contacts.is_in_touch(each, now_us))
-        answer = Collected(
+        answer = EpochPromise(
             message.epoch, latest, self.holdings.all(channel), message.lost, in_touch
         )
         self._post(origin, channel, answer, now_us)
 
-    def _asked_whether(self, origin: str, channel: str, message: Yours, now_us: int) -> None:
+    def _asked_whether(
+        self, origin: str, channel: str, message: PositionQuery, now_us: int
+    ) -> None:
         self.desks[channel].heard_of(message.latest, now_us)
         answer = self.holdings.whether(origin, channel, message.held)
         self._post(origin, channel, answer, now_us)
 
     # ---------------------------------------------------------------------------------- as a member
 
-    def _answered(self, channel: str, message: Holders | Coming | Void, now_us: int) -> None:
+    def _answered(
+        self, channel: str, message: HolderReply | PositionPending | PositionVoid, now_us: int
+    ) -> None:
         member = self.ordered.get(channel)
         if member is None:
             return
         match message:
-            case Holders():
+            case HolderReply():
                 member.holders(message, self._of_left_out(channel, message, now_us))
-            case Void():
+            case PositionVoid():
                 member.void(message)
         self._tend_member(channel, member, now_us)
 
-    def _of_left_out(self, channel: str, message: Holders, now_us: int) -> list[Held]:
+    def _of_left_out(self, channel: str, message: HolderReply, now_us: int) -> list[PositionRange]:
         """What sources may have in this node's last epoch that the sequencer has left out."""
         low, contacts = message.low, self.office.contacts
         if low is None:
@@ -369,12 +375,12 @@ class TotalOrder(Reliable):
         streams = [self.streams.get((channel, each)) for each in message.left_out]
         keys = [each.key for each in streams if each is not None]
         return [
-            Held(epoch_of(low), low[3] + 1, MAX_PLACE, key.source, key.incarnation)
+            PositionRange(epoch_of(low), low[3] + 1, MAX_PLACE, key.source, key.incarnation)
             for key in keys
             if contacts.is_in_touch(key.source, now_us)
         ]
 
-    def _tend_member(self, channel: str, member: Member, now_us: int) -> None:
+    def _tend_member(self, channel: str, member: OrderedReceiver, now_us: int) -> None:
         contacts = self.office.contacts
         member.patience_us = self._patience_us(channel)
         if self.context.takes(channel):
@@ -385,20 +391,22 @@ class TotalOrder(Reliable):
             self._post(self.office.head(channel, now_us), channel, question, now_us)
         for held in member.questions(now_us):
             contacts.ask(held.source, now_us)
-            yours = Yours(held, self.desks[channel].latest)
+            yours = PositionQuery(held, self.desks[channel].latest)
             self._post(held.source, channel, yours, now_us)
 
     def takes(self, channel: str) -> bool:  # noqa: ARG002
         """What has come waits for its turn, and is not acknowledged before."""
         return True
 
-    def _hear(self, neighbour: str, channel: str, state: State, now_us: int) -> Stream | None:
+    def _hear(
+        self, neighbour: str, channel: str, state: StreamState, now_us: int
+    ) -> SourceStream | None:
         stream = super()._hear(neighbour, channel, state, now_us)
         if stream is not None and stream.done + 1 < stream.base:
             self._hurry(stream)
         return stream
 
-    def _hurry(self, stream: Stream) -> None:
+    def _hurry(self, stream: SourceStream) -> None:
         """Its source waits for this node no more: what it has of that must not wait any longer."""
         member = self.ordered.get(stream.channel)
         if member is None:
@@ -407,7 +415,7 @@ class TotalOrder(Reliable):
             if number < stream.base and kept.note.stamp is not None:
                 member.hurry(kept.note.stamp)
 
-    def _take_in(self, kept: Kept, now_us: int) -> None:
+    def _take_in(self, kept: BufferedEvent, now_us: int) -> None:
         """Let an event wait for its turn; it is acknowledged when that has come."""
         event, stamp = kept.event, kept.note.stamp
         assert stamp is not None
@@ -418,7 +426,7 @@ class TotalOrder(Reliable):
         member = self.ordered.get(channel)
         if member is None:
             position = self.positions.pop(channel, None)
-            member = self.ordered[channel] = Member(self._patience_us(channel), position)
+            member = self.ordered[channel] = OrderedReceiver(self._patience_us(channel), position)
         if member.put(stamp, kept, now_us):
             stream = self.streams.get((channel, event.source))
             if stream is not None and event.number >= stream.base:
@@ -428,7 +436,7 @@ class TotalOrder(Reliable):
         self._let_go(kept, now_us)
         desk = self.desks[channel]
         if epoch_of(stamp) < desk.latest and desk.is_to_tell(now_us):
-            self._post(event.source, channel, Reign(desk.latest), now_us)
+            self._post(event.source, channel, CurrentEpoch(desk.latest), now_us)
 
     def _hand_out(self, channel: str, now_us: int) -> None:
         member = self.ordered.get(channel)
@@ -447,7 +455,7 @@ class TotalOrder(Reliable):
                     self.deliver(kept.event, kept.at_us, now_us)
         member.hold(now_us)
 
-    def _let_go(self, kept: Kept, now_us: int) -> None:
+    def _let_go(self, kept: BufferedEvent, now_us: int) -> None:
         """It is acknowledged from now on."""
         event, stamp = kept.event, kept.note.stamp
         assert stamp is not None
@@ -495,7 +503,7 @@ class TotalOrder(Reliable):
         del self.desks[channel]
         member = self.ordered.pop(channel, None)
         if member is not None and member.position is not None and self._is_member(channel):
-            while len(self.positions) >= MOST_POSITIONS:
+            while len(self.positions) >= MAX_POSITIONS:
                 del self.positions[next(iter(self.positions))]
             self.positions[channel] = member.position
         self.office.drop(channel)

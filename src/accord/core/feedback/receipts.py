@@ -55,7 +55,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(Receipt)
 
 
-class Receipts:
+class ReceiptSigner:
     """Those of one node; `secret` is at least as long as what it makes of it."""
 
     def __init__(self, node: str, secret: bytes) -> None:
@@ -102,7 +102,7 @@ class Receipts:
         ]
 
 
-def read(text: str) -> Receipt:
+def parse_receipt(text: str) -> Receipt:
     """What it says, whether it is true or not; ReceiptError where it is none."""
     return _take_apart(text)[0]
 

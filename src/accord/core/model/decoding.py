@@ -9,7 +9,7 @@ import msgspec
 T = TypeVar("T")
 
 
-def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T | None:
+def decode_or_none(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T | None:
     """None where it is nothing that `decoder` knows.
 
     Of msgspec's own errors all are ValueErrors; so is what it raises for text that is not UTF-8.

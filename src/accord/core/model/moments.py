@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EXPECTED: Final = "expected a time such as -24h, -30min, now, 2026-11-16 or 2026-11-16T07:30:00Z"
 
 
-def read_moment(text: str, *, now_ms: int) -> int:
+def parse_time(text: str, *, now_ms: int) -> int:
     """Milliseconds since 1970; ValueError says what was expected. Without a zone it is UTC."""
     text = text.strip()
     if text == NOW:

@@ -10,7 +10,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruMap(Generic[K, V]):
     """At most so many: which was not asked for or put in for the longest time gives way."""
 
     def __init__(self, most: int) -> None:
@@ -43,7 +43,7 @@ class Recent(Generic[K, V]):
         return len(self._values)
 
 
-def first_free(values: dict[K, V], is_free: Callable[[V], bool], most: int) -> K | None:
+def find_evictable(values: dict[K, V], is_free: Callable[[V], bool], most: int) -> K | None:
     """The first that can give way, of so many; those that can't go to the end.
 
     So others are looked at next time, and a few that never can keep nobody out.

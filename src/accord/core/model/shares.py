@@ -8,7 +8,7 @@ anybody who has it already.
 from __future__ import annotations
 
 
-class Shares:
+class FairQuota:
     """Room for `most` things that take `most_bytes` together; who has how much is by name."""
 
     def __init__(self, most: int, most_bytes: int = 1 << 62) -> None:

@@ -78,7 +78,7 @@ _LITERAL: Final = re.compile(
 _INTEGER: Final = 1
 _FLOAT: Final = 2
 _BOOLEAN: Final = 3
-_LONGEST_LITERAL: Final = 64
+_MAX_LITERAL: Final = 64
 
 
 def infer(text: str) -> Value:
@@ -89,7 +89,7 @@ def infer(text: str) -> Value:
     rounded.
     """
     bare = text.strip()
-    found = _LITERAL.fullmatch(bare) if len(bare) <= _LONGEST_LITERAL else None
+    found = _LITERAL.fullmatch(bare) if len(bare) <= _MAX_LITERAL else None
     if found is None:
         return text
     kind = found.lastindex

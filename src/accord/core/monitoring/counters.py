@@ -19,7 +19,7 @@ from accord.core.monitoring.statistics import (
     Traffic,
     Waits,
 )
-from accord.core.monitoring.tally import Tally, TopTally
+from accord.core.monitoring.tally import BoundedCounts, TopCounts
 
 
 class Counters:
@@ -51,10 +51,10 @@ class Counters:
         self.connections: int = 0
         self.connections_peak: int = 0
         self.connects: int = 0
-        self.connects_refused: Tally = Tally()
-        self.disconnects: Tally = Tally()
-        self.shed_causes: Tally = Tally()
-        self.shed_clients: TopTally = TopTally()
+        self.connects_refused: BoundedCounts = BoundedCounts()
+        self.disconnects: BoundedCounts = BoundedCounts()
+        self.shed_causes: BoundedCounts = BoundedCounts()
+        self.shed_clients: TopCounts = TopCounts()
         self.wait_counts: list[list[int]] = [[0] * WAIT_BUCKETS for _ in range(IMPORTANCES)]
         self.waited_ms: list[int] = [0] * IMPORTANCES
 

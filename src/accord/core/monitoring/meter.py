@@ -10,14 +10,14 @@ from typing import Final
 
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 
-LOOKS: Final = 3
+SAMPLES: Final = 3
 
 Counts = tuple[int, ...]
 Look = tuple[int, Counts]  # at which time
 
 
-class Meter:
-    """Rates of some counts over the last `LOOKS` looks; begins with how they stood before."""
+class CounterRates:
+    """Rates of some counts over the last `SAMPLES` looks; begins with how they stood before."""
 
     __slots__ = ("_looks",)
 
@@ -29,7 +29,7 @@ class Meter:
 
     def add_look(self, look: Look) -> None:
         """The same; others may have had the same look."""
-        self._looks = (*self._looks[-LOOKS:], look)
+        self._looks = (*self._looks[-SAMPLES:], look)
 
     @property
     def last(self) -> Counts:
@@ -38,7 +38,7 @@ class Meter:
     @property
     def is_idle(self) -> bool:
         """Whether nothing has changed for all of the time."""
-        return len(self._looks) > LOOKS and self._looks[0][1] == self._looks[-1][1]
+        return len(self._looks) > SAMPLES and self._looks[0][1] == self._looks[-1][1]
 
     def added(self) -> Counts:
         pairs = zip(self._looks[0][1], self._looks[-1][1], strict=True)

@@ -22,7 +22,7 @@ FORGET_AFTER_MS: Final = 600_000
 Key = tuple[str, str, str]
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class MeasuredValue(Struct, frozen=True, kw_only=True):
     """A value and when it was measured."""
 
     kind: str  # channel, predicate, publisher, node, link
@@ -42,7 +42,7 @@ def parts_of(subject: str) -> list[str]:
     return msgspec.json.decode(subject, type=list[str])
 
 
-class LocalRegistry:
+class MeasurementRegistry:
     """Values up to `limit`: for one more, the one that was not put for longest goes."""
 
     def __init__(self, limit: int = LIMIT, *, forget_after_ms: int = FORGET_AFTER_MS) -> None:
@@ -50,7 +50,7 @@ class LocalRegistry:
             raise ValueError(f"expected room for at least one value, got {limit}")
         self._limit = limit
         self._forget_after_ms = forget_after_ms
-        self._known: OrderedDict[Key, Known] = OrderedDict()
+        self._known: OrderedDict[Key, MeasuredValue] = OrderedDict()
 
     def put(self, kind: str, subject: str, name: str, value: float, *, at_ms: int) -> None:
         """A newly measured value; an older one than is known, or no finite number, is left out."""
@@ -60,7 +60,7 @@ class LocalRegistry:
             return
         if before is None and len(self._known) >= self._limit:
             self._known.popitem(last=False)
-        known = Known(kind=kind, subject=subject, name=name, value=value, at_ms=at_ms)
+        known = MeasuredValue(kind=kind, subject=subject, name=name, value=value, at_ms=at_ms)
         self._known[key] = known
         self._known.move_to_end(key)
 
@@ -69,7 +69,7 @@ class LocalRegistry:
         known = self._known.get((kind, subject, name))
         return None if known is None or self._is_stale(known, now_ms) else known.value
 
-    def select(self, kind: str, subject: str | None = None, *, now_ms: int) -> list[Known]:
+    def select(self, kind: str, subject: str | None = None, *, now_ms: int) -> list[MeasuredValue]:
         """All that is known of this kind, or of the subjects that a channel filter selects."""
         return [
             known
@@ -89,5 +89,5 @@ class LocalRegistry:
     def __len__(self) -> int:
         return len(self._known)
 
-    def _is_stale(self, known: Known, now_ms: int) -> bool:
+    def _is_stale(self, known: MeasuredValue, now_ms: int) -> bool:
         return known.at_ms < now_ms - self._forget_after_ms

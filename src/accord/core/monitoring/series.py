@@ -108,7 +108,7 @@ def _slope(times: list[float], values: list[float], mean: float) -> float | None
     return sum((time - middle) * (value - mean) for time, value in together) / spread
 
 
-class Registry:
+class SeriesRegistry:
     """Series by name, up to `limit`: for one more, the one that was not added to longest goes."""
 
     def __init__(self, limit: int = 4_096, *, capacity: int = POINTS) -> None:

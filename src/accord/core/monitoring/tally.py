@@ -7,7 +7,7 @@ from typing import Final
 OTHER: Final = "other"
 
 
-class Tally:
+class BoundedCounts:
     """Counts by name, of which there are few; names beyond `limit` count as `other`."""
 
     def __init__(self, limit: int = 64) -> None:
@@ -21,7 +21,7 @@ class Tally:
         counts[name] = counts.get(name, 0) + count
 
 
-class TopTally:
+class TopCounts:
     """Counts by client and cause, of which there may be any number, keeping the greatest.
 
     Twice as many as wanted are held. When one more comes, the smaller half goes into `rest`:
@@ -32,7 +32,7 @@ class TopTally:
     def __init__(self, wanted: int = 100) -> None:
         self.wanted: int = wanted
         self.counts: dict[tuple[str, str], int] = {}
-        self.rest: Tally = Tally()
+        self.rest: BoundedCounts = BoundedCounts()
 
     def add(self, client: str, cause: str, count: int = 1) -> None:
         key = (client, cause)
@@ -48,7 +48,7 @@ class TopTally:
     def top(self) -> list[tuple[str, str, int]]:
         """Client, cause and count, the greatest first; then what is left, as of client `other`."""
         order = self._order()
-        rest = Tally()
+        rest = BoundedCounts()
         for cause, count in self.rest.counts.items():
             rest.add(cause, count)
         for key in order[self.wanted :]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class ChannelLine(Struct, frozen=True, kw_only=True):
+class ChannelActivity(Struct, frozen=True, kw_only=True):
     """One channel: what came, what became of it, and how long it took to leave."""
 
     channel: str
@@ -54,7 +54,7 @@ class ClientReading(ClientState, frozen=True, kw_only=True):
     sent_bytes: int = 0
 
 
-class ClientLine(ClientState, frozen=True, kw_only=True):
+class ClientActivity(ClientState, frozen=True, kw_only=True):
     """With rates in place of counts."""
 
     sent_hz: float = 0
@@ -62,7 +62,7 @@ class ClientLine(ClientState, frozen=True, kw_only=True):
     shed_hz: float = 0
 
 
-class BinLine(Struct, frozen=True, kw_only=True):
+class BinActivity(Struct, frozen=True, kw_only=True):
     """What waits at one importance, over all clients, and how long what left had waited."""
 
     importance: int
@@ -94,7 +94,7 @@ class LedgerStatus(Struct, frozen=True, kw_only=True):
     reaches_back_ms: int | None = None
 
 
-class Load(Struct, frozen=True, kw_only=True):
+class NodeLoad(Struct, frozen=True, kw_only=True):
     """The node as a whole."""
 
     cpu_percent: float = 0
@@ -119,11 +119,11 @@ class Top(Struct, frozen=True, kw_only=True):
     version: str
     taken_ms: int
     uptime_ms: int
-    load: Load
+    load: NodeLoad
     management: Management
-    bins: tuple[BinLine, ...]
-    channels: tuple[ChannelLine, ...]
+    bins: tuple[BinActivity, ...]
+    channels: tuple[ChannelActivity, ...]
     channels_total: int
-    clients: tuple[ClientLine, ...]
+    clients: tuple[ClientActivity, ...]
     clients_total: int
     ledger: LedgerStatus

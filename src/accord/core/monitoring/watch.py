@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final
 
 from accord.core.monitoring.channels import ChannelCounts, ChannelTable
-from accord.core.monitoring.meter import Counts, Look, Meter, kbps, wait_quantile_ms
+from accord.core.monitoring.meter import CounterRates, Counts, Look, kbps, wait_quantile_ms
 from accord.core.monitoring.statistics import WAIT_BUCKETS
-from accord.core.monitoring.top import ChannelLine, ClientLine, ClientReading
+from accord.core.monitoring.top import ChannelActivity, ClientActivity, ClientReading
 
 BUSIEST: Final = 200
 CLIENTS_AT_A_TIME: Final = 1_000
@@ -25,17 +25,17 @@ _WAITED: Final = 11
 _NOTHING: Final[Counts] = (0,) * (_WAITED + 1 + WAIT_BUCKETS)
 
 
-class ChannelWatch:
+class ChannelSampler:
     def __init__(self, table: ChannelTable, *, now_ms: int, busiest: int = BUSIEST) -> None:
         self._table = table
         self._busiest = busiest
         self.total = 0
         self._looked_ms = now_ms
         self._seen: dict[str, Counts] = {}
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, CounterRates] = {}
         self._behind: dict[str, int] = {}  # changed since then, but was not among the busiest
 
-    def look(self, *, now_ms: int) -> list[ChannelLine]:
+    def look(self, *, now_ms: int) -> list[ChannelActivity]:
         """The busiest of those that are not internal, the most bytes first."""
         changed: list[tuple[int, ChannelCounts]] = []
         shown = [counts for counts in self._table.counts.values() if not counts.is_internal]
@@ -68,7 +68,7 @@ class ChannelWatch:
         meter = self._meters.get(name)
         if meter is None:
             since_ms = self._behind.pop(name, self._looked_ms)
-            meter = self._meters[name] = Meter(since_ms, self._seen.get(name, _NOTHING))
+            meter = self._meters[name] = CounterRates(since_ms, self._seen.get(name, _NOTHING))
         self._seen[name] = _counts_of(counts)
         meter.add(now_ms, self._seen[name])
 
@@ -91,12 +91,12 @@ def _counts_of(counts: ChannelCounts) -> Counts:
     )
 
 
-def _channel_line(name: str, meter: Meter) -> ChannelLine:
+def _channel_line(name: str, meter: CounterRates) -> ChannelActivity:
     rates = meter.rates()
     waited_ms, *waits = meter.added()[_WAITED:]
     left = sum(waits)
     _, published, _, delivered, _, _, _, *dropped = meter.last[:_WAITED]
-    return ChannelLine(
+    return ChannelActivity(
         channel=name,
         published_hz=rates[1],
         published_kbps=kbps(rates[2]),
@@ -116,7 +116,7 @@ def _channel_line(name: str, meter: Meter) -> ChannelLine:
     )
 
 
-class _Watched(Meter):
+class _Watched(CounterRates):
     """A client with its rates."""
 
     __slots__ = ("reading", "round", "weight")
@@ -128,7 +128,7 @@ class _Watched(Meter):
         self.weight = 0  # bytes that wait or were sent lately
 
 
-class ClientWatch:
+class ClientSampler:
     """`readings` gives all clients, lazily; those that come no more are forgotten."""
 
     def __init__(
@@ -145,7 +145,7 @@ class ClientWatch:
         self._round = 0
         self._clients: dict[str, _Watched] = {}
 
-    def look(self, *, now_ms: int) -> list[ClientLine]:
+    def look(self, *, now_ms: int) -> list[ClientActivity]:
         """The busiest, those for whom most waits first."""
         if self._walk is None:
             self._round += 1
@@ -182,10 +182,10 @@ def _weight(watched: _Watched) -> tuple[int, int]:
     return watched.weight, watched.reading.is_connected
 
 
-def _client_line(watched: _Watched) -> ClientLine:
+def _client_line(watched: _Watched) -> ClientActivity:
     reading = watched.reading
     sent_hz, sent_bps, shed_hz = watched.rates()
-    return ClientLine(
+    return ClientActivity(
         client=reading.client,
         user=reading.user,
         is_connected=reading.is_connected,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Agenda:
+class DemandQueue:
     def __init__(self) -> None:
         self._urgent: dict[str, bool] = {}
         self._others: dict[str, bool] = {}

@@ -21,35 +21,35 @@ from accord.core.negotiation.expectations import (
     MAX_ID,
     MAX_REQUIREMENTS,
     MAX_UTILITY,
-    Requirement,
+    PropertyRequirement,
     bounds_of,
 )
-from accord.core.negotiation.groups import Copy
-from accord.core.negotiation.matching import Reason
-from accord.core.negotiation.messages import Answer, Ask
-from accord.core.negotiation.properties import Better, OverHops, Registry
-from accord.core.negotiation.reliance import Needs, Reliance
-from accord.core.negotiation.streams import Saying
+from accord.core.negotiation.groups import ProfileCopy
+from accord.core.negotiation.matching import UnmetReason
+from accord.core.negotiation.messages import QualityRejection, QualityRequest
+from accord.core.negotiation.properties import Better, HopEffect, PropertyRegistry
+from accord.core.negotiation.reliance import ProfileDependencies, RequiredScores
+from accord.core.negotiation.streams import DeltaSender
 
 
-class Claim(msgspec.Struct, frozen=True):
+class NeighbourDemand(msgspec.Struct, frozen=True):
     """What a neighbour asks: `copy` is this node's own name of what it relies on."""
 
     id: str
     asker: str
-    copy: Copy
-    needs: Needs
+    copy: ProfileCopy
+    needs: RequiredScores
     utility: float
 
 
-class Asking:
+class UpstreamRequests:
     """`qualities(neighbour)`: of the link to it."""
 
     def __init__(
         self,
         node: str,
-        registry: Registry,
-        saying: Saying,
+        registry: PropertyRegistry,
+        saying: DeltaSender,
         qualities: Callable[[str], Qualities],
     ) -> None:
         self.malformed = 0
@@ -57,24 +57,28 @@ class Asking:
         self._registry = registry
         self._saying = saying
         self._qualities = qualities
-        self._relayed: dict[Copy, dict[str, Claim]] = {}  # by claim; not those for local profiles
-        self._refused: dict[Copy, Answer] = {}
+        self._relayed: dict[
+            ProfileCopy, dict[str, NeighbourDemand]
+        ] = {}  # by claim; not those for local profiles
+        self._refused: dict[ProfileCopy, QualityRejection] = {}
 
     # To where a copy came from
 
-    def ask(self, copy: Copy, reliance: Reliance, now_us: int) -> None:
+    def ask(self, copy: ProfileCopy, reliance: ProfileDependencies, now_us: int) -> None:
         """For what all need of a copy that came from a neighbour, as they do now."""
         source, path = copy
         needs = reliance.needs(copy)
-        ask: Ask | None = None
+        ask: QualityRequest | None = None
         if needs:
             link = self._qualities(path[0])
             requirements = tuple(self._requirement(name, needs[name], link) for name in needs)
             utility = min(reliance.usage(copy)[1], MAX_UTILITY)
-            ask = Ask(source, path, requirements, utility)
+            ask = QualityRequest(source, path, requirements, utility)
         self._saying.say(("ask", source, *path), ask, now_us)
 
-    def refused(self, neighbour: str, before: Answer | None, after: Answer | None) -> list[Copy]:
+    def refused(
+        self, neighbour: str, before: QualityRejection | None, after: QualityRejection | None
+    ) -> list[ProfileCopy]:
         """Copies of which it is said now that there won't be more."""
         if before is not None and self._is_mine(neighbour, before):
             self._refused.pop((before.source, before.path), None)
@@ -86,7 +90,7 @@ class Asking:
 
     # From those to whom a copy went
 
-    def claim(self, neighbour: str, ask: Ask | None) -> Claim | None:
+    def claim(self, neighbour: str, ask: QualityRequest | None) -> NeighbourDemand | None:
         """What a neighbour asks of this node; None where that is nothing."""
         if ask is None or not ask.path or ask.path[0] != self._node:
             return None
@@ -107,35 +111,37 @@ class Asking:
         if not is_good:
             return None
         id_ = "\0".join(("", neighbour, ask.source, *ask.path))
-        return Claim(id_, neighbour, (ask.source, ask.path[1:]), needs, ask.utility)
+        return NeighbourDemand(id_, neighbour, (ask.source, ask.path[1:]), needs, ask.utility)
 
-    def relay(self, claim: Claim, now_us: int) -> None:
+    def relay(self, claim: NeighbourDemand, now_us: int) -> None:
         """It is about a copy from elsewhere; who asked is told what is answered."""
         self._relayed.setdefault(claim.copy, {})[claim.id] = claim
         self.relay_answer(claim.copy, now_us)
 
-    def relayed(self) -> list[Claim]:
+    def relayed(self) -> list[NeighbourDemand]:
         return [claim for claims in self._relayed.values() for claim in claims.values()]
 
-    def forget(self, claim: Claim, now_us: int) -> None:
+    def forget(self, claim: NeighbourDemand, now_us: int) -> None:
         relayed = self._relayed.get(claim.copy, {})
         if relayed.pop(claim.id, None) is not None and not relayed:
             del self._relayed[claim.copy]
         self.answer(claim, None, now_us)
 
-    def answer(self, claim: Claim, reason: Reason | None, now_us: int) -> None:
+    def answer(self, claim: NeighbourDemand, reason: UnmetReason | None, now_us: int) -> None:
         """Why it won't be had; None: it may be."""
         source, path = claim.copy
         asked = (self._node, *path)
-        answer: Answer | None = None
+        answer: QualityRejection | None = None
         if reason is not None:
-            answer = Answer(claim.asker, source, asked, reason.property, reason.now)
+            answer = QualityRejection(claim.asker, source, asked, reason.property, reason.now)
         self._saying.say(("answer", claim.asker, source, *asked), answer, now_us)
 
-    def relay_answer(self, copy: Copy, now_us: int) -> None:
+    def relay_answer(self, copy: ProfileCopy, now_us: int) -> None:
         refused = self._refused.get(copy)
         for claim in self._relayed.get(copy, {}).values():
-            reason = None if refused is None else Reason(claim.id, refused.property, refused.now)
+            reason = (
+                None if refused is None else UnmetReason(claim.id, refused.property, refused.now)
+            )
             self.answer(claim, reason, now_us)
 
     def check_invariants(self) -> None:
@@ -143,15 +149,15 @@ class Asking:
             assert claims
             assert all(claim.copy == copy and copy[1] for claim in claims.values())
 
-    def _requirement(self, name: str, least: float, link: Qualities) -> Requirement:
+    def _requirement(self, name: str, least: float, link: Qualities) -> PropertyRequirement:
         property_ = self._registry.get(name)
         value = property_.from_score(least)
         hop = link.get(name)
-        if hop is not None and property_.over_hops is not OverHops.KEEP:
+        if hop is not None and property_.over_hops is not HopEffect.KEEP:
             value = property_.before_hop(value, hop)
         if property_.better is Better.HIGHER:
-            return Requirement(name, value, None)
-        return Requirement(name, None, value)
+            return PropertyRequirement(name, value, None)
+        return PropertyRequirement(name, None, value)
 
-    def _is_mine(self, neighbour: str, answer: Answer) -> bool:
+    def _is_mine(self, neighbour: str, answer: QualityRejection) -> bool:
         return answer.asker == self._node and is_path(answer.path, neighbour)

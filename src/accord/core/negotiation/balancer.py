@@ -14,13 +14,19 @@ from typing import Final
 import msgspec
 
 from accord.core.negotiation.costs import cheapest
-from accord.core.negotiation.groups import Copy
-from accord.core.negotiation.mechanisms import Mechanism, Repository, advises, better_way
-from accord.core.negotiation.notices import Decision
-from accord.core.negotiation.profiles import Coupling, Offer, Offers
+from accord.core.negotiation.groups import ProfileCopy
+from accord.core.negotiation.mechanisms import Mechanism, MechanismRepository, advises, better_way
+from accord.core.negotiation.notices import AdaptationDecision
+from accord.core.negotiation.profiles import Coupling, ScoredCapabilities, ScoredCapability
 from accord.core.negotiation.properties import Better, Property
-from accord.core.negotiation.reliance import Needs, Reliance
-from accord.core.negotiation.strategies import Case, Move, Option, Strategy, Verdict
+from accord.core.negotiation.reliance import ProfileDependencies, RequiredScores
+from accord.core.negotiation.strategies import (
+    AdaptationCase,
+    AdaptationChoice,
+    AdaptationStrategy,
+    Option,
+    PropertyMove,
+)
 
 MAX_OPTIONS: Final = 8  # or as many as publishers are missing
 
@@ -28,8 +34,8 @@ MAX_OPTIONS: Final = 8  # or as many as publishers are missing
 class Candidate(msgspec.Struct, frozen=True):
     """A profile that could be made to satisfy; of remote ones couplings are not known."""
 
-    copy: Copy
-    offers: Offers
+    copy: ProfileCopy
+    offers: ScoredCapabilities
     couplings: tuple[Coupling, ...] = ()
 
     @property
@@ -37,12 +43,12 @@ class Candidate(msgspec.Struct, frozen=True):
         return not self.copy[1]
 
 
-class Question(msgspec.Struct, frozen=True):
+class UnmetDemand(msgspec.Struct, frozen=True):
     """Who asks: an expectation that is not satisfied."""
 
     expectation: str
-    needs: Needs
-    most: Needs  # scores beyond which nothing is gained; those that are left out: none
+    needs: RequiredScores
+    most: RequiredScores  # scores beyond which nothing is gained; those that are left out: none
     utility: float
     missing: int = 1
     other_cost: float | None = None
@@ -54,9 +60,9 @@ class Balancer:
 
     def __init__(
         self,
-        repository: Repository,
-        reliance: Reliance,
-        is_broken: Callable[[str, Copy], bool],
+        repository: MechanismRepository,
+        reliance: ProfileDependencies,
+        is_broken: Callable[[str, ProfileCopy], bool],
         utility_of: Callable[[str], float],
     ) -> None:
         self._repository = repository
@@ -65,8 +71,8 @@ class Balancer:
         self._utility_of = utility_of
 
     def decide(
-        self, question: Question, candidates: Iterable[Candidate], strategy: Strategy
-    ) -> Verdict:
+        self, question: UnmetDemand, candidates: Iterable[Candidate], strategy: AdaptationStrategy
+    ) -> AdaptationChoice:
         options: dict[str, Option] = {}
         is_conflict = False
         for candidate in candidates:
@@ -78,9 +84,11 @@ class Balancer:
             if len(options) >= max(MAX_OPTIONS, question.missing):
                 break
         if len(options) < question.missing:
-            return Verdict((), Decision.CONFLICT if is_conflict else Decision.FAILED)
+            return AdaptationChoice(
+                (), AdaptationDecision.CONFLICT if is_conflict else AdaptationDecision.FAILED
+            )
         return strategy.decide(
-            Case(
+            AdaptationCase(
                 question.expectation,
                 question.utility,
                 question.missing,
@@ -90,14 +98,14 @@ class Balancer:
             )
         )
 
-    def _option(self, question: Question, candidate: Candidate) -> Option | None:
+    def _option(self, question: UnmetDemand, candidate: Candidate) -> Option | None:
         """None where it would break as much as it brings, or the expectation itself."""
         lacking = {
             name: least
             for name, least in question.needs.items()
             if candidate.offers[name].current < least
         }
-        moves: list[Move] = []
+        moves: list[PropertyMove] = []
         shifts: dict[str, float] = {}
         cost = more = 0.0
         for name in question.needs:
@@ -112,7 +120,7 @@ class Balancer:
                 ways = self._ways(question, candidate, name, score, lacking)
                 if candidate.is_local and not ways:
                     return None
-                moves.append(Move(name, lacking[name], score, ways))
+                moves.append(PropertyMove(name, lacking[name], score, ways))
                 more += self._acting_cost(offer.property, ways)
                 for mechanism in ways[:1]:
                     if not candidate.couplings and not mechanism.effects:
@@ -132,11 +140,11 @@ class Balancer:
 
     def _ways(
         self,
-        question: Question,
+        question: UnmetDemand,
         candidate: Candidate,
         name: str,
         score: float,
-        lacking: Needs,
+        lacking: RequiredScores,
     ) -> tuple[Mechanism, ...]:
         """Those that break less than is won: the least first, then the cheapest."""
         if not candidate.is_local:
@@ -155,7 +163,7 @@ class Balancer:
         return tuple(mechanism for _, _, mechanism in ways)
 
     def _broken(
-        self, question: Question, candidate: Candidate, shifts: Needs
+        self, question: UnmetDemand, candidate: Candidate, shifts: RequiredScores
     ) -> dict[str, float] | None:
         """Who would lose what satisfies it, with its utility; None where that is too much."""
         broken: dict[str, float] = {}
@@ -179,7 +187,7 @@ class Balancer:
         return broken
 
 
-def target_of(offer: Offer, least: float, most: float) -> tuple[float, float]:
+def target_of(offer: ScoredCapability, least: float, most: float) -> tuple[float, float]:
     """The score to aim at, and its cost: the least of all that is good enough, and of use."""
     property_ = offer.property
     preferred = _flip(property_, least)
@@ -189,7 +197,7 @@ def target_of(offer: Offer, least: float, most: float) -> tuple[float, float]:
 
 
 def _shifts(
-    candidate: Candidate, mechanism: Mechanism, name: str, score: float, moved: Needs
+    candidate: Candidate, mechanism: Mechanism, name: str, score: float, moved: RequiredScores
 ) -> dict[str, float]:
     """By how much other properties would move; those with targets of their own keep them."""
     offer = candidate.offers[name]

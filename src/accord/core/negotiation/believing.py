@@ -11,17 +11,22 @@ from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.expectations import MAX_ID, MAX_PUBLISHERS, MAX_REQUIREMENTS
 from accord.core.negotiation.groups import Path, Scope
 from accord.core.negotiation.measured import is_close
-from accord.core.negotiation.messages import MAX_HOPS, Have, Want
-from accord.core.negotiation.profiles import Capability, Offers, check_capabilities, offers_of
-from accord.core.negotiation.properties import OverHops, Registry, Value, shown
+from accord.core.negotiation.messages import MAX_HOPS, ForwardedProfile, PropertyInterest
+from accord.core.negotiation.profiles import (
+    Capability,
+    ScoredCapabilities,
+    check_capabilities,
+    offers_of,
+)
+from accord.core.negotiation.properties import HopEffect, PropertyRegistry, Value, shown
 
 MAX_LEVELS: Final = 64  # of a filter: each takes far more memory than its name is long
 
 Qualities = Mapping[str, Value]  # of a link, by property
 
 
-class Believing:
-    def __init__(self, node: str, registry: Registry) -> None:
+class NeighbourValidator:
+    def __init__(self, node: str, registry: PropertyRegistry) -> None:
         self.malformed = 0
         self._node = node
         self._registry = registry
@@ -37,7 +42,7 @@ class Believing:
             is_close(self._registry.get(name), before[name], value) for name, value in after.items()
         )
 
-    def want(self, neighbour: str, want: Want) -> bool:
+    def want(self, neighbour: str, want: PropertyInterest) -> bool:
         """Whether to take note of it: not where it came over this node."""
         is_good = (
             problem_with_filter(want.channel) is None
@@ -49,7 +54,7 @@ class Believing:
         self.malformed += not is_good
         return is_good and self._node not in want.path
 
-    def have(self, neighbour: str, have: Have) -> bool:
+    def have(self, neighbour: str, have: ForwardedProfile) -> bool:
         is_good = (
             _is_set(have.properties)
             and tuple(each.property for each in have.capabilities) == have.properties
@@ -59,7 +64,7 @@ class Believing:
         self.malformed += not is_good
         return is_good and self._node not in have.path
 
-    def arrived(self, have: Have, qualities: Qualities) -> Offers | None:
+    def arrived(self, have: ForwardedProfile, qualities: Qualities) -> ScoredCapabilities | None:
         """What is behind the link; None where it means nothing here, as it is defined now."""
         try:
             check_capabilities(have.capabilities, self._registry, "what a neighbour has")
@@ -71,7 +76,7 @@ class Believing:
     def _over_hop(self, capability: Capability, qualities: Qualities) -> Capability:
         property_ = self._registry.get(capability.property)
         link = qualities.get(capability.property)
-        if link is None or property_.over_hops is OverHops.KEEP:
+        if link is None or property_.over_hops is HopEffect.KEEP:
             return capability
         return Capability(
             capability.property,
@@ -82,7 +87,7 @@ class Believing:
         )
 
 
-def scope_of(said: Want | Have) -> Scope:
+def scope_of(said: PropertyInterest | ForwardedProfile) -> Scope:
     return said.channel, said.properties
 
 

@@ -20,29 +20,29 @@ from accord.core.negotiation.properties import MAX_NUMBER, Property, Value, show
 MAX_POINTS: Final = 256
 
 
-class Constant(msgspec.Struct, frozen=True, array_like=True, tag="constant"):
+class ConstantCost(msgspec.Struct, frozen=True, array_like=True, tag="constant"):
     cost: float = 0.0
 
 
-class Linear(msgspec.Struct, frozen=True, array_like=True, tag="linear"):
+class LinearCost(msgspec.Struct, frozen=True, array_like=True, tag="linear"):
     base: float
     slope: float
 
 
-class Table(msgspec.Struct, frozen=True, array_like=True, tag="table"):
+class TableCost(msgspec.Struct, frozen=True, array_like=True, tag="table"):
     points: tuple[tuple[Value, float], ...]
 
 
-Cost = Constant | Linear | Table
-FREE: Final = Constant()
+Cost = ConstantCost | LinearCost | TableCost
+FREE: Final = ConstantCost()
 
 
 def check_cost(cost: Cost, property_: Property, place: str) -> None:
     """Raises QualityError where `cost` says nothing, or is no number, for some value."""
-    if isinstance(cost, Table):
+    if isinstance(cost, TableCost):
         _check_table(cost, property_, place)
         return
-    numbers = (cost.cost,) if isinstance(cost, Constant) else (cost.base, cost.slope)
+    numbers = (cost.cost,) if isinstance(cost, ConstantCost) else (cost.base, cost.slope)
     for number in numbers:
         if not abs(number) <= MAX_NUMBER:
             problem = f"cost: expected numbers up to {shown(MAX_NUMBER)}, got {shown(number)}"
@@ -51,7 +51,7 @@ def check_cost(cost: Cost, property_: Property, place: str) -> None:
 
 def places_of(cost: Cost, property_: Property) -> list[float]:
     """Where the values of a table are in the property's domain."""
-    if not isinstance(cost, Table):
+    if not isinstance(cost, TableCost):
         return []
     return [property_.position(value) for value, _ in cost.points]
 
@@ -61,10 +61,10 @@ def cost_at(cost: Cost, position: float, places: list[float]) -> float:
 
     `places` are those of the table.
     """
-    if isinstance(cost, Constant):
+    if isinstance(cost, ConstantCost):
         return cost.cost
     position = min(max(position, -MAX_NUMBER), MAX_NUMBER)
-    if isinstance(cost, Linear):
+    if isinstance(cost, LinearCost):
         return cost.base + cost.slope * position
     after = bisect_right(places, position)
     if after == 0:
@@ -80,7 +80,7 @@ def cheapest(
     cost: Cost, low: float, high: float, places: list[float], *, preferred: float
 ) -> tuple[float, float]:
     """The position from `low` to `high` that costs least, and what: at a tie the preferred one."""
-    if isinstance(cost, Constant):
+    if isinstance(cost, ConstantCost):
         return preferred, cost.cost
     candidates = [preferred, high if preferred == low else low]
     if preferred not in (low, high):
@@ -92,7 +92,7 @@ def cheapest(
     return finite[number], least
 
 
-def _check_table(table: Table, property_: Property, place: str) -> None:
+def _check_table(table: TableCost, property_: Property, place: str) -> None:
     if not 1 <= len(table.points) <= MAX_POINTS:
         count = len(table.points)
         raise QualityError(place, f"cost: expected 1 to {MAX_POINTS} points, got {count}")

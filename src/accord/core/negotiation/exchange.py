@@ -20,14 +20,14 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.template import Context, Template
-from accord.core.model.decoding import decoded
+from accord.core.model.decoding import decode_or_none
 from accord.core.negotiation.believing import Qualities
-from accord.core.negotiation.defining import Defining
+from accord.core.negotiation.defining import PropertySync
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.messages import QualityMessage
 from accord.core.negotiation.negotiation import Negotiation
-from accord.core.negotiation.notices import Notice, Tell
-from accord.core.negotiation.properties import Registry
+from accord.core.negotiation.notices import Notice, SendToNeighbour
+from accord.core.negotiation.properties import PropertyRegistry
 from accord.core.overlay.tier_links import TierLinks
 
 SERVICE: Final = "$quality"
@@ -36,14 +36,14 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(QualityMessage)
 
 
-class TierExchange:
+class TierNegotiation:
     """Over links between tiers; a secondary node has no others."""
 
     def __init__(self, negotiation: Negotiation, tiers: TierLinks) -> None:
         self.negotiation = negotiation
         self.notices: list[Notice] = []
         self.malformed = 0  # messages that are none
-        self.defining = Defining(tiers)  # properties
+        self.defining = PropertySync(tiers)  # properties
         self._tiers = tiers
         self._links: dict[str, Qualities] = {}
         self._seen = -1
@@ -52,7 +52,7 @@ class TierExchange:
     def take(self, notices: Iterable[Notice]) -> None:
         """What the negotiation returned."""
         for notice in notices:
-            if isinstance(notice, Tell):
+            if isinstance(notice, SendToNeighbour):
                 self._tell(notice.neighbour, _encoder.encode(notice.message))
             else:
                 self.notices.append(notice)
@@ -63,7 +63,7 @@ class TierExchange:
         return notices
 
     def hear(self, neighbour: str, body: bytes, now_us: int) -> None:
-        message = decoded(_decoder, body)
+        message = decode_or_none(_decoder, body)
         if message is None:
             self.malformed += 1
             return
@@ -123,7 +123,7 @@ class TierExchange:
         return {name: value for name, value in known.items() if _has_room(registry, name, value)}
 
 
-class QualityExchange(TierExchange, Template):
+class OverlayNegotiation(TierNegotiation, Template):
     """For `Channels.serve(SERVICE, lambda context: QualityExchange(context, negotiation))`.
 
     `tiers` are its links to secondary nodes.
@@ -133,7 +133,7 @@ class QualityExchange(TierExchange, Template):
         self, context: Context, negotiation: Negotiation, tiers: TierLinks | None = None
     ) -> None:
         Template.__init__(self, context)
-        TierExchange.__init__(self, negotiation, TierLinks() if tiers is None else tiers)
+        TierNegotiation.__init__(self, negotiation, TierLinks() if tiers is None else tiers)
         self._sight: tuple[int, list[str]] = (-1, [])
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
@@ -166,7 +166,7 @@ def _worse_by(before: Qualities, after: Qualities) -> float:
     return float(after.get("latency", 0.0)) - float(before.get("latency", 0.0))
 
 
-def _has_room(registry: Registry, name: str, value: float) -> bool:
+def _has_room(registry: PropertyRegistry, name: str, value: float) -> bool:
     """Whether the property is defined, and so that the value makes sense."""
     try:
         registry.get(name).position(value)

@@ -18,7 +18,7 @@ import msgspec
 
 from accord.core.model.channels import problem_with_filter
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.properties import Better, Registry, Value, shown
+from accord.core.negotiation.properties import Better, PropertyRegistry, Value, shown
 
 MAX_ID: Final = 256
 MAX_REQUIREMENTS: Final = 16
@@ -28,7 +28,7 @@ MAX_ALTERNATIVES: Final = 16
 MAX_EXPECTATIONS: Final = 100_000
 
 
-class Requirement(msgspec.Struct, frozen=True, array_like=True):
+class PropertyRequirement(msgspec.Struct, frozen=True, array_like=True):
     property: str
     lower: Value | None = None
     upper: Value | None = None
@@ -40,12 +40,12 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     subscription: str
     channel: str
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[PropertyRequirement, ...]
     utility: float = 1.0
     publishers: int = 1
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ScoredExpectation(msgspec.Struct, frozen=True):
     """An expectation as it is matched: properties by name, and the least scores that will do."""
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True):
     most: tuple[float, ...]  # beyond which nothing is gained
 
 
-def wanted_of(expectation: Expectation, registry: Registry) -> Wanted:
+def wanted_of(expectation: Expectation, registry: PropertyRegistry) -> ScoredExpectation:
     """Raises QualityError where the expectation can't be accepted."""
     place = f"expectation {shown(expectation.id)}"
     _check(expectation, place)
@@ -67,10 +67,10 @@ def wanted_of(expectation: Expectation, registry: Registry) -> Wanted:
             raise QualityError(f"{place}, {error.place}", error.problem) from None
     names = tuple(sorted(scores))
     least = tuple(scores[name][0] for name in names)
-    return Wanted(names, least, tuple(scores[name][1] for name in names))
+    return ScoredExpectation(names, least, tuple(scores[name][1] for name in names))
 
 
-def bounds_of(requirement: Requirement, registry: Registry) -> tuple[float, float]:
+def bounds_of(requirement: PropertyRequirement, registry: PropertyRegistry) -> tuple[float, float]:
     """The scores of the worst value that will do, and of the best that is of use."""
     property_ = registry.get(requirement.property)
     is_higher = property_.better is Better.HIGHER
@@ -106,59 +106,59 @@ def _check(expectation: Expectation, place: str) -> None:
         raise QualityError(place, problem)
 
 
-class Life(enum.Enum):
+class Lifecycle(enum.Enum):
     ACTIVE = "active"
     SUSPENDED = "suspended"
     REVOKED = "revoked"
 
 
 LIFE: Final = {
-    (Life.ACTIVE, "update"): Life.ACTIVE,
-    (Life.SUSPENDED, "update"): Life.SUSPENDED,
-    (Life.ACTIVE, "suspend"): Life.SUSPENDED,
-    (Life.SUSPENDED, "resume"): Life.ACTIVE,
-    (Life.ACTIVE, "revoke"): Life.REVOKED,
-    (Life.SUSPENDED, "revoke"): Life.REVOKED,
+    (Lifecycle.ACTIVE, "update"): Lifecycle.ACTIVE,
+    (Lifecycle.SUSPENDED, "update"): Lifecycle.SUSPENDED,
+    (Lifecycle.ACTIVE, "suspend"): Lifecycle.SUSPENDED,
+    (Lifecycle.SUSPENDED, "resume"): Lifecycle.ACTIVE,
+    (Lifecycle.ACTIVE, "revoke"): Lifecycle.REVOKED,
+    (Lifecycle.SUSPENDED, "revoke"): Lifecycle.REVOKED,
 }
 
 
-class Held(msgspec.Struct):
+class RegisteredExpectation(msgspec.Struct):
     """A registered expectation."""
 
     expectation: Expectation
-    wanted: Wanted
-    life: Life = Life.ACTIVE
+    wanted: ScoredExpectation
+    life: Lifecycle = Lifecycle.ACTIVE
 
 
-class Book:
+class ExpectationTable:
     """All registered expectations; each step of a life is one of LIFE."""
 
-    def __init__(self, registry: Registry, limit: int = MAX_EXPECTATIONS) -> None:
+    def __init__(self, registry: PropertyRegistry, limit: int = MAX_EXPECTATIONS) -> None:
         self._registry = registry
         self._limit = limit
-        self._held: dict[str, Held] = {}
-        self._by_subscription: dict[str, dict[str, Held]] = {}
+        self._held: dict[str, RegisteredExpectation] = {}
+        self._by_subscription: dict[str, dict[str, RegisteredExpectation]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[RegisteredExpectation]:
         return iter(self._held.values())
 
     def __contains__(self, id_: str) -> bool:
         return id_ in self._held
 
-    def get(self, id_: str) -> Held:
+    def get(self, id_: str) -> RegisteredExpectation:
         found = self._held.get(id_)
         if found is None:
             raise QualityError(f"expectation {shown(id_)}", "not registered")
         return found
 
-    def alternatives(self, subscription: str) -> list[Held]:
+    def alternatives(self, subscription: str) -> list[RegisteredExpectation]:
         """All of one subscription, as they were registered."""
         return list(self._by_subscription.get(subscription, {}).values())
 
-    def register(self, expectation: Expectation) -> Held:
+    def register(self, expectation: Expectation) -> RegisteredExpectation:
         place = f"expectation {shown(expectation.id)}"
         if expectation.id in self._held:
             raise QualityError(place, "registered already; update it, or choose another id")
@@ -168,13 +168,13 @@ class Book:
         if len(alternatives) >= MAX_ALTERNATIVES:
             problem = f"its subscription holds {MAX_ALTERNATIVES} already"
             raise QualityError(place, problem)
-        held = Held(expectation, wanted_of(expectation, self._registry))
+        held = RegisteredExpectation(expectation, wanted_of(expectation, self._registry))
         self._held[expectation.id] = held
         self._by_subscription.setdefault(expectation.subscription, alternatives)
         alternatives[expectation.id] = held
         return held
 
-    def update(self, expectation: Expectation) -> Held:
+    def update(self, expectation: Expectation) -> RegisteredExpectation:
         held = self.get(expectation.id)
         if expectation.subscription != held.expectation.subscription:
             problem = f"subscription: expected {shown(held.expectation.subscription)}"
@@ -184,13 +184,13 @@ class Book:
         held.expectation, held.wanted = expectation, wanted
         return held
 
-    def suspend(self, id_: str) -> Held:
+    def suspend(self, id_: str) -> RegisteredExpectation:
         return self._step(id_, "suspend")
 
-    def resume(self, id_: str) -> Held:
+    def resume(self, id_: str) -> RegisteredExpectation:
         return self._step(id_, "resume")
 
-    def revoke(self, id_: str) -> Held:
+    def revoke(self, id_: str) -> RegisteredExpectation:
         held = self._step(id_, "revoke")
         del self._held[id_]
         subscription = held.expectation.subscription
@@ -207,15 +207,15 @@ class Book:
         assert all(self._by_subscription.values())
         for id_, held in self._held.items():
             assert held.expectation.id == id_
-            assert held.life is not Life.REVOKED
+            assert held.life is not Lifecycle.REVOKED
             assert held.wanted == wanted_of(held.expectation, self._registry)
 
-    def _step(self, id_: str, verb: str) -> Held:
+    def _step(self, id_: str, verb: str) -> RegisteredExpectation:
         held = self.get(id_)
         held.life = self._after(held, verb)
         return held
 
-    def _after(self, held: Held, verb: str) -> Life:
+    def _after(self, held: RegisteredExpectation, verb: str) -> Lifecycle:
         after = LIFE.get((held.life, verb))
         if after is None:
             place = f"expectation {shown(held.expectation.id)}"

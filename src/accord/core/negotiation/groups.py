@@ -18,28 +18,28 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.core.negotiation.matching import State
+from accord.core.negotiation.matching import MatchState
 from accord.core.negotiation.points import at_least
-from accord.core.negotiation.profiles import Offers, Vector, vector_of
-from accord.core.negotiation.rows import Mask, Rows
+from accord.core.negotiation.profiles import ScoredCapabilities, Vector, vector_of
+from accord.core.negotiation.rows import Mask, VectorTable
 from accord.core.negotiation.skyline import Skyline
 
 Path = tuple[str, ...]  # over which nodes a copy came, the nearest first; a local one over none
-Copy = tuple[str, Path]  # of which source
+ProfileCopy = tuple[str, Path]  # of which source
 Scope = tuple[str, tuple[str, ...]]  # a channel filter, and properties
 
 _Counts = NDArray[np.int64]
 
 
-class Group:
+class MatchGroup:
     def __init__(self, scope: Scope, depth: int = 1) -> None:
         self.scope = scope
         self.names = scope[1]
-        self.skyline: Skyline[Copy] = Skyline(2 * len(self.names), depth)
-        self._copies: dict[str, dict[Path, tuple[Vector, Offers]]] = {}
+        self.skyline: Skyline[ProfileCopy] = Skyline(2 * len(self.names), depth)
+        self._copies: dict[str, dict[Path, tuple[Vector, ScoredCapabilities]]] = {}
         self._placed: dict[str, list[Path]] = {}  # by source: what the skyline knows of
         self._counted: dict[str, tuple[Vector, ...]] = {}  # by source: what the counts include
-        self._rows: Rows[str] = Rows(len(self.names))
+        self._rows: VectorTable[str] = VectorTable(len(self.names))
         self._row: dict[str, int] = {}
         self._wanted: dict[str, int] = {}  # by expectation: how many publishers
         self._most: dict[int, int] = {}  # by that number: how many expectations
@@ -47,7 +47,7 @@ class Group:
         self._satisfying: _Counts = np.zeros(0, np.int64)
         self._covering: _Counts = np.zeros(0, np.int64)
         self._pending: dict[str, bool] = {}  # expectations whose state changed since `settle`
-        self._told: dict[Copy, bool] = {}  # copies that changed since `take_news`
+        self._told: dict[ProfileCopy, bool] = {}  # copies that changed since `take_news`
 
     def __len__(self) -> int:
         """Expectations."""
@@ -60,7 +60,7 @@ class Group:
 
     # Copies
 
-    def set_copy(self, source: str, path: Path, offers: Offers) -> None:
+    def set_copy(self, source: str, path: Path, offers: ScoredCapabilities) -> None:
         """A new one, or what became of it; one that lacks a property is none."""
         vector = vector_of(offers, self.names)
         if vector is None:
@@ -74,7 +74,7 @@ class Group:
         if (source, path) in self.skyline:
             self._told[source, path] = True  # costs may have changed
 
-    def set_copies(self, copies: Iterable[tuple[str, Path, Offers]]) -> None:
+    def set_copies(self, copies: Iterable[tuple[str, Path, ScoredCapabilities]]) -> None:
         """All at once, where there are none yet: local ones, which are not over several paths."""
         for source, path, offers in copies:
             vector = vector_of(offers, self.names)
@@ -104,23 +104,23 @@ class Group:
         changed |= dict.fromkeys(self.skyline.take_changes(), True)
         self._changed(changed)
 
-    def offers(self, copy: Copy) -> Offers:
+    def offers(self, copy: ProfileCopy) -> ScoredCapabilities:
         return self._copies[copy[0]][copy[1]][1]
 
-    def has(self, copy: Copy) -> bool:
+    def has(self, copy: ProfileCopy) -> bool:
         return copy[1] in self._copies.get(copy[0], {})
 
-    def take_news(self) -> list[Copy]:
+    def take_news(self) -> list[ProfileCopy]:
         """Copies that are to be forwarded anew, or no more, since the last time."""
         news = list(self._told)
         self._told.clear()
         return news
 
-    def retell(self, copies: Iterable[Copy]) -> None:
+    def retell(self, copies: Iterable[ProfileCopy]) -> None:
         """These were forwarded before there was this group."""
         self._told |= dict.fromkeys(copies, True)
 
-    def forwarded(self) -> list[Copy]:
+    def forwarded(self) -> list[ProfileCopy]:
         return list(self.skyline.representatives())
 
     # Expectations
@@ -146,10 +146,10 @@ class Group:
         if not self._most[publishers]:
             del self._most[publishers]
 
-    def state(self, id_: str) -> State:
+    def state(self, id_: str) -> MatchState:
         """As of the last `settle`."""
         row = self._row[id_]
-        return State(int(self._states(slice(row, row + 1))[0]))
+        return MatchState(int(self._states(slice(row, row + 1))[0]))
 
     def settle(self) -> list[str]:
         """Whose state changed with the copies since the last time."""
@@ -158,7 +158,7 @@ class Group:
         self._pending.clear()
         return changed
 
-    def candidates(self, least: Vector) -> tuple[list[Copy], list[Copy]]:
+    def candidates(self, least: Vector) -> tuple[list[ProfileCopy], list[ProfileCopy]]:
         """Both sets of figure 3: copies that satisfy, and others that could."""
         satisfying = [copy for point in self.skyline.points(least) for copy in point.keys]
         found = dict.fromkeys(satisfying)
@@ -166,7 +166,7 @@ class Group:
         others = [copy for point in covering for copy in point.keys if copy not in found]
         return satisfying, others
 
-    def satisfying(self, least: Vector, most: int) -> list[Copy]:
+    def satisfying(self, least: Vector, most: int) -> list[ProfileCopy]:
         """Up to `most` of those that satisfy, of as many points as possible."""
         band = self.skyline.band
         points = [band.owner(row) for row in band.first(band.at_least(least), most)]
@@ -175,13 +175,13 @@ class Group:
         found = [copy for point in points for copy in islice(point.keys, most)]
         return found[:most]
 
-    def nearest(self, least: Vector, most: int) -> list[Copy]:
+    def nearest(self, least: Vector, most: int) -> list[ProfileCopy]:
         """Up to `most` copies on the skyline, those first that lack the fewest properties."""
         band = self.skyline.band
         never = band.below(least, len(self.names))
         lacking = never * (len(self.names) + 1) + band.below(least)
         lacking = np.where(band.at_least((-np.inf,)), lacking, np.iinfo(np.int64).max)
-        found: list[Copy] = []
+        found: list[ProfileCopy] = []
         for row in np.argsort(lacking, kind="stable")[: min(most, len(band))].tolist():
             found += band.owner(row).keys
             if len(found) >= most:
@@ -234,7 +234,7 @@ class Group:
         if changes := self.skyline.take_changes():
             self._changed(dict.fromkeys(changes, True))
 
-    def _changed(self, copies: dict[Copy, bool]) -> None:
+    def _changed(self, copies: dict[ProfileCopy, bool]) -> None:
         self._told |= copies
         before = self._states(slice(0, self._rows.used))
         for source in {source: True for source, _ in copies}:
@@ -279,7 +279,7 @@ class Group:
         return {source for point in points for source, _ in point.keys}
 
 
-def _survivors(copies: dict[Path, tuple[Vector, Offers]]) -> list[Path]:
+def _survivors(copies: dict[Path, tuple[Vector, ScoredCapabilities]]) -> list[Path]:
     """Without those that another copy surpasses, or equals over a shorter path."""
     if len(copies) == 1:
         return list(copies)

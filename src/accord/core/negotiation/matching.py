@@ -19,12 +19,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from accord.core.negotiation.expectations import Expectation, Requirement
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement
 from accord.core.negotiation.profiles import Capability, Profile
-from accord.core.negotiation.properties import Better, Property, Registry, Value
+from accord.core.negotiation.properties import Better, Property, PropertyRegistry, Value
 
 
-class State(enum.IntEnum):
+class MatchState(enum.IntEnum):
     UNSATISFIED = 0
     SATISFIABLE = 1
     SATISFIED = 2
@@ -34,7 +34,7 @@ class State(enum.IntEnum):
         return self.name.lower()
 
 
-class Reason(msgspec.Struct, frozen=True, array_like=True):
+class UnmetReason(msgspec.Struct, frozen=True, array_like=True):
     """Why an expectation is not satisfied: what there is now of the property, None: nothing."""
 
     expectation: str
@@ -45,64 +45,66 @@ class Reason(msgspec.Struct, frozen=True, array_like=True):
 class Match(msgspec.Struct, frozen=True):
     """The figure's result: the state and both sets of candidates, as publishers and channels."""
 
-    state: State
+    state: MatchState
     satisfied: tuple[tuple[str, str], ...]
     satisfiable: tuple[tuple[str, str], ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[UnmetReason, ...]
 
 
-def match(expectation: Expectation, profiles: Iterable[Profile], registry: Registry) -> Match:
+def match(
+    expectation: Expectation, profiles: Iterable[Profile], registry: PropertyRegistry
+) -> Match:
     """MATCH of figure 3: one expectation against all these profiles."""
     satisfied: list[tuple[str, str]] = []
     satisfiable: list[tuple[str, str]] = []
-    nearest: tuple[tuple[int, int], tuple[Reason, ...]] | None = None
+    nearest: tuple[tuple[int, int], tuple[UnmetReason, ...]] | None = None
     for profile in profiles:
         states = check_properties(expectation, profile, registry)
         state = state_of_profile(states.values())
         candidate = profile.publisher, profile.channel
-        if state is State.SATISFIED:
+        if state is MatchState.SATISFIED:
             satisfied.append(candidate)
-        elif state is State.SATISFIABLE:
+        elif state is MatchState.SATISFIABLE:
             satisfiable.append(candidate)
-        lacking = [name for name, each in states.items() if each is not State.SATISFIED]
-        distance = sum(each is State.UNSATISFIED for each in states.values()), len(lacking)
+        lacking = [name for name, each in states.items() if each is not MatchState.SATISFIED]
+        distance = sum(each is MatchState.UNSATISFIED for each in states.values()), len(lacking)
         if lacking and (nearest is None or distance < nearest[0]):
             nearest = distance, _reasons(expectation, lacking, profile)
     count = expectation.publishers
     if len(satisfied) >= count:
-        return Match(State.SATISFIED, tuple(satisfied), tuple(satisfiable), ())
+        return Match(MatchState.SATISFIED, tuple(satisfied), tuple(satisfiable), ())
     reasons = nearest[1] if nearest else _reasons(expectation, _names(expectation), None)
     is_satisfiable = len(satisfied) + len(satisfiable) >= count
-    state = State.SATISFIABLE if is_satisfiable else State.UNSATISFIED
+    state = MatchState.SATISFIABLE if is_satisfiable else MatchState.UNSATISFIED
     return Match(state, tuple(satisfied), tuple(satisfiable), reasons)
 
 
 def check_properties(
-    expectation: Expectation, profile: Profile, registry: Registry
-) -> dict[str, State]:
+    expectation: Expectation, profile: Profile, registry: PropertyRegistry
+) -> dict[str, MatchState]:
     """The loop of CHECKSTATE: the state of each property of the expectation."""
     capabilities = {each.property: each for each in profile.capabilities}
-    states: dict[str, State] = {}
+    states: dict[str, MatchState] = {}
     for requirement in expectation.requirements:
         capability = capabilities.get(requirement.property)
         property_ = registry.get(requirement.property)
         if capability is None:
-            states[requirement.property] = State.UNSATISFIED
+            states[requirement.property] = MatchState.UNSATISFIED
         elif satisfies(capability.current, requirement, property_):
-            states[requirement.property] = State.SATISFIED
+            states[requirement.property] = MatchState.SATISFIED
         elif covers(capability, requirement, property_):
-            states[requirement.property] = State.SATISFIABLE
+            states[requirement.property] = MatchState.SATISFIABLE
         else:
-            states[requirement.property] = State.UNSATISFIED
+            states[requirement.property] = MatchState.UNSATISFIED
     return states
 
 
-def state_of_profile(states: Iterable[State]) -> State:
+def state_of_profile(states: Iterable[MatchState]) -> MatchState:
     """The end of CHECKSTATE: the worst one counts."""
     return min(states)
 
 
-def satisfies(value: Value, requirement: Requirement, property_: Property) -> bool:
+def satisfies(value: Value, requirement: PropertyRequirement, property_: Property) -> bool:
     """SATISFIES of figure 3."""
     if property_.better is Better.LOWER:
         upper = requirement.upper
@@ -111,7 +113,7 @@ def satisfies(value: Value, requirement: Requirement, property_: Property) -> bo
     return lower is None or property_.position(value) >= property_.position(lower)
 
 
-def covers(capability: Capability, requirement: Requirement, property_: Property) -> bool:
+def covers(capability: Capability, requirement: PropertyRequirement, property_: Property) -> bool:
     """COVERS, which figure 3 leaves out: both ranges overlap."""
     lower, upper = requirement.lower, requirement.upper
     reaches = lower is None or property_.position(capability.upper) >= property_.position(lower)
@@ -121,9 +123,9 @@ def covers(capability: Capability, requirement: Requirement, property_: Property
 
 def _reasons(
     expectation: Expectation, lacking: Iterable[str], profile: Profile | None
-) -> tuple[Reason, ...]:
+) -> tuple[UnmetReason, ...]:
     now = {} if profile is None else {each.property: each.current for each in profile.capabilities}
-    return tuple(Reason(expectation.id, name, now.get(name)) for name in lacking)
+    return tuple(UnmetReason(expectation.id, name, now.get(name)) for name in lacking)
 
 
 def _names(expectation: Expectation) -> list[str]:

@@ -18,7 +18,7 @@ import msgspec
 from accord.core.negotiation.costs import FREE
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.profiles import Capability
-from accord.core.negotiation.properties import Better, Property, Registry, Value
+from accord.core.negotiation.properties import Better, Property, PropertyRegistry, Value
 
 EVERYBODY: Final = ""
 
@@ -37,7 +37,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measurements:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: PropertyRegistry) -> None:
         self._registry = registry
         self._channels: dict[str, dict[str, dict[str, Capability]]] = {}  # then publisher, property
 

@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.notices import Step
+from accord.core.negotiation.notices import MechanismStep
 from accord.core.negotiation.properties import (
     MAX_NUMBER,
     Better,
     Property,
-    Registry,
+    PropertyRegistry,
     problem_with_name,
     shown,
 )
@@ -42,15 +42,17 @@ class Mechanism(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     property: str
     direction: Direction
-    steps: tuple[Step, ...]
+    steps: tuple[MechanismStep, ...]
     cost: float = 0.0
     effects: tuple[Effect, ...] = ()
 
 
-class Repository:
+class MechanismRepository:
     """All mechanisms there are; those that a publisher can't follow are no use to it."""
 
-    def __init__(self, registry: Registry, mechanisms: tuple[Mechanism, ...] | None = None) -> None:
+    def __init__(
+        self, registry: PropertyRegistry, mechanisms: tuple[Mechanism, ...] | None = None
+    ) -> None:
         self._registry = registry
         self._mechanisms: dict[str, Mechanism] = {}
         self._found: dict[tuple[str, Direction], tuple[Property, tuple[Mechanism, ...]]] = {}
@@ -134,7 +136,7 @@ class Repository:
 
 
 def advises(mechanism: Mechanism) -> bool:
-    return Step.ADVISE in mechanism.steps
+    return MechanismStep.ADVISE in mechanism.steps
 
 
 def better_way(property_: Property) -> Direction:
@@ -147,44 +149,52 @@ def worse_way(property_: Property) -> Direction:
 
 SHIPPED: Final = (
     Mechanism(
-        name="advise-up", property=DECLARED, direction=Direction.UP, steps=(Step.ADVISE,), cost=1.0
+        name="advise-up",
+        property=DECLARED,
+        direction=Direction.UP,
+        steps=(MechanismStep.ADVISE,),
+        cost=1.0,
     ),
     Mechanism(
         name="advise-down",
         property=DECLARED,
         direction=Direction.DOWN,
-        steps=(Step.ADVISE,),
+        steps=(MechanismStep.ADVISE,),
         cost=1.0,
     ),
     Mechanism(
         name="filter",
         property="rate",
         direction=Direction.DOWN,
-        steps=(Step.FILTER_RATE,),
+        steps=(MechanismStep.FILTER_RATE,),
         cost=2.0,
     ),
     Mechanism(
         name="hurry",
         property="latency",
         direction=Direction.DOWN,
-        steps=(Step.RAISE_IMPORTANCE,),
+        steps=(MechanismStep.RAISE_IMPORTANCE,),
         cost=1.0,
     ),
     Mechanism(
-        name="shape", property="latency", direction=Direction.DOWN, steps=(Step.SHAPE,), cost=2.0
+        name="shape",
+        property="latency",
+        direction=Direction.DOWN,
+        steps=(MechanismStep.SHAPE,),
+        cost=2.0,
     ),
     Mechanism(
         name="second-path",
         property="reliability",
         direction=Direction.UP,
-        steps=(Step.ADD_PATH,),
+        steps=(MechanismStep.ADD_PATH,),
         cost=2.0,
     ),
     Mechanism(
         name="hurry-over-two-paths",
         property="latency",
         direction=Direction.DOWN,
-        steps=(Step.RAISE_IMPORTANCE, Step.ADD_PATH),
+        steps=(MechanismStep.RAISE_IMPORTANCE, MechanismStep.ADD_PATH),
         cost=3.0,
     ),
 )

@@ -10,21 +10,21 @@ from typing import Final
 
 import msgspec
 
-from accord.core.negotiation.expectations import Requirement
+from accord.core.negotiation.expectations import PropertyRequirement
 from accord.core.negotiation.profiles import Capability
 from accord.core.negotiation.properties import Value
 
 MAX_HOPS: Final = 32
 MAX_CHANGES: Final = 256  # of one message
 
-Key = tuple[str, ...]
-Session = tuple[int, int]  # of a listener: its incarnation, and which time it listens
+EntryKey = tuple[str, ...]
+SessionId = tuple[int, int]  # of a listener: its incarnation, and which time it listens
 
 NO_SESSION: Final = (0, 0)
-ANEW: Final = -1  # as the base of news
+RESET: Final = -1  # as the base of news
 
 
-class Want(msgspec.Struct, frozen=True, array_like=True, tag="want"):
+class PropertyInterest(msgspec.Struct, frozen=True, array_like=True, tag="want"):
     """Somebody expects these properties on these channels of so many publishers.
 
     `path` tells who: over which nodes this came, the sender first.
@@ -36,7 +36,7 @@ class Want(msgspec.Struct, frozen=True, array_like=True, tag="want"):
     path: tuple[str, ...]
 
 
-class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
+class ForwardedProfile(msgspec.Struct, frozen=True, array_like=True, tag="have"):
     """A profile of the sender's skyline: whose it is, only the node knows where it begins."""
 
     channel: str  # the filter that somebody wanted
@@ -46,7 +46,7 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
     capabilities: tuple[Capability, ...]
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+class QualityRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     """To the first node of `path`: what is relied on of a copy it told of, and how much it matters.
 
     That may be more than there is: then it is asked for.
@@ -54,11 +54,11 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
 
     source: str
     path: tuple[str, ...]
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[PropertyRequirement, ...]
     utility: float
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
+class QualityRejection(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     """To `asker`: what it asked for won't be had; what there is now of the property."""
 
     asker: str
@@ -68,19 +68,19 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     now: Value | None
 
 
-Said = Want | Have | Ask | Answer
+NegotiationEntry = PropertyInterest | ForwardedProfile | QualityRequest | QualityRejection
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class NegotiationChange(msgspec.Struct, frozen=True, array_like=True):
     version: int
-    key: Key
-    value: Said | None
+    key: EntryKey
+    value: NegotiationEntry | None
 
 
-class News(msgspec.Struct, frozen=True, array_like=True, tag="quality"):
+class NegotiationDelta(msgspec.Struct, frozen=True, array_like=True, tag="quality"):
     """All that changed in (base, version]; from base 0 on: all there is up to `version`.
 
-    From base `ANEW` on there is nothing: who is told so knows nothing any more, and says that.
+    From base `RESET` on there is nothing: who is told so knows nothing any more, and says that.
 
     `session` is the receiver's, as far as the sender knows it.
     """
@@ -88,11 +88,11 @@ class News(msgspec.Struct, frozen=True, array_like=True, tag="quality"):
     incarnation: int
     base: int
     version: int
-    changes: tuple[Change, ...]
-    session: Session = NO_SESSION
+    changes: tuple[NegotiationChange, ...]
+    session: SessionId = NO_SESSION
 
 
-class Heard(msgspec.Struct, frozen=True, array_like=True, tag="heard"):
+class NegotiationAck(msgspec.Struct, frozen=True, array_like=True, tag="heard"):
     """In this session of its own the sender is at this version of what the receiver says.
 
     `incarnation` is the receiver's; 0 where nothing was heard of it yet.
@@ -100,7 +100,7 @@ class Heard(msgspec.Struct, frozen=True, array_like=True, tag="heard"):
 
     incarnation: int
     version: int
-    session: Session = NO_SESSION
+    session: SessionId = NO_SESSION
 
 
-QualityMessage = News | Heard
+QualityMessage = NegotiationDelta | NegotiationAck

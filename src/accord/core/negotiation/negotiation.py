@@ -14,30 +14,36 @@ from typing import TypeVar
 import msgspec
 
 from accord.core.negotiation.believing import Qualities
-from accord.core.negotiation.deciding import Deciding
+from accord.core.negotiation.deciding import DecisionEngine
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Book, Expectation, Held, Life, wanted_of
-from accord.core.negotiation.groups import Copy, Scope
-from accord.core.negotiation.matching import Reason, State
+from accord.core.negotiation.expectations import (
+    Expectation,
+    ExpectationTable,
+    Lifecycle,
+    RegisteredExpectation,
+    wanted_of,
+)
+from accord.core.negotiation.groups import ProfileCopy, Scope
+from accord.core.negotiation.matching import MatchState, UnmetReason
 from accord.core.negotiation.measured import Measurement
-from accord.core.negotiation.mechanisms import Repository
+from accord.core.negotiation.mechanisms import MechanismRepository
 from accord.core.negotiation.messages import QualityMessage
-from accord.core.negotiation.notices import Decision, Notice, Tell
-from accord.core.negotiation.parties import Party, expecting
+from accord.core.negotiation.notices import AdaptationDecision, Notice, SendToNeighbour
+from accord.core.negotiation.parties import Demand, local_demand
 from accord.core.negotiation.profiles import Profile
-from accord.core.negotiation.properties import MAX_PROPERTIES, Property, Registry, shown
-from accord.core.negotiation.reactions import PATIENCE_US, Coordinator
-from accord.core.negotiation.sources import Local, Sources
-from accord.core.negotiation.strategies import Strategy, strategy_named
-from accord.core.negotiation.streams import Saying
+from accord.core.negotiation.properties import MAX_PROPERTIES, Property, PropertyRegistry, shown
+from accord.core.negotiation.reactions import PATIENCE_US, ReactionCoordinator
+from accord.core.negotiation.sources import LocalProfile, LocalProfiles
+from accord.core.negotiation.strategies import AdaptationStrategy, strategy_named
+from accord.core.negotiation.streams import DeltaSender
 from accord.core.negotiation.supersets import SuperSets
-from accord.core.negotiation.talking import Talking
-from accord.core.negotiation.usages import Usages
+from accord.core.negotiation.talking import NeighbourProtocol
+from accord.core.negotiation.usages import UsageReports
 
 T = TypeVar("T")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class NegotiationOptions(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = "pareto"
     patience_us: int = PATIENCE_US  # in which what is tried has to help
     remote_us: int = 20_000_000  # the same for what is asked of other nodes
@@ -48,15 +54,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     remeasured: int = 256  # profiles, in one call
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ExpectationReport(msgspec.Struct, frozen=True):
     """How one expectation stands, for people to see."""
 
     expectation: Expectation
-    life: Life
-    state: State | None = None  # None while it is suspended
-    decision: Decision = Decision.NONE
-    reasons: tuple[Reason, ...] = ()
-    relies_on: tuple[Copy, ...] = ()
+    life: Lifecycle
+    state: MatchState | None = None  # None while it is suspended
+    decision: AdaptationDecision = AdaptationDecision.NONE
+    reasons: tuple[UnmetReason, ...] = ()
+    relies_on: tuple[ProfileCopy, ...] = ()
 
 
 class Negotiation:
@@ -70,27 +76,27 @@ class Negotiation:
         node: str,
         *,
         incarnation: int = 1,
-        registry: Registry | None = None,
-        options: Options | None = None,
+        registry: PropertyRegistry | None = None,
+        options: NegotiationOptions | None = None,
         is_leaf: bool = False,
     ) -> None:
-        self.options = options or Options()
-        self.registry = registry or Registry()
-        self.repository = Repository(self.registry)
-        self.book = Book(self.registry)
-        self.sources = Sources(node, self.registry)
-        self.supersets = SuperSets(node, self.registry, Saying(incarnation), is_leaf=is_leaf)
-        self.coordinator = Coordinator(self.repository, self.options.patience_us)
-        self.deciding = Deciding(
+        self.options = options or NegotiationOptions()
+        self.registry = registry or PropertyRegistry()
+        self.repository = MechanismRepository(self.registry)
+        self.book = ExpectationTable(self.registry)
+        self.sources = LocalProfiles(node, self.registry)
+        self.supersets = SuperSets(node, self.registry, DeltaSender(incarnation), is_leaf=is_leaf)
+        self.coordinator = ReactionCoordinator(self.repository, self.options.patience_us)
+        self.deciding = DecisionEngine(
             self.sources,
             self.coordinator,
             strategy_named(self.options.strategy),
             remote_us=self.options.remote_us,
             retry_us=self.options.retry_us,
         )
-        self.talking = Talking(node, self.registry, self.supersets, self.deciding)
+        self.talking = NeighbourProtocol(node, self.registry, self.supersets, self.deciding)
         self._stale: dict[str, bool] = {}  # sources of which something else is measured
-        self._usages = Usages(self.options.usage_us)
+        self._usages = UsageReports(self.options.usage_us)
         self._last_number = 0
 
     # Properties and strategy
@@ -110,7 +116,7 @@ class Negotiation:
             self.supersets.property_defined(each.name)
         return self._finish(now_us)
 
-    def use(self, strategy: Strategy, *, now_us: int) -> list[Notice]:
+    def use(self, strategy: AdaptationStrategy, *, now_us: int) -> list[Notice]:
         """Another strategy, by which everything is looked at again."""
         self.deciding.strategy = strategy
         self.deciding.dirty.add(party.id for party in self.deciding.parties)
@@ -150,7 +156,7 @@ class Negotiation:
         self._check_room(expectation)
         held = self.book.update(expectation)
         self._deactivate(expectation.id)
-        party = self._activate(held) if held.life is Life.ACTIVE else None
+        party = self._activate(held) if held.life is Lifecycle.ACTIVE else None
         return self._finish(now_us, party)
 
     def suspend(self, id_: str, *, now_us: int) -> list[Notice]:
@@ -191,7 +197,7 @@ class Negotiation:
     def receive(self, neighbour: str, message: QualityMessage, *, now_us: int) -> list[Notice]:
         answer = self.talking.receive(neighbour, message, now_us)
         notices = self._finish(now_us)
-        return notices if answer is None else [Tell(neighbour, answer), *notices]
+        return notices if answer is None else [SendToNeighbour(neighbour, answer), *notices]
 
     # Time
 
@@ -220,17 +226,19 @@ class Negotiation:
 
     # Looking
 
-    def standing(self, id_: str) -> Standing:
+    def standing(self, id_: str) -> ExpectationReport:
         held = self.book.get(id_)
         party = self.deciding.parties.get(id_)
         if party is None:
-            return Standing(held.expectation, held.life)
+            return ExpectationReport(held.expectation, held.life)
         state = self.deciding.state(party)
-        reasons = () if state is State.SATISFIED else self.deciding.reasons(party)
+        reasons = () if state is MatchState.SATISFIED else self.deciding.reasons(party)
         relies_on = self.deciding.reliance.copies(id_)
-        return Standing(held.expectation, held.life, state, party.decision, reasons, relies_on)
+        return ExpectationReport(
+            held.expectation, held.life, state, party.decision, reasons, relies_on
+        )
 
-    def skyline(self, scope: Scope) -> list[Copy]:
+    def skyline(self, scope: Scope) -> list[ProfileCopy]:
         """Of a channel filter and (in the order of their names) properties that are expected."""
         group = self.supersets.groups.get(scope)
         return [] if group is None else list(group.skyline.members())
@@ -254,7 +262,7 @@ class Negotiation:
             part.check_invariants()
         for held in self.book:
             party = self.deciding.parties.get(held.expectation.id)
-            assert (party is not None) == (held.life is Life.ACTIVE)
+            assert (party is not None) == (held.life is Lifecycle.ACTIVE)
             if party is not None and party.group is not None:
                 assert self.supersets.groups[party.group.scope] is party.group
                 party.group.check_counts(party.id, party.least)
@@ -270,11 +278,11 @@ class Negotiation:
 
     # Inside
 
-    def _profile_changed(self, local: Local, lost: list[str], now_us: int) -> list[Notice]:
+    def _profile_changed(self, local: LocalProfile, lost: list[str], now_us: int) -> list[Notice]:
         notices = self.coordinator.gone(local.subject.source, lost)
         return notices + self._offer(local) + self._finish(now_us)
 
-    def _offer(self, local: Local) -> list[Notice]:
+    def _offer(self, local: LocalProfile) -> list[Notice]:
         """A profile as it is declared and measured now."""
         source = local.subject.source
         self.supersets.set_local(local.subject.channel, source, local.offers)
@@ -289,13 +297,13 @@ class Negotiation:
         self._usages.forget(source)
         return self.coordinator.gone(source, list(local.offers))
 
-    def _activate(self, held: Held) -> Party:
+    def _activate(self, held: RegisteredExpectation) -> Demand:
         expectation = held.expectation
         scope = expectation.channel, held.wanted.names
         group = self.supersets.group(scope, expectation.publishers)
         group.add(expectation.id, held.wanted.least, expectation.publishers)
         self._last_number += 1
-        party = expecting(held, group, self._last_number)
+        party = local_demand(held, group, self._last_number)
         self.deciding.parties.add(party)
         return party
 
@@ -323,7 +331,7 @@ class Negotiation:
             problem = "is in use; its meaning can't change before nobody uses it any more"
             raise QualityError(shown(name), problem)
 
-    def _finish(self, now_us: int, first: Party | None = None) -> list[Notice]:
+    def _finish(self, now_us: int, first: Demand | None = None) -> list[Notice]:
         """Visit who is concerned, and see to what follows."""
         notices = self._remeasure()
         deciding = self.deciding
@@ -334,8 +342,8 @@ class Negotiation:
             notices += deciding.visit(first, now_us)
         notices += self._visit(now_us) + self._see_to_reliance(now_us)
         self.talking.answer_claims(now_us)
-        notices += [Tell(*greeting) for greeting in self.talking.greetings(now_us)]
-        return notices + [Tell(*send) for send in self.supersets.saying.take(now_us)]
+        notices += [SendToNeighbour(*greeting) for greeting in self.talking.greetings(now_us)]
+        return notices + [SendToNeighbour(*send) for send in self.supersets.saying.take(now_us)]
 
     def _visit(self, now_us: int) -> list[Notice]:
         notices: list[Notice] = []
@@ -401,7 +409,7 @@ class Negotiation:
             deciding.give_up_remote(party, now_us)
         return notices
 
-    def _failed(self, copy: Copy, name: str, now: float, now_us: int) -> None:
+    def _failed(self, copy: ProfileCopy, name: str, now: float, now_us: int) -> None:
         for who in self.deciding.reliance.between(copy, name, now, float("inf")):
             party = self.deciding.parties.get(who)
             if party is not None:

@@ -6,12 +6,12 @@ import enum
 
 import msgspec
 
-from accord.core.negotiation.matching import Reason, State
+from accord.core.negotiation.matching import MatchState, UnmetReason
 from accord.core.negotiation.messages import QualityMessage
 from accord.core.negotiation.properties import Value
 
 
-class Decision(enum.Enum):
+class AdaptationDecision(enum.Enum):
     """What is done about an expectation that is not satisfied."""
 
     NONE = ""
@@ -27,9 +27,9 @@ class StateChanged(msgspec.Struct, frozen=True):
 
     subscription: str
     expectation: str
-    state: State
-    decision: Decision = Decision.NONE
-    reasons: tuple[Reason, ...] = ()
+    state: MatchState
+    decision: AdaptationDecision = AdaptationDecision.NONE
+    reasons: tuple[UnmetReason, ...] = ()
 
 
 class UsageChanged(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Advice(msgspec.Struct, frozen=True):
     is_release: bool = False
 
 
-class Step(enum.Enum):
+class MechanismStep(enum.Enum):
     """What a mechanism does."""
 
     ADVISE = "advise the publisher"
@@ -61,31 +61,31 @@ class Step(enum.Enum):
     SHAPE = "shape its events"
 
 
-class Act(msgspec.Struct, frozen=True):
+class ApplyMechanism(msgspec.Struct, frozen=True):
     """To the node: do this for what a publisher sends on a channel, until it is withdrawn.
 
     The same number again means another target.
     """
 
     reaction: int
-    step: Step
+    step: MechanismStep
     publisher: str
     channel: str
     property: str
     target: Value
 
 
-class Withdraw(msgspec.Struct, frozen=True):
+class WithdrawMechanism(msgspec.Struct, frozen=True):
     """To the node: undo all steps of a reaction."""
 
     reaction: int
 
 
-class Tell(msgspec.Struct, frozen=True):
+class SendToNeighbour(msgspec.Struct, frozen=True):
     """To a neighbour."""
 
     neighbour: str
     message: QualityMessage
 
 
-Notice = StateChanged | UsageChanged | Advice | Act | Withdraw | Tell
+Notice = StateChanged | UsageChanged | Advice | ApplyMechanism | WithdrawMechanism | SendToNeighbour

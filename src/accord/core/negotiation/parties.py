@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accord.core.negotiation.asking import Claim
-from accord.core.negotiation.expectations import Expectation, Held
-from accord.core.negotiation.groups import Group
-from accord.core.negotiation.matching import State
-from accord.core.negotiation.notices import Decision
-from accord.core.negotiation.profiles import Offers, Vector
-from accord.core.negotiation.reliance import Needs
+from accord.core.negotiation.asking import NeighbourDemand
+from accord.core.negotiation.expectations import Expectation, RegisteredExpectation
+from accord.core.negotiation.groups import MatchGroup
+from accord.core.negotiation.matching import MatchState
+from accord.core.negotiation.notices import AdaptationDecision
+from accord.core.negotiation.profiles import ScoredCapabilities, Vector
+from accord.core.negotiation.reliance import RequiredScores
 
 
-class Party:
+class Demand:
     """Either an expectation, which a group matches, or the claim of a neighbour on one profile."""
 
     __slots__ = (
@@ -34,19 +34,19 @@ class Party:
         "utility",
     )
 
-    def __init__(self, id_: str, needs: Needs, least: Vector, utility: float) -> None:
+    def __init__(self, id_: str, needs: RequiredScores, least: Vector, utility: float) -> None:
         self.id = id_
         self.needs = needs
         self.least = least
-        self.most: Needs = {}
+        self.most: RequiredScores = {}
         self.utility = utility
         self.publishers = 1
         self.number = 0  # in the order of registration
         self.expectation: Expectation | None = None
-        self.group: Group | None = None
-        self.claim: Claim | None = None
-        self.decision = Decision.NONE
-        self.told: tuple[State, Decision] | None = None
+        self.group: MatchGroup | None = None
+        self.claim: NeighbourDemand | None = None
+        self.decision = AdaptationDecision.NONE
+        self.told: tuple[MatchState, AdaptationDecision] | None = None
         self.has_failed = False  # something was tried and did not help, since it stands as it does
         self.avoided: dict[str, int] = {}  # sources that did not help, and until when
         self.tried_until_us = 0
@@ -57,10 +57,10 @@ class Party:
         return -self.utility, self.number
 
 
-def expecting(held: Held, group: Group, number: int) -> Party:
+def local_demand(held: RegisteredExpectation, group: MatchGroup, number: int) -> Demand:
     expectation, wanted = held.expectation, held.wanted
     needs = dict(zip(wanted.names, wanted.least, strict=True))
-    party = Party(expectation.id, needs, wanted.least, expectation.utility)
+    party = Demand(expectation.id, needs, wanted.least, expectation.utility)
     party.most = dict(zip(wanted.names, wanted.most, strict=True))
     party.publishers = expectation.publishers
     party.number = number
@@ -69,40 +69,40 @@ def expecting(held: Held, group: Group, number: int) -> Party:
     return party
 
 
-def claiming(claim: Claim) -> Party:
-    party = Party(claim.id, claim.needs, tuple(claim.needs.values()), claim.utility)
+def remote_demand(claim: NeighbourDemand) -> Demand:
+    party = Demand(claim.id, claim.needs, tuple(claim.needs.values()), claim.utility)
     party.claim = claim
     return party
 
 
-def state_of(needs: Needs, offers: Offers) -> State:
+def state_of(needs: RequiredScores, offers: ScoredCapabilities) -> MatchState:
     """Of one profile; see `matching`."""
-    states = [State.SATISFIED]
+    states = [MatchState.SATISFIED]
     for name, least in needs.items():
         offer = offers.get(name)
         if offer is None or offer.best < least:
-            return State.UNSATISFIED
+            return MatchState.UNSATISFIED
         if offer.current < least:
-            states.append(State.SATISFIABLE)
+            states.append(MatchState.SATISFIABLE)
     return min(states)
 
 
-class Parties:
+class Demands:
     def __init__(self) -> None:
-        self._parties: dict[str, Party] = {}
-        self._subscriptions: dict[str, dict[str, Party]] = {}
-        self._claims: dict[str, dict[str, Party]] = {}  # by source
+        self._parties: dict[str, Demand] = {}
+        self._subscriptions: dict[str, dict[str, Demand]] = {}
+        self._claims: dict[str, dict[str, Demand]] = {}  # by source
 
     def __len__(self) -> int:
         return len(self._parties)
 
-    def __iter__(self) -> Iterator[Party]:
+    def __iter__(self) -> Iterator[Demand]:
         return iter(self._parties.values())
 
-    def get(self, id_: str) -> Party | None:
+    def get(self, id_: str) -> Demand | None:
         return self._parties.get(id_)
 
-    def add(self, party: Party) -> None:
+    def add(self, party: Demand) -> None:
         self._parties[party.id] = party
         if party.expectation is not None:
             subscription = party.expectation.subscription
@@ -110,7 +110,7 @@ class Parties:
         if party.claim is not None:
             self._claims.setdefault(party.claim.copy[0], {})[party.id] = party
 
-    def remove(self, id_: str) -> Party | None:
+    def remove(self, id_: str) -> Demand | None:
         party = self._parties.pop(id_, None)
         if party is not None and party.expectation is not None:
             _drop(self._subscriptions, party.expectation.subscription, id_)
@@ -118,14 +118,14 @@ class Parties:
             _drop(self._claims, party.claim.copy[0], id_)
         return party
 
-    def alternatives(self, party: Party) -> list[Party]:
+    def alternatives(self, party: Demand) -> list[Demand]:
         """The others of its subscription."""
         if party.expectation is None:
             return []
         known = self._subscriptions.get(party.expectation.subscription, {})
         return [each for each in known.values() if each is not party]
 
-    def claims_on(self, source: str) -> list[Party]:
+    def claims_on(self, source: str) -> list[Demand]:
         return list(self._claims.get(source, {}).values())
 
     def check_invariants(self) -> None:
@@ -136,7 +136,7 @@ class Parties:
         assert all(self._claims.values())
 
 
-def _drop(index: dict[str, dict[str, Party]], key: str, id_: str) -> None:
+def _drop(index: dict[str, dict[str, Demand]], key: str, id_: str) -> None:
     del index[key][id_]
     if not index[key]:
         del index[key]

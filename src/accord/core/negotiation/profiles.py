@@ -20,7 +20,7 @@ from accord.core.negotiation.properties import (
     MAX_NUMBER,
     Better,
     Property,
-    Registry,
+    PropertyRegistry,
     Value,
     shown,
 )
@@ -53,7 +53,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     couplings: tuple[Coupling, ...] = ()
 
 
-class Offer:
+class ScoredCapability:
     """A capability as it is matched: by scores, the higher the better."""
 
     __slots__ = ("best", "capability", "current", "places", "property")
@@ -71,16 +71,18 @@ class Offer:
         return cost_at(self.capability.cost, position, self.places)
 
 
-Offers = dict[str, Offer]  # by property
+ScoredCapabilities = dict[str, ScoredCapability]  # by property
 Vector = tuple[float, ...]
 
 
-def offers_of(capabilities: Iterable[Capability], registry: Registry) -> Offers:
+def offers_of(capabilities: Iterable[Capability], registry: PropertyRegistry) -> ScoredCapabilities:
     """Of capabilities that were accepted."""
-    return {each.property: Offer(registry.get(each.property), each) for each in capabilities}
+    return {
+        each.property: ScoredCapability(registry.get(each.property), each) for each in capabilities
+    }
 
 
-def vector_of(offers: Offers, names: tuple[str, ...]) -> Vector | None:
+def vector_of(offers: ScoredCapabilities, names: tuple[str, ...]) -> Vector | None:
     """The current scores of these properties, then the best ones; None where one is missing."""
     try:
         found = [offers[name] for name in names]
@@ -89,7 +91,7 @@ def vector_of(offers: Offers, names: tuple[str, ...]) -> Vector | None:
     return (*[each.current for each in found], *[each.best for each in found])
 
 
-def check_profile(profile: Profile, registry: Registry) -> None:
+def check_profile(profile: Profile, registry: PropertyRegistry) -> None:
     """Raises QualityError where a publisher's profile can't be accepted."""
     place = f"profile of {shown(profile.publisher)}"
     if not 0 < len(profile.publisher) <= MAX_PUBLISHER:
@@ -105,7 +107,7 @@ def check_profile(profile: Profile, registry: Registry) -> None:
 
 
 def check_capabilities(
-    capabilities: tuple[Capability, ...], registry: Registry, place: str
+    capabilities: tuple[Capability, ...], registry: PropertyRegistry, place: str
 ) -> None:
     if not 1 <= len(capabilities) <= MAX_CAPABILITIES:
         count = len(capabilities)
@@ -121,7 +123,7 @@ def check_capabilities(
             raise QualityError(f"{place}, {error.place}", error.problem) from None
 
 
-def check_capability(capability: Capability, registry: Registry) -> None:
+def check_capability(capability: Capability, registry: PropertyRegistry) -> None:
     property_ = registry.get(capability.property)
     low, high = property_.position(capability.lower), property_.position(capability.upper)
     if not low <= property_.position(capability.current) <= high:
@@ -131,7 +133,9 @@ def check_capability(capability: Capability, registry: Registry) -> None:
     check_cost(capability.cost, property_, capability.property)
 
 
-def _check_couplings(couplings: tuple[Coupling, ...], registry: Registry, place: str) -> None:
+def _check_couplings(
+    couplings: tuple[Coupling, ...], registry: PropertyRegistry, place: str
+) -> None:
     if len(couplings) > MAX_COUPLINGS:
         problem = f"{len(couplings)} couplings, at most {MAX_COUPLINGS} accepted"
         raise QualityError(place, problem)

@@ -39,7 +39,7 @@ class Better(enum.Enum):
     LOWER = "lower"
 
 
-class OverHops(enum.Enum):
+class HopEffect(enum.Enum):
     """What a hop does to a value, given that of the link."""
 
     KEEP = "keep"
@@ -60,7 +60,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     lowest: float = 0.0
     highest: float = math.inf
     unit: str = ""
-    over_hops: OverHops = OverHops.KEEP
+    over_hops: HopEffect = HopEffect.KEEP
     is_measured: bool = False
 
     def __post_init__(self) -> None:
@@ -121,20 +121,20 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     def over_hop(self, value: Value, link: Value) -> Value:
         """What is left of `value` behind a link that has `link` itself."""
         here, there = self.position(value), self.position(link)
-        if self.over_hops is OverHops.ADD:
+        if self.over_hops is HopEffect.ADD:
             here = self._clamped(here + there)
-        elif self.over_hops is OverHops.MULTIPLY:
+        elif self.over_hops is HopEffect.MULTIPLY:
             here = self._clamped(here * there / self.highest)
-        elif self.over_hops is OverHops.WORST and self.is_better(value, link):
+        elif self.over_hops is HopEffect.WORST and self.is_better(value, link):
             here = there
         return self.at(here)
 
     def before_hop(self, value: Value, link: Value) -> Value:
         """What it takes before a link to have `value` behind it, or the best there is."""
         there, hop = self.position(value), self.position(link)
-        if self.over_hops is OverHops.ADD:
+        if self.over_hops is HopEffect.ADD:
             there = self._clamped(there - hop)
-        elif self.over_hops is OverHops.MULTIPLY:
+        elif self.over_hops is HopEffect.MULTIPLY:
             there = self._clamped(there * self.highest / hop) if hop else self.highest
         return self.at(there)
 
@@ -149,7 +149,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         for level in self.levels:
             if problem := problem_with_name(level):
                 return f"levels: {problem}"
-        if self.over_hops in (OverHops.ADD, OverHops.MULTIPLY):
+        if self.over_hops in (HopEffect.ADD, HopEffect.MULTIPLY):
             return f"over hops: levels don't {self.over_hops.value}; expected keep or worst"
         return None
 
@@ -160,14 +160,14 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
                 return f"range: expected numbers up to {limit} or inf, got {self.domain}"
         if self.lowest >= self.highest:
             return f"range: expected the lower number first, got {self.domain}"
-        if self.over_hops is OverHops.MULTIPLY and (
+        if self.over_hops is HopEffect.MULTIPLY and (
             self.lowest < 0 or not math.isfinite(self.highest)
         ):
             return f"over hops: to multiply expected a range such as 0..100, got {self.domain}"
         return None
 
 
-class Registry:
+class PropertyRegistry:
     """All properties that are defined, by name."""
 
     def __init__(self, properties: tuple[Property, ...] | None = None) -> None:
@@ -246,16 +246,16 @@ SHIPPED: Final = (
     Property(name="confidence", better=Better.HIGHER, highest=100.0, unit="%"),
     Property(name="precision", better=Better.HIGHER, highest=100.0, unit="%"),
     Property(
-        name="latency", better=Better.LOWER, unit="ms", over_hops=OverHops.ADD, is_measured=True
+        name="latency", better=Better.LOWER, unit="ms", over_hops=HopEffect.ADD, is_measured=True
     ),
     # The age of what an event tells of: it grows on the way.
-    Property(name="freshness", better=Better.LOWER, unit="ms", over_hops=OverHops.ADD),
+    Property(name="freshness", better=Better.LOWER, unit="ms", over_hops=HopEffect.ADD),
     Property(name="trust", better=Better.HIGHER, levels=("none", "low", "medium", "high")),
     Property(
         name="order",
         better=Better.HIGHER,
         levels=("none", "publisher", "causal", "total"),
-        over_hops=OverHops.WORST,
+        over_hops=HopEffect.WORST,
         is_measured=True,
     ),
     Property(
@@ -263,7 +263,7 @@ SHIPPED: Final = (
         better=Better.HIGHER,
         highest=100.0,
         unit="%",
-        over_hops=OverHops.MULTIPLY,
+        over_hops=HopEffect.MULTIPLY,
         is_measured=True,
     ),
 )

@@ -23,7 +23,7 @@ from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.properties import (
     MAX_PROPERTIES,
     Better,
-    OverHops,
+    HopEffect,
     Property,
     read_number,
     shown,
@@ -92,7 +92,7 @@ def _property(block: _Lines) -> Property:
             lowest=lowest,
             highest=highest,
             unit=block["unit"][1] if "unit" in block else "",
-            over_hops=_choice(OverHops, block, "over hops", OverHops.KEEP),
+            over_hops=_choice(HopEffect, block, "over hops", HopEffect.KEEP),
             is_measured=_choice(_YesNo, block, "measured", _YesNo.NO) is _YesNo.YES,
         )
     except QualityError as error:
@@ -138,7 +138,7 @@ def _said(property_: Property) -> list[tuple[str, str]]:
     said.append(("better", property_.better.value))
     if property_.unit:
         said.append(("unit", property_.unit))
-    if property_.over_hops is not OverHops.KEEP:
+    if property_.over_hops is not HopEffect.KEEP:
         said.append(("over hops", property_.over_hops.value))
     if property_.is_measured:
         said.append(("measured", "yes"))

@@ -21,18 +21,24 @@ from typing import Final
 
 import msgspec
 
-from accord.core.negotiation.mechanisms import Mechanism, Repository, advises, worse_way
-from accord.core.negotiation.notices import Act, Advice, Notice, Step, Withdraw
-from accord.core.negotiation.profiles import Offer, Offers
-from accord.core.negotiation.strategies import Move
+from accord.core.negotiation.mechanisms import Mechanism, MechanismRepository, advises, worse_way
+from accord.core.negotiation.notices import (
+    Advice,
+    ApplyMechanism,
+    MechanismStep,
+    Notice,
+    WithdrawMechanism,
+)
+from accord.core.negotiation.profiles import ScoredCapabilities, ScoredCapability
+from accord.core.negotiation.strategies import PropertyMove
 
 PATIENCE_US: Final = 5_000_000
 NEVER_US: Final = 2**62
 
-Place = tuple[str, str]  # a source and a property
+PropertyRef = tuple[str, str]  # a source and a property
 
 
-class Subject(msgspec.Struct, frozen=True):
+class ProfileRef(msgspec.Struct, frozen=True):
     """A profile that is registered here."""
 
     source: str
@@ -55,7 +61,7 @@ class Reaction:
         "target",
     )
 
-    def __init__(self, subject: Subject, baseline: float) -> None:
+    def __init__(self, subject: ProfileRef, baseline: float) -> None:
         self.subject = subject
         self.baseline = baseline
         self.level = baseline
@@ -71,27 +77,27 @@ class Reaction:
         return any(advises(each) for each in self.mechanisms[:1])
 
 
-class Coordinator:
-    def __init__(self, repository: Repository, patience_us: int = PATIENCE_US) -> None:
+class ReactionCoordinator:
+    def __init__(self, repository: MechanismRepository, patience_us: int = PATIENCE_US) -> None:
         self.repository = repository
         self._patience_us = patience_us
-        self._reactions: dict[Place, Reaction] = {}
-        self._trying: dict[Place, bool] = {}  # in the order in which they are due
-        self._ended: dict[Place, Reaction] = {}  # released, which was not followed yet
+        self._reactions: dict[PropertyRef, Reaction] = {}
+        self._trying: dict[PropertyRef, bool] = {}  # in the order in which they are due
+        self._ended: dict[PropertyRef, Reaction] = {}  # released, which was not followed yet
         self._last_number = 0
 
     def __len__(self) -> int:
         return len(self._reactions)
 
-    def get(self, place: Place) -> Reaction | None:
+    def get(self, place: PropertyRef) -> Reaction | None:
         return self._reactions.get(place)
 
-    def released(self, place: Place) -> float:
+    def released(self, place: PropertyRef) -> float:
         """Down to where a publisher was advised to go, and did not yet."""
         reaction = self._reactions.get(place) or self._ended.get(place)
         return inf if reaction is None else reaction.released
 
-    def is_trying(self, place: Place, level: float) -> bool:
+    def is_trying(self, place: PropertyRef, level: float) -> bool:
         """To reach so much, or more."""
         return place in self._trying and self._reactions[place].level >= level
 
@@ -100,7 +106,9 @@ class Coordinator:
         reactions = self._reactions.values()
         return [n for each in reactions for n in (each.number, each.capped) if n]
 
-    def start(self, subject: Subject, move: Move, offer: Offer, now_us: int) -> list[Notice]:
+    def start(
+        self, subject: ProfileRef, move: PropertyMove, offer: ScoredCapability, now_us: int
+    ) -> list[Notice]:
         """Do what was decided."""
         place = subject.source, move.property
         reaction = self._reactions.get(place)
@@ -119,7 +127,9 @@ class Coordinator:
         reaction.mechanisms = move.mechanisms
         return notices + self._try(place, reaction, offer, now_us)
 
-    def needed(self, place: Place, level: float | None, offer: Offer, frees: bool) -> list[Notice]:
+    def needed(
+        self, place: PropertyRef, level: float | None, offer: ScoredCapability, frees: bool
+    ) -> list[Notice]:
         """So much is needed now by all together."""
         reaction = self._reactions.get(place) or self._resumed(place, level, offer)
         if reaction is None:
@@ -141,7 +151,7 @@ class Coordinator:
                 self._ended[place] = reaction
         return notices
 
-    def observed(self, source: str, offers: Offers) -> list[Notice]:
+    def observed(self, source: str, offers: ScoredCapabilities) -> list[Notice]:
         """A profile as it is declared and measured now: what helped is held."""
         notices: list[Notice] = []
         for name, offer in offers.items():
@@ -178,16 +188,18 @@ class Coordinator:
             return self._reactions[place].due_us
         return NEVER_US
 
-    def overdue(self, now_us: int) -> list[Place]:
+    def overdue(self, now_us: int) -> list[PropertyRef]:
         """What did not help in time."""
-        found: list[Place] = []
+        found: list[PropertyRef] = []
         for place in self._trying:
             if self._reactions[place].due_us > now_us:
                 break
             found.append(place)
         return found
 
-    def give_up(self, place: Place, offer: Offer, now_us: int) -> tuple[list[Notice], bool]:
+    def give_up(
+        self, place: PropertyRef, offer: ScoredCapability, now_us: int
+    ) -> tuple[list[Notice], bool]:
         """On what is tried; False where nothing else is left to try."""
         reaction = self._reactions[place]
         following = reaction.mechanisms[1:]
@@ -217,16 +229,18 @@ class Coordinator:
         due = [self._reactions[place].due_us for place in self._trying]
         assert due == sorted(due)
 
-    def _try(self, place: Place, reaction: Reaction, offer: Offer, now_us: int) -> list[Notice]:
+    def _try(
+        self, place: PropertyRef, reaction: Reaction, offer: ScoredCapability, now_us: int
+    ) -> list[Notice]:
         reaction.due_us = now_us + self._patience_us
         self._trying.pop(place, None)
         self._trying[place] = True
-        if not reaction.number and set(reaction.mechanisms[0].steps) != {Step.ADVISE}:
+        if not reaction.number and set(reaction.mechanisms[0].steps) != {MechanismStep.ADVISE}:
             reaction.number = self._next_number()
         mechanism, score = reaction.mechanisms[0], max(reaction.level, reaction.target)
         return _orders(mechanism, reaction.subject, reaction.number, offer, score)
 
-    def _less(self, reaction: Reaction, offer: Offer) -> list[Notice]:
+    def _less(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
         """Have no more than the level, in the cheapest way."""
         for mechanism in self.repository.of(offer.property, worse_way(offer.property))[:1]:
             if not advises(mechanism):
@@ -237,13 +251,15 @@ class Coordinator:
             return _orders(mechanism, subject, reaction.capped, offer, level, is_release=True)
         return []
 
-    def _stay(self, reaction: Reaction, offer: Offer) -> list[Notice]:
+    def _stay(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
         """Do less, but not as much less as was advised."""
         reaction.released = reaction.level
         who, target = reaction.subject, offer.property.from_score(reaction.level)
         return [Advice(who.publisher, who.channel, offer.property.name, target, is_release=True)]
 
-    def _resumed(self, place: Place, level: float | None, offer: Offer) -> Reaction | None:
+    def _resumed(
+        self, place: PropertyRef, level: float | None, offer: ScoredCapability
+    ) -> Reaction | None:
         """One that was released, where what it brought is there still and relied on again."""
         reaction = self._ended.get(place)
         if reaction is None or level is None or not reaction.level < level <= offer.current:
@@ -251,20 +267,20 @@ class Coordinator:
         self._reactions[place] = self._ended.pop(place)
         return reaction
 
-    def _hold(self, place: Place, reaction: Reaction, offer: Offer) -> None:
+    def _hold(self, place: PropertyRef, reaction: Reaction, offer: ScoredCapability) -> None:
         if offer.current >= reaction.level:
             reaction.due_us = 0
             self._trying.pop(place, None)
 
     def _uncap(self, reaction: Reaction) -> list[Notice]:
         capped, reaction.capped = reaction.capped, 0
-        return [Withdraw(capped)] if capped else []
+        return [WithdrawMechanism(capped)] if capped else []
 
     def _withdraw(self, reaction: Reaction) -> list[Notice]:
         number, reaction.number = reaction.number, 0
-        return [Withdraw(number)] if number else []
+        return [WithdrawMechanism(number)] if number else []
 
-    def _end(self, place: Place) -> None:
+    def _end(self, place: PropertyRef) -> None:
         self._reactions.pop(place).due_us = 0
         self._trying.pop(place, None)
 
@@ -275,9 +291,9 @@ class Coordinator:
 
 def _orders(  # noqa: PLR0913
     mechanism: Mechanism,
-    subject: Subject,
+    subject: ProfileRef,
     number: int,
-    offer: Offer,
+    offer: ScoredCapability,
     score: float,
     *,
     is_release: bool = False,
@@ -287,7 +303,7 @@ def _orders(  # noqa: PLR0913
     target = offer.property.from_score(score)
     return [
         Advice(who, channel, name, target, is_release)
-        if step is Step.ADVISE
-        else Act(number, step, who, channel, name, target)
+        if step is MechanismStep.ADVISE
+        else ApplyMechanism(number, step, who, channel, name, target)
         for step in mechanism.steps
     ]

@@ -60,15 +60,15 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Record:
+class StoredRecord:
     """`kind` is one of FIELDS."""
 
     def __init__(self, kind: str, place: str) -> None:
         self.kind = kind
         self.place = place
         self.values: dict[str, str | float] = {}
-        self.lists: dict[str, list[Record]] = {}
-        self.cost: Record | None = None
+        self.lists: dict[str, list[StoredRecord]] = {}
+        self.cost: StoredRecord | None = None
 
     def problem(self, text: str) -> QualityError:
         return QualityError(self.place, text)
@@ -89,7 +89,7 @@ class _Counter:
     def __init__(self) -> None:
         self.records = 0
 
-    def count(self, record: Record) -> Record:
+    def count(self, record: StoredRecord) -> StoredRecord:
         self.records += 1
         if self.records > MAX_RECORDS:
             raise record.problem(f"more than {MAX_RECORDS} records")
@@ -99,7 +99,7 @@ class _Counter:
 # XML
 
 
-def from_xml(source: bytes) -> Record:
+def from_xml(source: bytes) -> StoredRecord:
     try:
         root = parse_xml(source, MAX_CHARACTERS)
     except EventError as error:
@@ -109,15 +109,15 @@ def from_xml(source: bytes) -> Record:
     return _element(root, ROOT, _Counter())
 
 
-def to_xml(record: Record) -> bytes:
+def to_xml(record: StoredRecord) -> bytes:
     try:
         return etree.tostring(_tree(record), encoding="utf-8", pretty_print=True)
     except ValueError as error:
         raise QualityError("the XML", f"can't be written: {error}") from None
 
 
-def _element(element: etree._Element, kind: str, counter: _Counter) -> Record:
-    record = counter.count(Record(kind, _line(element)))
+def _element(element: etree._Element, kind: str, counter: _Counter) -> StoredRecord:
+    record = counter.count(StoredRecord(kind, _line(element)))
     for key, text in element.attrib.items():
         name = str(key).replace("-", "_")
         if name not in FIELDS[kind] or name in LISTS or (name == "cost" and kind == "capability"):
@@ -133,7 +133,7 @@ def _element(element: etree._Element, kind: str, counter: _Counter) -> Record:
     return record
 
 
-def _child(record: Record, child: etree._Element, counter: _Counter) -> None:
+def _child(record: StoredRecord, child: etree._Element, counter: _Counter) -> None:
     tag = str(child.tag)
     if tag in COSTS and record.kind == "capability":
         if record.cost is not None:
@@ -150,7 +150,7 @@ def _child(record: Record, child: etree._Element, counter: _Counter) -> None:
     raise QualityError(_line(child), f"expected {expected} in <{record.kind}>, got <{tag}>")
 
 
-def _tree(record: Record) -> etree._Element:
+def _tree(record: StoredRecord) -> etree._Element:
     element = etree.Element(record.kind)
     for name, value in record.values.items():
         element.set(name.replace("_", "-"), value if isinstance(value, str) else shown(value))
@@ -159,7 +159,7 @@ def _tree(record: Record) -> etree._Element:
     return element
 
 
-def _inside(record: Record) -> Iterator[Record]:
+def _inside(record: StoredRecord) -> Iterator[StoredRecord]:
     for records in record.lists.values():
         yield from records
     if record.cost is not None:
@@ -173,7 +173,7 @@ def _line(element: etree._Element) -> str:
 # JSON
 
 
-def from_json(text: str | bytes) -> Record:
+def from_json(text: str | bytes) -> StoredRecord:
     if len(text) > MAX_CHARACTERS:
         problem = f"{len(text)} characters, at most {MAX_CHARACTERS} accepted"
         raise QualityError("the JSON", problem)
@@ -185,12 +185,12 @@ def from_json(text: str | bytes) -> Record:
     return _object(document, ROOT, "the JSON", _Counter())
 
 
-def to_json(record: Record) -> str:
+def to_json(record: StoredRecord) -> str:
     return msgspec.json.format(msgspec.json.encode(_plain(record)), indent=2).decode()
 
 
-def _object(document: object, kind: str, place: str, counter: _Counter) -> Record:
-    record = counter.count(Record(kind, place))
+def _object(document: object, kind: str, place: str, counter: _Counter) -> StoredRecord:
+    record = counter.count(StoredRecord(kind, place))
     if not isinstance(document, dict):
         raise record.problem(f"expected an object, got {_shown(document)}")
     for name, value in document.items():
@@ -227,7 +227,7 @@ def _plain_value(value: object, place: str) -> str | float:
     return value
 
 
-def _plain(record: Record) -> dict[str, object]:
+def _plain(record: StoredRecord) -> dict[str, object]:
     plain: dict[str, object] = {"form": record.kind} if record.kind in COSTS else {}
     for name, value in record.values.items():
         is_infinite = isinstance(value, float) and value in (float("inf"), float("-inf"))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 
-from accord.core.negotiation.groups import Copy
+from accord.core.negotiation.groups import ProfileCopy
 
-Needs = Mapping[str, float]  # by property the least score
+RequiredScores = Mapping[str, float]  # by property the least score
 
 
 class _Relied:
@@ -22,13 +22,15 @@ class _Relied:
         self.levels: dict[str, list[tuple[float, str]]] = {}
 
 
-class Reliance:
+class ProfileDependencies:
     def __init__(self) -> None:
-        self._copies: dict[Copy, _Relied] = {}
-        self._of: dict[str, tuple[tuple[Copy, ...], Needs]] = {}
-        self._changed: dict[Copy, bool] = {}
+        self._copies: dict[ProfileCopy, _Relied] = {}
+        self._of: dict[str, tuple[tuple[ProfileCopy, ...], RequiredScores]] = {}
+        self._changed: dict[ProfileCopy, bool] = {}
 
-    def rely(self, who: str, copies: tuple[Copy, ...], needs: Needs, utility: float) -> None:
+    def rely(
+        self, who: str, copies: tuple[ProfileCopy, ...], needs: RequiredScores, utility: float
+    ) -> None:
         """On these from now on, and on no others."""
         if (copies, needs) == self._of.get(who) and all(
             self._copies[copy].by[who] == utility for copy in copies
@@ -59,21 +61,21 @@ class Reliance:
                 del self._copies[copy]
             self._changed[copy] = True
 
-    def copies(self, who: str) -> tuple[Copy, ...]:
+    def copies(self, who: str) -> tuple[ProfileCopy, ...]:
         found = self._of.get(who)
         return found[0] if found else ()
 
-    def needs(self, copy: Copy) -> dict[str, float]:
+    def needs(self, copy: ProfileCopy) -> dict[str, float]:
         """By property what is needed in all."""
         relied = self._copies.get(copy)
         return {} if relied is None else {name: at[-1][0] for name, at in relied.levels.items()}
 
-    def level(self, copy: Copy, name: str) -> float | None:
+    def level(self, copy: ProfileCopy, name: str) -> float | None:
         relied = self._copies.get(copy)
         levels = None if relied is None else relied.levels.get(name)
         return levels[-1][0] if levels else None
 
-    def between(self, copy: Copy, name: str, below: float, up_to: float) -> list[str]:
+    def between(self, copy: ProfileCopy, name: str, below: float, up_to: float) -> list[str]:
         """Who needs more than `below`, but no more than `up_to`."""
         relied = self._copies.get(copy)
         levels = [] if relied is None else relied.levels.get(name, [])
@@ -81,20 +83,20 @@ class Reliance:
         first, end = (bisect_right(levels, (score, "\U0010ffff")) for score in (below, up_to))
         return [who for _, who in levels[first:end]]
 
-    def all(self) -> list[Copy]:
+    def all(self) -> list[ProfileCopy]:
         """On which somebody relies."""
         return list(self._copies)
 
-    def relying(self, copy: Copy) -> list[str]:
+    def relying(self, copy: ProfileCopy) -> list[str]:
         relied = self._copies.get(copy)
         return [] if relied is None else list(relied.by)
 
-    def usage(self, copy: Copy) -> tuple[int, float]:
+    def usage(self, copy: ProfileCopy) -> tuple[int, float]:
         """By how many, and their utility in all."""
         relied = self._copies.get(copy)
         return (0, 0.0) if relied is None else (len(relied.by), sum(relied.by.values()))
 
-    def take_changed(self) -> list[Copy]:
+    def take_changed(self) -> list[ProfileCopy]:
         """Copies on which others rely, or for something else, since the last time."""
         changed = list(self._changed)
         self._changed.clear()

@@ -20,7 +20,7 @@ T = TypeVar("T")
 Mask = NDArray[np.bool_]
 
 
-class Rows(Generic[T]):
+class VectorTable(Generic[T]):
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.used = 0  # rows from here on were never used

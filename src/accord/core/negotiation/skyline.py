@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from accord.core.negotiation.points import K, Point, at_least, dominates
 from accord.core.negotiation.profiles import Vector
-from accord.core.negotiation.rows import Rows
+from accord.core.negotiation.rows import VectorTable
 
 _FIRST: Final = 16  # points that are compared with the skyline one by one
 _FEW: Final = 3
@@ -43,8 +43,8 @@ class Skyline(Generic[K]):
         self.looks = 0  # points that were compared with the whole skyline
         self._points: dict[Vector, Point[K]] = {}
         self._of: dict[K, Point[K]] = {}
-        self._band: Rows[Point[K]] = Rows(columns)
-        self._outside: Rows[Point[K]] = Rows(columns)
+        self._band: VectorTable[Point[K]] = VectorTable(columns)
+        self._outside: VectorTable[Point[K]] = VectorTable(columns)
         # By row outside: the rows of its guards, as many as there are, which are `depth` at most.
         self._guards: Ints = np.full((depth, 16), _NOBODY, np.int64)
         self._changed: dict[K, bool] = {}
@@ -88,7 +88,7 @@ class Skyline(Generic[K]):
         return (self._outside.owner(int(row)) for row in rows)
 
     @property
-    def band(self) -> Rows[Point[K]]:
+    def band(self) -> VectorTable[Point[K]]:
         """The points of the skyline."""
         return self._band
 

@@ -9,28 +9,28 @@ import msgspec
 
 from accord.core.negotiation.errors import QualityError
 from accord.core.negotiation.measured import EVERYBODY, Measurement, Measurements
-from accord.core.negotiation.profiles import Offers, Profile, check_profile, offers_of
-from accord.core.negotiation.properties import Registry, shown
-from accord.core.negotiation.reactions import Subject
+from accord.core.negotiation.profiles import Profile, ScoredCapabilities, check_profile, offers_of
+from accord.core.negotiation.properties import PropertyRegistry, shown
+from accord.core.negotiation.reactions import ProfileRef
 
 MAX_PROFILES: Final = 100_000
 
 
-class Local(msgspec.Struct):
+class LocalProfile(msgspec.Struct):
     """A profile with what is measured of it."""
 
-    subject: Subject
+    subject: ProfileRef
     profile: Profile
-    offers: Offers
+    offers: ScoredCapabilities
 
 
-class Sources:
-    def __init__(self, node: str, registry: Registry, limit: int = MAX_PROFILES) -> None:
+class LocalProfiles:
+    def __init__(self, node: str, registry: PropertyRegistry, limit: int = MAX_PROFILES) -> None:
         self.measurements = Measurements(registry)
         self._node = node
         self._registry = registry
         self._limit = limit
-        self._locals: dict[str, Local] = {}
+        self._locals: dict[str, LocalProfile] = {}
         self._numbers: dict[str, dict[str, str]] = {}  # by channel and publisher: the source
         self._publishers: dict[str, dict[str, bool]] = {}  # on which channels
         self._last_number = 0
@@ -38,13 +38,13 @@ class Sources:
     def __len__(self) -> int:
         return len(self._locals)
 
-    def __iter__(self) -> Iterator[Local]:
+    def __iter__(self) -> Iterator[LocalProfile]:
         return iter(self._locals.values())
 
-    def get(self, source: str) -> Local | None:
+    def get(self, source: str) -> LocalProfile | None:
         return self._locals.get(source)
 
-    def find(self, publisher: str, channel: str) -> Local:
+    def find(self, publisher: str, channel: str) -> LocalProfile:
         source = self._numbers.get(channel, {}).get(publisher)
         if source is None:
             place = f"profile of {shown(publisher)}"
@@ -58,7 +58,7 @@ class Sources:
         """The sources there."""
         return list(self._numbers.get(channel, {}).values())
 
-    def register(self, profile: Profile) -> Local:
+    def register(self, profile: Profile) -> LocalProfile:
         check_profile(profile, self._registry)
         place = f"profile of {shown(profile.publisher)}"
         if profile.publisher in self._numbers.get(profile.channel, {}):
@@ -68,22 +68,22 @@ class Sources:
             raise QualityError(place, f"{self._limit} profiles are registered already")
         self._last_number += 1
         source = f"{self._node}#{self._last_number}"
-        local = Local(
-            Subject(source, profile.publisher, profile.channel), profile, self._complete(profile)
+        local = LocalProfile(
+            ProfileRef(source, profile.publisher, profile.channel), profile, self._complete(profile)
         )
         self._locals[source] = local
         self._numbers.setdefault(profile.channel, {})[profile.publisher] = source
         self._publishers.setdefault(profile.publisher, {})[profile.channel] = True
         return local
 
-    def update(self, profile: Profile) -> Local:
+    def update(self, profile: Profile) -> LocalProfile:
         local = self.find(profile.publisher, profile.channel)
         check_profile(profile, self._registry)
         local.profile = profile
         local.offers = self._complete(profile)
         return local
 
-    def revoke(self, publisher: str, channel: str) -> Local:
+    def revoke(self, publisher: str, channel: str) -> LocalProfile:
         local = self.find(publisher, channel)
         del self._locals[local.subject.source]
         of_channel, of_publisher = self._numbers[channel], self._publishers[publisher]
@@ -107,7 +107,7 @@ class Sources:
             return self.on(channel)
         return [self._numbers[channel][publisher]]
 
-    def complete(self, source: str) -> Local | None:
+    def complete(self, source: str) -> LocalProfile | None:
         """With what is measured by now."""
         local = self._locals.get(source)
         if local is not None:
@@ -128,6 +128,6 @@ class Sources:
                 local.subject.channel,
             )
 
-    def _complete(self, profile: Profile) -> Offers:
+    def _complete(self, profile: Profile) -> ScoredCapabilities:
         measured = self.measurements.capabilities(profile.channel, profile.publisher)
         return offers_of((*profile.capabilities, *measured), self._registry)

@@ -7,60 +7,47 @@ from typing import TypeVar
 
 import msgspec
 
-from accord.core.negotiation.costs import FREE, Constant, Cost, Linear, Table
+from accord.core.negotiation.costs import FREE, ConstantCost, Cost, LinearCost, TableCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Expectation, Requirement, wanted_of
+from accord.core.negotiation.expectations import Expectation, PropertyRequirement, wanted_of
 from accord.core.negotiation.profiles import Capability, Coupling, Profile, check_profile
-from accord.core.negotiation.properties import (
-    Property,
-    Registry,
-    Value,
-    read_number,
-    shown,
-)
-from accord.core.negotiation.records import (
-    ROOT,
-    Record,
-    from_json,
-    from_xml,
-    to_json,
-    to_xml,
-)
+from accord.core.negotiation.properties import Property, PropertyRegistry, Value, read_number, shown
+from accord.core.negotiation.records import ROOT, StoredRecord, from_json, from_xml, to_json, to_xml
 
 T = TypeVar("T")
 
 
-class Stored(msgspec.Struct, frozen=True):
+class QualityDocument(msgspec.Struct, frozen=True):
     expectations: tuple[Expectation, ...] = ()
     profiles: tuple[Profile, ...] = ()
 
 
-def read_xml(source: bytes, registry: Registry) -> Stored:
+def read_xml(source: bytes, registry: PropertyRegistry) -> QualityDocument:
     return _stored(from_xml(source), registry)
 
 
-def read_json(text: str | bytes, registry: Registry) -> Stored:
+def read_json(text: str | bytes, registry: PropertyRegistry) -> QualityDocument:
     return _stored(from_json(text), registry)
 
 
-def write_xml(stored: Stored) -> bytes:
+def write_xml(stored: QualityDocument) -> bytes:
     return to_xml(_written(stored))
 
 
-def write_json(stored: Stored) -> str:
+def write_json(stored: QualityDocument) -> str:
     return to_json(_written(stored))
 
 
 # Reading
 
 
-def _stored(record: Record, registry: Registry) -> Stored:
+def _stored(record: StoredRecord, registry: PropertyRegistry) -> QualityDocument:
     expectations = _all(record, "expectations", lambda each: _expectation(each, registry))
     profiles = _all(record, "profiles", lambda each: _profile(each, registry))
-    return Stored(expectations, profiles)
+    return QualityDocument(expectations, profiles)
 
 
-def _expectation(record: Record, registry: Registry) -> Expectation:
+def _expectation(record: StoredRecord, registry: PropertyRegistry) -> Expectation:
     expectation = Expectation(
         id=record.text("id"),
         subscription=record.text("subscription"),
@@ -72,13 +59,13 @@ def _expectation(record: Record, registry: Registry) -> Expectation:
     return _checked(record, expectation, lambda: wanted_of(expectation, registry))
 
 
-def _requirement(record: Record, registry: Registry) -> Requirement:
+def _requirement(record: StoredRecord, registry: PropertyRegistry) -> PropertyRequirement:
     property_ = _property(record, "property", registry)
     lower, upper = (_value(record, name, property_) for name in ("lower", "upper"))
-    return Requirement(property_.name, lower, upper)
+    return PropertyRequirement(property_.name, lower, upper)
 
 
-def _profile(record: Record, registry: Registry) -> Profile:
+def _profile(record: StoredRecord, registry: PropertyRegistry) -> Profile:
     profile = Profile(
         publisher=record.text("publisher"),
         channel=record.text("channel"),
@@ -88,7 +75,7 @@ def _profile(record: Record, registry: Registry) -> Profile:
     return _checked(record, profile, lambda: check_profile(profile, registry))
 
 
-def _capability(record: Record, registry: Registry) -> Capability:
+def _capability(record: StoredRecord, registry: PropertyRegistry) -> Capability:
     property_ = _property(record, "property", registry)
     values: list[Value] = []
     for name in ("lower", "upper", "current"):
@@ -100,32 +87,32 @@ def _capability(record: Record, registry: Registry) -> Capability:
     return Capability(property_.name, values[0], values[1], values[2], cost)
 
 
-def _cost(record: Record, property_: Property) -> Cost:
+def _cost(record: StoredRecord, property_: Property) -> Cost:
     if record.kind == "constant":
-        return Constant(_number(record, "cost"))
+        return ConstantCost(_number(record, "cost"))
     if record.kind == "linear":
-        return Linear(_number(record, "base"), _number(record, "slope"))
+        return LinearCost(_number(record, "base"), _number(record, "slope"))
     points = _all(record, "points", lambda each: _point(each, property_))
-    return Table(points)
+    return TableCost(points)
 
 
-def _point(record: Record, property_: Property) -> tuple[Value, float]:
+def _point(record: StoredRecord, property_: Property) -> tuple[Value, float]:
     value = _value(record, "at", property_)
     if value is None:
         raise record.problem("point: at: expected, but missing")
     return value, _number(record, "cost")
 
 
-def _coupling(record: Record, registry: Registry) -> Coupling:
+def _coupling(record: StoredRecord, registry: PropertyRegistry) -> Coupling:
     of, on = (_property(record, name, registry).name for name in ("of", "on"))
     return Coupling(of, on, _number(record, "per_unit"))
 
 
-def _all(record: Record, name: str, read: Callable[[Record], T]) -> tuple[T, ...]:
+def _all(record: StoredRecord, name: str, read: Callable[[StoredRecord], T]) -> tuple[T, ...]:
     return tuple(read(each) for each in record.lists.get(name, []))
 
 
-def _checked(record: Record, found: T, check: Callable[[], object]) -> T:
+def _checked(record: StoredRecord, found: T, check: Callable[[], object]) -> T:
     try:
         check()
     except QualityError as error:
@@ -133,7 +120,7 @@ def _checked(record: Record, found: T, check: Callable[[], object]) -> T:
     return found
 
 
-def _property(record: Record, name: str, registry: Registry) -> Property:
+def _property(record: StoredRecord, name: str, registry: PropertyRegistry) -> Property:
     try:
         return registry.get(record.text(name))
     except QualityError as error:
@@ -142,7 +129,7 @@ def _property(record: Record, name: str, registry: Registry) -> Property:
         raise record.problem(f"{record.kind}: {error}") from None
 
 
-def _value(record: Record, name: str, property_: Property) -> Value | None:
+def _value(record: StoredRecord, name: str, property_: Property) -> Value | None:
     found = record.values.get(name)
     if found is None:
         return None
@@ -155,7 +142,7 @@ def _value(record: Record, name: str, property_: Property) -> Value | None:
     return float(found)
 
 
-def _number(record: Record, name: str, default: float | None = None) -> float:
+def _number(record: StoredRecord, name: str, default: float | None = None) -> float:
     found = record.values.get(name, default)
     number = read_number(found) if isinstance(found, str) else found
     if number is None:
@@ -164,7 +151,7 @@ def _number(record: Record, name: str, default: float | None = None) -> float:
     return float(number)
 
 
-def _integer(record: Record, name: str, default: int) -> int:
+def _integer(record: StoredRecord, name: str, default: int) -> int:
     number = _number(record, name, default)
     if not number.is_integer():
         raise record.problem(f"{record.kind}: {name}: expected an integer, got {shown(number)}")
@@ -174,14 +161,14 @@ def _integer(record: Record, name: str, default: int) -> int:
 # Writing
 
 
-def _written(stored: Stored) -> Record:
-    record = Record(ROOT, "")
+def _written(stored: QualityDocument) -> StoredRecord:
+    record = StoredRecord(ROOT, "")
     record.lists["expectations"] = [_from_expectation(each) for each in stored.expectations]
     record.lists["profiles"] = [_from_profile(each) for each in stored.profiles]
     return record
 
 
-def _from_expectation(expectation: Expectation) -> Record:
+def _from_expectation(expectation: Expectation) -> StoredRecord:
     record = _with(
         "expectation",
         id=expectation.id,
@@ -197,7 +184,7 @@ def _from_expectation(expectation: Expectation) -> Record:
     return record
 
 
-def _from_profile(profile: Profile) -> Record:
+def _from_profile(profile: Profile) -> StoredRecord:
     record = _with("profile", publisher=profile.publisher, channel=profile.channel)
     record.lists["capabilities"] = [_from_capability(each) for each in profile.capabilities]
     record.lists["couplings"] = [
@@ -207,7 +194,7 @@ def _from_profile(profile: Profile) -> Record:
     return record
 
 
-def _from_capability(capability: Capability) -> Record:
+def _from_capability(capability: Capability) -> StoredRecord:
     record = _with(
         "capability",
         property=capability.property,
@@ -220,18 +207,18 @@ def _from_capability(capability: Capability) -> Record:
     return record
 
 
-def _from_cost(cost: Cost) -> Record:
-    if isinstance(cost, Constant):
+def _from_cost(cost: Cost) -> StoredRecord:
+    if isinstance(cost, ConstantCost):
         return _with("constant", cost=cost.cost)
-    if isinstance(cost, Linear):
+    if isinstance(cost, LinearCost):
         return _with("linear", base=cost.base, slope=cost.slope)
-    record = Record("table", "")
+    record = StoredRecord("table", "")
     record.lists["points"] = [_with("point", at=at, cost=each) for at, each in cost.points]
     return record
 
 
-def _with(kind: str, **values: Value | None) -> Record:
-    record = Record(kind, "")
+def _with(kind: str, **values: Value | None) -> StoredRecord:
+    record = StoredRecord(kind, "")
     for name, value in values.items():
         if value is not None:
             record.values[name] = value if isinstance(value, str) else float(value)

@@ -12,13 +12,13 @@ from typing import Final, Protocol
 import msgspec
 
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.groups import Copy
+from accord.core.negotiation.groups import ProfileCopy
 from accord.core.negotiation.mechanisms import Mechanism
-from accord.core.negotiation.notices import Decision
+from accord.core.negotiation.notices import AdaptationDecision
 from accord.core.negotiation.properties import shown
 
 
-class Move(msgspec.Struct, frozen=True):
+class PropertyMove(msgspec.Struct, frozen=True):
     """Take a property to a score, by one of these, in this order; for remote ones by asking.
 
     The target is what to aim at, the level what is good enough.
@@ -33,15 +33,15 @@ class Move(msgspec.Struct, frozen=True):
 class Option(msgspec.Struct, frozen=True):
     """One profile that could be made to satisfy."""
 
-    copy: Copy
-    moves: tuple[Move, ...]
+    copy: ProfileCopy
+    moves: tuple[PropertyMove, ...]
     cost: float  # of all properties of the expectation as they would be
     more: float  # than now, with what acting costs
     broken: tuple[str, ...] = ()  # expectations that would not be satisfied any more
     loss: float = 0.0  # their utility in all
 
 
-class Case(msgspec.Struct, frozen=True):
+class AdaptationCase(msgspec.Struct, frozen=True):
     """What is to be decided. All options break less than the expectation is worth."""
 
     expectation: str
@@ -53,14 +53,14 @@ class Case(msgspec.Struct, frozen=True):
     is_outranked: bool = False  # that one is wanted more
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AdaptationChoice(msgspec.Struct, frozen=True):
     """The options to take, or why not."""
 
     options: tuple[Option, ...]
-    decision: Decision = Decision.ADAPTING
+    decision: AdaptationDecision = AdaptationDecision.ADAPTING
 
 
-class Strategy(Protocol):
+class AdaptationStrategy(Protocol):
     """`frees`: publishers are advised to do less where less is needed.
 
     Then an alternative that is satisfied while a better one is needs nothing. Nothing should be
@@ -70,7 +70,7 @@ class Strategy(Protocol):
     name: str
     frees: bool
 
-    def decide(self, case: Case) -> Verdict: ...
+    def decide(self, case: AdaptationCase) -> AdaptationChoice: ...
 
 
 class Pareto:
@@ -79,22 +79,26 @@ class Pareto:
     name = "pareto"
     frees = False
 
-    def decide(self, case: Case) -> Verdict:
+    def decide(self, case: AdaptationCase) -> AdaptationChoice:
         chosen = sorted(case.options, key=lambda option: option.cost)[: case.missing]
         cost = sum(option.cost for option in chosen)
         if case.other_cost is not None and cost > case.other_cost:
-            return Verdict((), Decision.TOO_COSTLY)
-        return Verdict(tuple(chosen))
+            return AdaptationChoice((), AdaptationDecision.TOO_COSTLY)
+        return AdaptationChoice(tuple(chosen))
 
 
-class Freeing(Pareto):
+class ParetoReleasing(Pareto):
     """The same, and what expectations needed that are gone is given back."""
 
     name = "freeing"
     frees = True
 
-    def decide(self, case: Case) -> Verdict:
-        return Verdict((), Decision.OUTRANKED) if case.is_outranked else super().decide(case)
+    def decide(self, case: AdaptationCase) -> AdaptationChoice:
+        return (
+            AdaptationChoice((), AdaptationDecision.OUTRANKED)
+            if case.is_outranked
+            else super().decide(case)
+        )
 
 
 class Cheapest:
@@ -103,22 +107,22 @@ class Cheapest:
     name = "cheapest"
     frees = True
 
-    def decide(self, case: Case) -> Verdict:
+    def decide(self, case: AdaptationCase) -> AdaptationChoice:
         if case.is_outranked:
-            return Verdict((), Decision.OUTRANKED)
+            return AdaptationChoice((), AdaptationDecision.OUTRANKED)
         chosen = sorted(case.options, key=lambda option: option.more + option.loss)[: case.missing]
         more = sum(option.more + option.loss for option in chosen)
         if more > case.utility:
-            return Verdict((), Decision.TOO_COSTLY)
-        return Verdict(tuple(chosen))
+            return AdaptationChoice((), AdaptationDecision.TOO_COSTLY)
+        return AdaptationChoice(tuple(chosen))
 
 
 STRATEGIES: Final[Mapping[str, type[Pareto] | type[Cheapest]]] = {
-    each.name: each for each in (Pareto, Cheapest, Freeing)
+    each.name: each for each in (Pareto, Cheapest, ParetoReleasing)
 }
 
 
-def strategy_named(name: str) -> Strategy:
+def strategy_named(name: str) -> AdaptationStrategy:
     if name not in STRATEGIES:
         expected = ", ".join(STRATEGIES)
         raise QualityError("strategy", f"expected one of {expected}, got {shown(name)}")

@@ -23,24 +23,24 @@ from typing import Final
 
 import msgspec
 
-from accord.core.negotiation.costs import Table
+from accord.core.negotiation.costs import TableCost
 from accord.core.negotiation.messages import (
-    ANEW,
     MAX_CHANGES,
     NO_SESSION,
-    Change,
-    Have,
-    Heard,
-    Key,
-    News,
-    Said,
-    Session,
+    RESET,
+    EntryKey,
+    ForwardedProfile,
+    NegotiationAck,
+    NegotiationChange,
+    NegotiationDelta,
+    NegotiationEntry,
+    SessionId,
 )
-from accord.core.overlay.change_log import ChangeLog, Limits
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 
 FLUSH_US: Final = 5_000
 RESEND_US: Final = 200_000
-LONGEST_RESEND_US: Final = 5_000_000
+MAX_RESEND_US: Final = 5_000_000
 MAX_SAID: Final = 200_000
 MAX_HEARD_BYTES: Final = 128 << 20  # of what one neighbour says
 MAX_BYTES: Final = 128_000  # of one message, about
@@ -48,14 +48,16 @@ MAX_BYTES: Final = 128_000  # of one message, about
 _NEVER: Final = 2**62
 _encode: Final = msgspec.msgpack.Encoder().encode
 
-Difference = tuple[Said | None, Said | None]  # what was said, and what is said instead
+Replacement = tuple[
+    NegotiationEntry | None, NegotiationEntry | None
+]  # what was said, and what is said instead
 
 
-class _Listener:
+class _PeerCursor:
     __slots__ = ("due_us", "floor", "heard", "is_known", "resend_us", "sent", "session")
 
     def __init__(self, now_us: int) -> None:
-        self.session: Session = NO_SESSION
+        self.session: SessionId = NO_SESSION
         self.is_known = False  # that it listens to this incarnation
         self.heard = 0
         self.floor = 0  # of the log, when it said that it knows nothing
@@ -63,30 +65,30 @@ class _Listener:
         self.due_us = now_us  # when to send again what was not heard
         self.resend_us = RESEND_US
 
-    def begin(self, session: Session, now_us: int) -> None:
+    def begin(self, session: SessionId, now_us: int) -> None:
         self.session = session
         self.is_known = False
         self.heard = self.sent = self.floor = 0
         self.due_us = now_us
 
 
-class Saying:
+class DeltaSender:
     """What this node says, and to whom."""
 
     def __init__(self, incarnation: int, limit: int = MAX_SAID) -> None:
         self.incarnation = incarnation
         self.refused = 0  # for want of room
         self._limit = limit
-        limits = Limits(changes=MAX_CHANGES, bytes=MAX_BYTES, gone=limit)
-        self._log: ChangeLog[Key, Said] = ChangeLog(limits, _bytes_of)
-        self._listeners: dict[str, _Listener] = {}
+        limits = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_BYTES, gone=limit)
+        self._log: ChangeLog[EntryKey, NegotiationEntry] = ChangeLog(limits, _bytes_of)
+        self._listeners: dict[str, _PeerCursor] = {}
         self._flush_us = _NEVER
 
     @property
     def version(self) -> int:
         return self._log.version
 
-    def say(self, key: Key, value: Said | None, now_us: int) -> None:
+    def say(self, key: EntryKey, value: NegotiationEntry | None, now_us: int) -> None:
         before = self._log.get(key)
         if before == value:
             return
@@ -98,18 +100,18 @@ class Saying:
             self._log.all_know(self.version)
         self._flush_us = min(self._flush_us, now_us + FLUSH_US)
 
-    def said(self) -> dict[Key, Said]:
+    def said(self) -> dict[EntryKey, NegotiationEntry]:
         return self._log.values()
 
     def link_up(self, neighbour: str, now_us: int) -> None:
-        self._listeners[neighbour] = _Listener(now_us)
+        self._listeners[neighbour] = _PeerCursor(now_us)
         self._flush_us = min(self._flush_us, now_us)
 
     def link_down(self, neighbour: str) -> None:
         self._listeners.pop(neighbour, None)
         self._log.all_know(self._heard_by_all())
 
-    def heard(self, neighbour: str, message: Heard, now_us: int) -> None:
+    def heard(self, neighbour: str, message: NegotiationAck, now_us: int) -> None:
         listener = self._listeners.get(neighbour)
         if listener is None or message.session < listener.session:
             return
@@ -137,18 +139,18 @@ class Saying:
         behind = [e.due_us for e in self._listeners.values() if self._is_behind(e)]
         return min([self._flush_us, *behind]) if self._listeners else _NEVER
 
-    def take(self, now_us: int) -> list[tuple[str, News]]:
+    def take(self, now_us: int) -> list[tuple[str, NegotiationDelta]]:
         """What is to be sent to whom now."""
         if now_us < self.next_due_us():
             return []
-        sends: list[tuple[str, News]] = []
+        sends: list[tuple[str, NegotiationDelta]] = []
         for neighbour, listener in self._listeners.items():
             if not self._is_behind(listener):
                 continue
             is_late = now_us >= listener.due_us
             if is_late:
                 if listener.sent > listener.heard:
-                    listener.resend_us = min(2 * listener.resend_us, LONGEST_RESEND_US)
+                    listener.resend_us = min(2 * listener.resend_us, MAX_RESEND_US)
                 listener.sent = listener.heard
             if is_late or listener.sent < self.version:
                 if listener.sent == listener.heard:  # else the first is to be heard of in time
@@ -163,29 +165,29 @@ class Saying:
         for listener in self._listeners.values():
             assert 0 <= listener.heard <= listener.sent <= self.version
 
-    def _is_behind(self, listener: _Listener) -> bool:
+    def _is_behind(self, listener: _PeerCursor) -> bool:
         return listener.heard < self.version or not listener.is_known
 
-    def _next(self, listener: _Listener) -> News:
+    def _next(self, listener: _PeerCursor) -> NegotiationDelta:
         base = listener.sent
         if not self._log.can_go_on(base, listener.floor):
             if listener.heard:
                 listener.sent = self.version  # there is nothing else to say now
-                return News(self.incarnation, ANEW, 0, (), listener.session)
+                return NegotiationDelta(self.incarnation, RESET, 0, (), listener.session)
             base = 0
         listener.sent, changes = self._log.after(base)
-        told = tuple(Change(*each) for each in changes)
-        return News(self.incarnation, base, listener.sent, told, listener.session)
+        told = tuple(NegotiationChange(*each) for each in changes)
+        return NegotiationDelta(self.incarnation, base, listener.sent, told, listener.session)
 
     def _heard_by_all(self) -> int:
         return min((each.heard for each in self._listeners.values()), default=self.version)
 
 
-class Hearing:
+class DeltaReceiver:
     """What one neighbour says."""
 
     def __init__(
-        self, session: Session = NO_SESSION, now_us: int = 0, limit: int = MAX_SAID
+        self, session: SessionId = NO_SESSION, now_us: int = 0, limit: int = MAX_SAID
     ) -> None:
         self.session = session
         self.is_spoken_to = False
@@ -195,11 +197,11 @@ class Hearing:
         self.version = 0
         self.refused = 0
         self._limit = limit
-        self._said: dict[Key, Said] = {}
-        self._sizes: dict[Key, int] = {}
+        self._said: dict[EntryKey, NegotiationEntry] = {}
+        self._sizes: dict[EntryKey, int] = {}
         self._bytes = 0
 
-    def hear(self, news: News) -> list[Difference]:
+    def hear(self, news: NegotiationDelta) -> list[Replacement]:
         """What is different now."""
         if news.session not in (NO_SESSION, self.session):
             return []
@@ -210,7 +212,7 @@ class Hearing:
             if news.base:
                 return []
             self.incarnation, self.version = news.incarnation, 0
-        if news.base == ANEW and news.session == self.session:
+        if news.base == RESET and news.session == self.session:
             self.version = 0
         if news.base > self.version or news.version <= self.version:
             return []
@@ -218,34 +220,34 @@ class Hearing:
         if not news.base:
             fresh = {key: fresh.get(key) for key in [*self._said, *fresh]}
         self.version = news.version
-        found: list[Difference] = []
+        found: list[Replacement] = []
         for key, value in fresh.items():
             before = self._said.get(key)
             if before != value and self._set(key, value):
                 found.append((before, value))
         return found
 
-    def answer(self) -> Heard:
+    def answer(self) -> NegotiationAck:
         # What came before the speaker knew of the session must not seem to be all that is missing.
         if not self.is_spoken_to:
-            return Heard(0, 0, self.session)
-        return Heard(self.incarnation, self.version, self.session)
+            return NegotiationAck(0, 0, self.session)
+        return NegotiationAck(self.incarnation, self.version, self.session)
 
     def next_due_us(self) -> int:
         return _NEVER if self.is_spoken_to else self.due_us
 
-    def greet(self, now_us: int) -> Heard | None:
+    def greet(self, now_us: int) -> NegotiationAck | None:
         """To be said now."""
         if now_us < self.next_due_us():
             return None
         self.due_us = now_us + self._again_us
-        self._again_us = min(2 * self._again_us, LONGEST_RESEND_US)
+        self._again_us = min(2 * self._again_us, MAX_RESEND_US)
         return self.answer()
 
-    def said(self) -> dict[Key, Said]:
+    def said(self) -> dict[EntryKey, NegotiationEntry]:
         return self._said
 
-    def _set(self, key: Key, value: Said | None) -> bool:
+    def _set(self, key: EntryKey, value: NegotiationEntry | None) -> bool:
         size = 0 if value is None else sum(map(len, key)) + len(_encode(value))
         grown = self._bytes + size - self._sizes.get(key, 0)
         is_one_more = value is not None and key not in self._said
@@ -267,12 +269,12 @@ class Hearing:
         assert self.version >= 0
 
 
-def _bytes_of(key: Key, value: Said | None) -> int:
+def _bytes_of(key: EntryKey, value: NegotiationEntry | None) -> int:
     # What is in the key is in the value again; all else is small but for tables of costs.
     size = 100 + 2 * sum(map(len, key))
-    if isinstance(value, Have):
+    if isinstance(value, ForwardedProfile):
         for capability in value.capabilities:
             size += 50
-            if isinstance(capability.cost, Table):
+            if isinstance(capability.cost, TableCost):
                 size += 20 * len(capability.cost.points)
     return size

@@ -19,12 +19,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from accord.core.model.channels import ChannelMap, filter_selects
-from accord.core.negotiation.believing import Believing, Qualities, scope_of
-from accord.core.negotiation.groups import Copy, Group, Path, Scope
-from accord.core.negotiation.messages import MAX_HOPS, Have, Key, Want
-from accord.core.negotiation.profiles import Offers
-from accord.core.negotiation.properties import Registry
-from accord.core.negotiation.streams import Saying
+from accord.core.negotiation.believing import NeighbourValidator, Qualities, scope_of
+from accord.core.negotiation.groups import MatchGroup, Path, ProfileCopy, Scope
+from accord.core.negotiation.messages import MAX_HOPS, EntryKey, ForwardedProfile, PropertyInterest
+from accord.core.negotiation.profiles import ScoredCapabilities
+from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.negotiation.streams import DeltaSender
 
 MAX_SCOPES: Final = 10_000
 
@@ -32,31 +32,31 @@ MAX_SCOPES: Final = 10_000
 class _Neighbour:
     def __init__(self, qualities: Qualities) -> None:
         self.qualities = dict(qualities)
-        self.wants: dict[Scope, Want] = {}
-        self.haves: dict[Scope, dict[Copy, Have]] = {}
+        self.wants: dict[Scope, PropertyInterest] = {}
+        self.haves: dict[Scope, dict[ProfileCopy, ForwardedProfile]] = {}
 
 
 class SuperSets:
     def __init__(
-        self, node: str, registry: Registry, saying: Saying, *, is_leaf: bool = False
+        self, node: str, registry: PropertyRegistry, saying: DeltaSender, *, is_leaf: bool = False
     ) -> None:
         self.node = node
         self._hops = 1 if is_leaf else MAX_HOPS  # what came over so many nodes ends here
-        self.groups: dict[Scope, Group] = {}
-        self._believing = Believing(node, registry)
+        self.groups: dict[Scope, MatchGroup] = {}
+        self._believing = NeighbourValidator(node, registry)
         self.saying = saying
-        self._local: dict[str, dict[str, Offers]] = {}  # by channel and source
-        self._by_filter: ChannelMap[dict[tuple[str, ...], Group]] = ChannelMap()
+        self._local: dict[str, dict[str, ScoredCapabilities]] = {}  # by channel and source
+        self._by_filter: ChannelMap[dict[tuple[str, ...], MatchGroup]] = ChannelMap()
         self._neighbours: dict[str, _Neighbour] = {}
         self._wanted: dict[Scope, int] = {}  # here: of how many publishers
-        self._said: dict[Scope, dict[Copy, Key]] = {}
+        self._said: dict[Scope, dict[ProfileCopy, EntryKey]] = {}
         self._touched: dict[Scope, bool] = {}
         self._rewant: dict[Scope, bool] = {}
-        self._changed: dict[tuple[Scope, Copy], bool] = {}  # copies from neighbours
+        self._changed: dict[tuple[Scope, ProfileCopy], bool] = {}  # copies from neighbours
 
     # Profiles that are registered here
 
-    def set_local(self, channel: str, source: str, offers: Offers) -> None:
+    def set_local(self, channel: str, source: str, offers: ScoredCapabilities) -> None:
         self._local.setdefault(channel, {})[source] = offers
         for group in self._groups_of(channel):
             group.set_copy(source, (), offers)
@@ -78,7 +78,7 @@ class SuperSets:
         """No group for other channels and properties should be added."""
         return len(self.groups) >= MAX_SCOPES
 
-    def group(self, scope: Scope, publishers: int) -> Group:
+    def group(self, scope: Scope, publishers: int) -> MatchGroup:
         """To add an expectation to, of so many publishers; `release` it after removing one."""
         if publishers > self._wanted.get(scope, 0):
             self._wanted[scope] = publishers
@@ -123,7 +123,9 @@ class SuperSets:
         for scope in gone.wants:
             self._adjust(scope)
 
-    def want(self, neighbour: str, before: Want | None, after: Want | None) -> None:
+    def want(
+        self, neighbour: str, before: PropertyInterest | None, after: PropertyInterest | None
+    ) -> None:
         """What it says that somebody wants, instead of what it said."""
         wants = self._neighbours[neighbour].wants
         if before is not None and wants.get(scope_of(before)) is before:
@@ -137,7 +139,9 @@ class SuperSets:
             wants[scope] = after
             self._adjust(scope)
 
-    def have(self, neighbour: str, before: Have | None, after: Have | None) -> None:
+    def have(
+        self, neighbour: str, before: ForwardedProfile | None, after: ForwardedProfile | None
+    ) -> None:
         known = self._neighbours[neighbour]
         if before is not None:
             self._forget(known, before, after)
@@ -168,9 +172,9 @@ class SuperSets:
         self._touched.clear()
         return changed
 
-    def take_changed(self) -> list[tuple[Copy, Offers | None]]:
+    def take_changed(self) -> list[tuple[ProfileCopy, ScoredCapabilities | None]]:
         """Copies from neighbours that are different, or gone, since the last time."""
-        found: list[tuple[Copy, Offers | None]] = []
+        found: list[tuple[ProfileCopy, ScoredCapabilities | None]] = []
         for scope, copy in self._changed:
             group = self.groups.get(scope)
             if group is not None:
@@ -221,7 +225,7 @@ class SuperSets:
         return max([self._wanted.get(scope, 0), *heard])
 
     def _create(self, scope: Scope, depth: int) -> None:
-        group = self.groups[scope] = Group(scope, depth)
+        group = self.groups[scope] = MatchGroup(scope, depth)
         group.retell(self._said.get(scope, ()))
         by_names = self._by_filter.get(scope[0])
         if by_names is None:
@@ -245,12 +249,12 @@ class SuperSets:
         if not by_names:
             self._by_filter.remove(scope[0])
 
-    def _local_of(self, pattern: str) -> Iterable[dict[str, Offers]]:
+    def _local_of(self, pattern: str) -> Iterable[dict[str, ScoredCapabilities]]:
         if "+" not in pattern and "#" not in pattern:
             return [self._local.get(pattern, {})]
         return (of for channel, of in self._local.items() if filter_selects(pattern, channel))
 
-    def _groups_of(self, channel: str) -> list[Group]:
+    def _groups_of(self, channel: str) -> list[MatchGroup]:
         return [group for of in self._by_filter.select(channel) for group in of.values()]
 
     # What came from neighbours
@@ -259,7 +263,7 @@ class SuperSets:
         for have in known.haves[scope].values():
             self._apply(known, have)
 
-    def _apply(self, known: _Neighbour, have: Have) -> None:
+    def _apply(self, known: _Neighbour, have: ForwardedProfile) -> None:
         scope = scope_of(have)
         group = self.groups.get(scope)
         if group is None:
@@ -272,7 +276,9 @@ class SuperSets:
         self._touched[scope] = True
         self._changed[scope, (have.source, have.path)] = True
 
-    def _forget(self, known: _Neighbour, have: Have, instead: Have | None) -> None:
+    def _forget(
+        self, known: _Neighbour, have: ForwardedProfile, instead: ForwardedProfile | None
+    ) -> None:
         scope, copy = scope_of(have), (have.source, have.path)
         haves = known.haves.get(scope)
         if haves is None or haves.get(copy) is not have:
@@ -296,16 +302,16 @@ class SuperSets:
     def _say_want(self, scope: Scope, now_us: int) -> None:
         wants = [k.wants[scope] for k in self._neighbours.values() if scope in k.wants]
         if scope in self._wanted:
-            wants.append(Want(*scope, self._wanted[scope], ()))
+            wants.append(PropertyInterest(*scope, self._wanted[scope], ()))
         wants = [each for each in wants if len(each.path) < self._hops]
-        said: Want | None = None
+        said: PropertyInterest | None = None
         if wants:
             # The most that anybody wants: all other wants are within it.
             best = min(wants, key=lambda each: (-each.publishers, len(each.path), each.path))
-            said = Want(*scope, best.publishers, (self.node, *best.path))
+            said = PropertyInterest(*scope, best.publishers, (self.node, *best.path))
         self.saying.say(_want_key(scope), said, now_us)
 
-    def _forward(self, scope: Scope, group: Group | None, now_us: int) -> None:
+    def _forward(self, scope: Scope, group: MatchGroup | None, now_us: int) -> None:
         said = self._said.setdefault(scope, {})
         for copy in list(said) if group is None else group.take_news():
             key = _have_key(scope, copy)
@@ -318,18 +324,18 @@ class SuperSets:
         if not said:
             del self._said[scope]
 
-    def _have(self, group: Group, copy: Copy) -> Have | None:
+    def _have(self, group: MatchGroup, copy: ProfileCopy) -> ForwardedProfile | None:
         source, path = copy
         if not group.skyline.represents(copy) or len(path) >= self._hops:
             return None
         offers = group.offers(copy)
         capabilities = tuple(offers[name].capability for name in group.names)
-        return Have(*group.scope, source, (self.node, *path), capabilities)
+        return ForwardedProfile(*group.scope, source, (self.node, *path), capabilities)
 
 
-def _want_key(scope: Scope) -> Key:
+def _want_key(scope: Scope) -> EntryKey:
     return ("want", scope[0], str(len(scope[1])), *scope[1])
 
 
-def _have_key(scope: Scope, copy: Copy) -> Key:
+def _have_key(scope: Scope, copy: ProfileCopy) -> EntryKey:
     return ("have", scope[0], str(len(scope[1])), *scope[1], copy[0], *copy[1])

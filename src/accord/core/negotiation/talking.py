@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from accord.core.negotiation.asking import Asking, Claim
+from accord.core.negotiation.asking import NeighbourDemand, UpstreamRequests
 from accord.core.negotiation.believing import Qualities
-from accord.core.negotiation.deciding import Deciding
-from accord.core.negotiation.matching import State
-from accord.core.negotiation.messages import Answer, Ask, Have, Heard, QualityMessage, Said, Want
-from accord.core.negotiation.notices import Decision
-from accord.core.negotiation.parties import claiming
-from accord.core.negotiation.properties import Registry
-from accord.core.negotiation.streams import Hearing
+from accord.core.negotiation.deciding import DecisionEngine
+from accord.core.negotiation.matching import MatchState
+from accord.core.negotiation.messages import (
+    ForwardedProfile,
+    NegotiationAck,
+    NegotiationEntry,
+    PropertyInterest,
+    QualityMessage,
+    QualityRejection,
+    QualityRequest,
+)
+from accord.core.negotiation.notices import AdaptationDecision
+from accord.core.negotiation.parties import remote_demand
+from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.negotiation.streams import DeltaReceiver
 from accord.core.negotiation.supersets import SuperSets
 
 NEVER_US: Final = 2**62
@@ -20,15 +28,15 @@ NEVER_US: Final = 2**62
 T = TypeVar("T")
 
 
-class Talking:
+class NeighbourProtocol:
     def __init__(
-        self, node: str, registry: Registry, supersets: SuperSets, deciding: Deciding
+        self, node: str, registry: PropertyRegistry, supersets: SuperSets, deciding: DecisionEngine
     ) -> None:
-        self.asking = Asking(node, registry, supersets.saying, supersets.qualities)
+        self.asking = UpstreamRequests(node, registry, supersets.saying, supersets.qualities)
         self._supersets = supersets
         self._saying = supersets.saying
         self._deciding = deciding
-        self._hearing: dict[str, Hearing] = {}
+        self._hearing: dict[str, DeltaReceiver] = {}
         self._sessions = 0
 
     def link_up(self, neighbour: str, qualities: Qualities, now_us: int) -> None:
@@ -37,31 +45,33 @@ class Talking:
         self._saying.link_up(neighbour, now_us)
         self._sessions += 1
         session = self._saying.incarnation, self._sessions
-        self._hearing[neighbour] = Hearing(session, now_us)
+        self._hearing[neighbour] = DeltaReceiver(session, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
         hearing = self._hearing.pop(neighbour, None)
         if hearing is None:
             return
         for said in hearing.said().values():
-            if isinstance(said, (Ask, Answer)):
+            if isinstance(said, (QualityRequest, QualityRejection)):
                 self._hear(neighbour, said, None, now_us)
         self._saying.link_down(neighbour)
         self._supersets.link_down(neighbour)
 
-    def receive(self, neighbour: str, message: QualityMessage, now_us: int) -> Heard | None:
+    def receive(
+        self, neighbour: str, message: QualityMessage, now_us: int
+    ) -> NegotiationAck | None:
         """What to answer."""
         hearing = self._hearing.get(neighbour)
         if hearing is None:
             return None
-        if isinstance(message, Heard):
+        if isinstance(message, NegotiationAck):
             self._saying.heard(neighbour, message, now_us)
             return None
         for before, after in hearing.hear(message):
             self._hear(neighbour, before, after, now_us)
         return hearing.answer()
 
-    def greetings(self, now_us: int) -> list[tuple[str, Heard]]:
+    def greetings(self, now_us: int) -> list[tuple[str, NegotiationAck]]:
         """To whom to say now that this node listens."""
         found = [(neighbour, each.greet(now_us)) for neighbour, each in self._hearing.items()]
         return [(neighbour, heard) for neighbour, heard in found if heard is not None]
@@ -69,7 +79,7 @@ class Talking:
     def next_due_us(self) -> int:
         return min((each.next_due_us() for each in self._hearing.values()), default=NEVER_US)
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[NeighbourDemand]:
         """All that neighbours ask of this node, for themselves and for others."""
         here = [party.claim for party in self._deciding.parties if party.claim is not None]
         return [*here, *self.asking.relayed()]
@@ -81,7 +91,7 @@ class Talking:
             if party is None or party.claim is None or party.told is None:
                 continue
             state, decision = party.told
-            is_open = state is State.SATISFIED or decision is Decision.ADAPTING
+            is_open = state is MatchState.SATISFIED or decision is AdaptationDecision.ADAPTING
             reasons = () if is_open else self._deciding.reasons(party)
             self.asking.answer(party.claim, reasons[0] if reasons else None, now_us)
         self._deciding.unanswered.clear()
@@ -92,19 +102,33 @@ class Talking:
         for hearing in self._hearing.values():
             hearing.check_invariants()
 
-    def _hear(self, neighbour: str, before: Said | None, after: Said | None, now_us: int) -> None:
+    def _hear(
+        self,
+        neighbour: str,
+        before: NegotiationEntry | None,
+        after: NegotiationEntry | None,
+        now_us: int,
+    ) -> None:
         kinds = {type(before), type(after)}
-        if Want in kinds:
-            self._supersets.want(neighbour, _as(Want, before), _as(Want, after))
-        if Have in kinds:
-            self._supersets.have(neighbour, _as(Have, before), _as(Have, after))
-        if Ask in kinds:
-            claimed = self.asking.claim(neighbour, _as(Ask, before))
-            self._claimed(claimed, self.asking.claim(neighbour, _as(Ask, after)), now_us)
-        if Answer in kinds:
-            self._answered(neighbour, _as(Answer, before), _as(Answer, after), now_us)
+        if PropertyInterest in kinds:
+            self._supersets.want(
+                neighbour, _as(PropertyInterest, before), _as(PropertyInterest, after)
+            )
+        if ForwardedProfile in kinds:
+            self._supersets.have(
+                neighbour, _as(ForwardedProfile, before), _as(ForwardedProfile, after)
+            )
+        if QualityRequest in kinds:
+            claimed = self.asking.claim(neighbour, _as(QualityRequest, before))
+            self._claimed(claimed, self.asking.claim(neighbour, _as(QualityRequest, after)), now_us)
+        if QualityRejection in kinds:
+            self._answered(
+                neighbour, _as(QualityRejection, before), _as(QualityRejection, after), now_us
+            )
 
-    def _claimed(self, before: Claim | None, after: Claim | None, now_us: int) -> None:
+    def _claimed(
+        self, before: NeighbourDemand | None, after: NeighbourDemand | None, now_us: int
+    ) -> None:
         if before is not None and (after is None or after.id != before.id):
             self._deciding.forget(before.id)
             self._deciding.reliance.release(before.id)
@@ -117,11 +141,15 @@ class Talking:
             self.asking.relay(after, now_us)
         else:
             self._deciding.forget(after.id)
-            self._deciding.parties.add(claiming(after))
+            self._deciding.parties.add(remote_demand(after))
             self._deciding.dirty.add_urgent([after.id])
 
     def _answered(
-        self, neighbour: str, before: Answer | None, after: Answer | None, now_us: int
+        self,
+        neighbour: str,
+        before: QualityRejection | None,
+        after: QualityRejection | None,
+        now_us: int,
     ) -> None:
         refused = self.asking.refused(neighbour, before, after)
         for said in (before, after):
@@ -130,7 +158,7 @@ class Talking:
         for copy in refused:
             for who in self._deciding.reliance.relying(copy):
                 party = self._deciding.parties.get(who)
-                if party is not None and self._deciding.state(party) is not State.SATISFIED:
+                if party is not None and self._deciding.state(party) is not MatchState.SATISFIED:
                     self._deciding.fail(party, copy, now_us)
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from accord.core.negotiation.notices import Notice, UsageChanged
-from accord.core.negotiation.reactions import NEVER_US, Subject
+from accord.core.negotiation.reactions import NEVER_US, ProfileRef
 
 Usage = tuple[int, float]  # how many expectations, and their utility in all
 
 _NONE: Usage = (0, 0.0)
 
 
-class Usages:
+class UsageReports:
     def __init__(self, every_us: int) -> None:
         self.due_us = NEVER_US
         self._every_us = every_us
         self._told: dict[str, Usage] = {}  # by source, without those that are not used
-        self._changed: dict[str, tuple[Subject, Usage]] = {}
+        self._changed: dict[str, tuple[ProfileRef, Usage]] = {}
 
-    def changed(self, subject: Subject, usage: Usage, now_us: int) -> None:
+    def changed(self, subject: ProfileRef, usage: Usage, now_us: int) -> None:
         self._changed[subject.source] = subject, usage
         self.due_us = min(self.due_us, now_us + self._every_us)
 

@@ -17,11 +17,11 @@ from accord.core.errors import PredicateError
 from accord.core.model.channels import filter_selects
 from accord.core.node.message import Message
 from accord.core.node.router import Router
-from accord.core.node.routes import Receiver, Subscription
+from accord.core.node.routes import Receiver, RouterSubscription
 from accord.core.overlay.needs import Need
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.qos.policies import Entity, Grant
-from accord.core.scheduling.outbox import Run
+from accord.core.scheduling.outbox import EventRun
 
 _ALL: Final = 1 << 62
 
@@ -46,11 +46,11 @@ class RemoteNode(Receiver):
     ) -> None:
         self._wanted[self.name] = grant
 
-    def forward(self, run: Run) -> None:
+    def forward(self, run: EventRun) -> None:
         raise NotImplementedError  # it takes no client's frames: each event is made for it
 
 
-class Remotes:
+class RemoteInterests:
     """`wanted` says which nodes want the message that was published last.
 
     Who sets `at_once`, the characters of predicates to be read at a time, calls `read_on` then.
@@ -63,11 +63,11 @@ class Remotes:
         self.router = router
         self.nodes: dict[str, RemoteNode] = {}
         self.wanted: dict[str, Grant] = {}
-        self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        self._subscriptions: dict[tuple[str, str], RouterSubscription] = {}
         # All events of a filter, by node and filter. Several keys may say so, while a node that
         # began anew still takes back what it said before; the router has it once.
-        self._whole: dict[tuple[str, str], Subscription] = {}
-        self._sharing: dict[Subscription, int] = {}
+        self._whole: dict[tuple[str, str], RouterSubscription] = {}
+        self._sharing: dict[RouterSubscription, int] = {}
 
     def need(self, node: str, key: str, need: Need | None) -> None:
         """What `node` says under `key`; None where it has taken that back."""
@@ -105,7 +105,7 @@ class Remotes:
         }
         return list(found)
 
-    def _add(self, node: str, need: Need) -> Subscription:
+    def _add(self, node: str, need: Need) -> RouterSubscription:
         receiver = self.nodes.get(node)
         if receiver is None:
             receiver = self.nodes[node] = RemoteNode(node, self.wanted)
@@ -116,7 +116,7 @@ class Remotes:
             if known is not None:
                 self._sharing[known] += 1
                 return known
-        subscription = Subscription(
+        subscription = RouterSubscription(
             receiver,
             need.filter,
             qos=2,
@@ -131,7 +131,7 @@ class Remotes:
         self.router.add(subscription)
         return subscription
 
-    def _remove(self, node: str, subscription: Subscription) -> None:
+    def _remove(self, node: str, subscription: RouterSubscription) -> None:
         sharing = self._sharing.get(subscription, 1) - 1
         if sharing:
             self._sharing[subscription] = sharing

@@ -15,7 +15,7 @@ class _Branch:
         self.message: Message | None = None
 
 
-class Retained:
+class RetainedMessages:
     """Bounded by the number of messages and by their bytes."""
 
     def __init__(self, *, messages_limit: int, bytes_limit: int) -> None:

@@ -28,15 +28,15 @@ ADVICE: Final = "$accord/advice"
 ADVERTISEMENTS: Final = "$accord/advertisements"  # anybody may, for what they may publish to
 # Answers to one's own events. Who has an event's receipt may answer: it is what comes behind.
 FEEDBACK: Final = "$accord/feedback"
-ANSWERS: Final = FEEDBACK + "/"
-PAST: Final = "$accord/past"  # what of the past a subscription could not have
+FEEDBACK_PREFIX: Final = FEEDBACK + "/"
+HISTORY: Final = "$accord/past"  # what of the past a subscription could not have
 CHANNELS: Final = "$accord/channels"  # anybody may ask: the answer says what they may not
 REQUESTS: Final = (
     *(POLICIES, CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS),
 )
 _OPEN: Final = (CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
 # Of these each client gets only what concerns itself.
-_PRIVATE: Final = (EXPECTATIONS, ADVICE, FEEDBACK, PAST)
+_PRIVATE: Final = (EXPECTATIONS, ADVICE, FEEDBACK, HISTORY)
 _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
 
@@ -136,7 +136,7 @@ class Rights(Allowed, frozen=True):
             return True
         if _is_statistics(channel):
             return False
-        if channel in _OPEN or channel.startswith(ANSWERS):
+        if channel in _OPEN or channel.startswith(FEEDBACK_PREFIX):
             return True
         if channel.startswith("$"):
             if self.system or (self.policies and channel == POLICIES):
@@ -171,7 +171,7 @@ class Rights(Allowed, frozen=True):
 
 
 EVERYTHING: Final = Rights(publish=("#",), subscribe=("#",), system=True, policies=True)
-NOTHING: Final = Rights(statistics=False)
+NO_RIGHTS: Final = Rights(statistics=False)
 
 
 def filter_covers(pattern: str, other: str) -> bool:

@@ -18,20 +18,28 @@ from accord.core.model.channels import ChannelMap
 from accord.core.monitoring.channels import ChannelTable
 from accord.core.node.message import Message
 from accord.core.node.routes import (
-    Group,
-    HeavyMatchError,
+    DeferredMatchError,
+    FanOut,
+    FanOutTarget,
+    MessageOverride,
+    PublisherFanOut,
     Receiver,
-    Route,
+    RouterSubscription,
     Selection,
-    Special,
-    Subscription,
-    Target,
-    Way,
+    SharedGroup,
     merge,
 )
-from accord.core.overlay.binding import UNBOUND, Bound
+from accord.core.overlay.binding import DEFAULT_TRAITS, ChannelTraits
 from accord.core.predicates.index import FrameMatches, Index
-from accord.core.qos.policies import DEFAULT_GRANT, NO_SIDE, Entity, Grant, Policies, Side, View
+from accord.core.qos.policies import (
+    DEFAULT_GRANT,
+    NO_SIDE,
+    ChannelPolicies,
+    Entity,
+    Grant,
+    Policies,
+    PolicySide,
+)
 
 _REMEMBERED_ROUTES: Final = 10_000
 _REMEMBERED_LENGTH: Final = 1_024
@@ -46,14 +54,16 @@ class Router:
         self.placed_for = policies  # those by which all predicates have their place in the index
         self.channels = ChannelTable()
         self.watched: dict[str, bool] = {}  # channels whose events are measured
-        self.bound: Callable[[str], Bound] = _unbound  # how a channel is
+        self.bound: Callable[[str], ChannelTraits] = _unbound  # how a channel is
         self.match_limit: int | None = match_limit or None
         # By filter, those without predicate and group: the only one, or several by receiver.
-        self._plain: ChannelMap[Subscription | dict[Receiver, Subscription]] = ChannelMap()
-        self._shared: ChannelMap[dict[str, Group]] = ChannelMap()
-        self._conditional: ChannelMap[dict[Subscription, bool]] = ChannelMap()
+        self._plain: ChannelMap[RouterSubscription | dict[Receiver, RouterSubscription]] = (
+            ChannelMap()
+        )
+        self._shared: ChannelMap[dict[str, SharedGroup]] = ChannelMap()
+        self._conditional: ChannelMap[dict[RouterSubscription, bool]] = ChannelMap()
         self._index = Index()
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, FanOut] = {}
         self.changes = 0  # grows whenever a route may have become another
         self._kept: ChannelMap[bool] = ChannelMap()
         for pattern in kept:
@@ -66,7 +76,7 @@ class Router:
     def predicates(self) -> int:
         return len(self._index)
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: RouterSubscription) -> None:
         """Take `subscription` in; its receiver has no other for the same group and filter."""
         pattern = subscription.pattern
         self.size += 1
@@ -76,7 +86,7 @@ class Router:
                 groups = {}
                 self._shared.set(pattern, groups)
             if subscription.group not in groups:
-                groups[subscription.group] = Group()
+                groups[subscription.group] = SharedGroup()
             groups[subscription.group].members.append(subscription)
         if subscription.predicate is not None:
             conditional = self._conditional.get(pattern)
@@ -95,14 +105,14 @@ class Router:
             known = self._plain.get(pattern)
             if known is None:
                 self._plain.set(pattern, subscription)
-            elif isinstance(known, Subscription):
+            elif isinstance(known, RouterSubscription):
                 both = {each.receiver: each for each in (known, subscription)}
                 self._plain.set(pattern, both)
             else:
                 known[subscription.receiver] = subscription
         self.invalidate(pattern)
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: RouterSubscription) -> None:
         pattern = subscription.pattern
         self.size -= 1
         if subscription.group:
@@ -123,7 +133,7 @@ class Router:
                 self._conditional.remove(pattern)
         elif not subscription.group:
             known = self._plain.get(pattern)
-            if isinstance(known, Subscription):
+            if isinstance(known, RouterSubscription):
                 assert known is subscription
                 self._plain.remove(pattern)
             else:
@@ -146,7 +156,7 @@ class Router:
                 known.is_valid = False
                 self.changes += 1
 
-    def route(self, channel: str) -> Route:
+    def route(self, channel: str) -> FanOut:
         """Where messages of `channel` go, from memory if possible."""
         route = self._routes.get(channel)
         if route is None:
@@ -159,7 +169,9 @@ class Router:
                 route.is_valid = False  # for one message only: nobody would tell it of changes
         return route
 
-    def publish(self, message: Message, way: Way, special: Special | None = None) -> int:
+    def publish(
+        self, message: Message, way: PublisherFanOut, special: MessageOverride | None = None
+    ) -> int:
         """Deliver `message` along `way`; gives the number of receivers.
 
         HeavyMatchError where its document defers conditions; then nothing has happened.
@@ -210,7 +222,12 @@ class Router:
         return self._decide(message, view, publisher, view.query(asker))
 
     def _decide(
-        self, message: Message, view: View, publisher: Entity, other: Side, bound: Bound = UNBOUND
+        self,
+        message: Message,
+        view: ChannelPolicies,
+        publisher: Entity,
+        other: PolicySide,
+        bound: ChannelTraits = DEFAULT_TRAITS,
     ) -> Grant:
         if view.is_plain and not bound.keeps_order:
             return DEFAULT_GRANT
@@ -225,7 +242,7 @@ class Router:
         self.policies = policies
         self.invalidate("#")
 
-    def place(self, subscription: Subscription) -> bool:
+    def place(self, subscription: RouterSubscription) -> bool:
         """Move a predicate to where its importance belongs now; False where it is there."""
         predicate = subscription.predicate
         if predicate is None:
@@ -246,7 +263,7 @@ class Router:
             for target in route.targets:
                 yield channel, target.receiver
 
-    def unused(self, subscriptions: Iterable[Subscription]) -> list[str]:
+    def unused(self, subscriptions: Iterable[RouterSubscription]) -> list[str]:
         """The channels of subscriptions to one channel on which nothing was published yet."""
         return [
             each.pattern
@@ -269,7 +286,7 @@ class Router:
             assert fresh.bound == route.bound
             assert fresh.has_runs == route.has_runs
 
-    def _choose(self, message: Message, route: Route) -> list[Target]:
+    def _choose(self, message: Message, route: FanOut) -> list[FanOutTarget]:
         """The targets of one message: predicates decide, and shared subscriptions take turns."""
         matching = self._matching(message) if route.has_predicates else []
         chosen, wanting = self._candidates(route, matching)
@@ -277,12 +294,12 @@ class Router:
         for key, candidates in wanting.items():
             # A copy of its own: the receiver has it on behalf of the group.
             (member,) = self._group(key).choose(candidates, 1)
-            targets.append(Target(member, route.view))
+            targets.append(FanOutTarget(member, route.view))
         return targets
 
     def _candidates(
-        self, route: Route, matching: Iterable[Hashable]
-    ) -> tuple[list[Subscription], dict[tuple[str, str], list[Subscription]]]:
+        self, route: FanOut, matching: Iterable[Hashable]
+    ) -> tuple[list[RouterSubscription], dict[tuple[str, str], list[RouterSubscription]]]:
         """Who gets a message for which the predicates of `matching` hold, and who may of groups."""
         channel = route.channel
         if route.open_groups is None:
@@ -295,7 +312,7 @@ class Router:
         chosen = list(route.subscriptions)
         wanting = {key: list(members) for key, members in route.open_groups.items()}
         for each in matching:
-            assert isinstance(each, Subscription)
+            assert isinstance(each, RouterSubscription)
             if each.denied and each.denies(channel):
                 continue
             if each.group:
@@ -304,7 +321,7 @@ class Router:
                 chosen.append(each)
         return chosen, wanting
 
-    def fixed_selection(self, way: Way) -> Selection | None:
+    def fixed_selection(self, way: PublisherFanOut) -> Selection | None:
         """Who gets all messages of `way` in runs; None where that depends on the message."""
         if way.route.has_predicates:
             return None
@@ -314,7 +331,7 @@ class Router:
         selection.only = selection.single()
         return selection
 
-    def select(self, way: Way, matching: tuple[Subscription, ...]) -> Selection:
+    def select(self, way: PublisherFanOut, matching: tuple[RouterSubscription, ...]) -> Selection:
         """Who gets the messages of `way` in runs for which the predicates of `matching` hold."""
         known = way.selections.get(matching)
         if known is not None:
@@ -322,10 +339,10 @@ class Router:
         route = way.route
         chosen, groups = self._candidates(route, matching)
         targets = merge(chosen, route.view)
-        taking_turns: list[tuple[Group, list[Subscription]]] = []
+        taking_turns: list[tuple[SharedGroup, list[RouterSubscription]]] = []
         for key, members in groups.items():
             if len(members) == 1:
-                targets.append(Target(members[0], route.view))
+                targets.append(FanOutTarget(members[0], route.view))
             else:
                 taking_turns.append((self._group(key), members))
         selection = Selection(way, targets, taking_turns or None)
@@ -352,16 +369,16 @@ class Router:
         limit = self.match_limit
         found = self._index.match_values(message.channel, values, document, limit=limit)
         if document is not None and document.deferred:
-            raise HeavyMatchError(document)
+            raise DeferredMatchError(document)
         if limit is not None and found.work > limit:
             self.unmatched_work += 1
         return found.keys
 
-    def match_frames(self, route: Route, data: bytes, spans: bytes) -> FrameMatches:
+    def match_frames(self, route: FanOut, data: bytes, spans: bytes) -> FrameMatches:
         """Which subscriptions' predicates hold for messages whose properties are at `spans`."""
         return self._index.match_frames(route.channel, data, spans, limit=self.match_limit)
 
-    def matching_policies(self, message: Message, view: View) -> int:
+    def matching_policies(self, message: Message, view: ChannelPolicies) -> int:
         """Which policies' conditions hold for `message`: those on its attributes not, if bad."""
         size = len(message.payload)
         if view.needs_attributes:
@@ -371,18 +388,18 @@ class Router:
                 pass
         return view.matching({}, size)
 
-    def _importance(self, subscription: Subscription) -> int:
+    def _importance(self, subscription: RouterSubscription) -> int:
         """The part of the index for a predicate: those of one importance are matched together."""
         view = self.policies.view(subscription.pattern)
         return view.grant(NO_SIDE, view.receiver(subscription.receiver.entity)).importance
 
-    def _group(self, group_key: tuple[str, str]) -> Group:
+    def _group(self, group_key: tuple[str, str]) -> SharedGroup:
         groups = self._shared.get(group_key[0])
         assert groups is not None
         return groups[group_key[1]]
 
-    def _work_out(self, channel: str) -> Route:
-        route = Route(channel, self.policies.view(channel), self.channels.get(channel))
+    def _work_out(self, channel: str) -> FanOut:
+        route = FanOut(channel, self.policies.view(channel), self.channels.get(channel))
         for known in self._plain.select(channel):
             subscriptions = known.values() if isinstance(known, dict) else (known,)
             route.subscriptions += [
@@ -412,10 +429,10 @@ class Router:
         return route
 
 
-def _unbound(_: str) -> Bound:
-    return UNBOUND
+def _unbound(_: str) -> ChannelTraits:
+    return DEFAULT_TRAITS
 
 
-def _is_open(member: Subscription, channel: str) -> bool:
+def _is_open(member: RouterSubscription, channel: str) -> bool:
     """Whether a member of a group may get each message of `channel`."""
     return member.predicate is None and not (member.denied and member.denies(channel))

@@ -16,16 +16,16 @@ from accord.core.model.channels import selects_any
 from accord.core.model.document import Document
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.node.message import Message
-from accord.core.overlay.binding import UNBOUND
+from accord.core.overlay.binding import DEFAULT_TRAITS
 from accord.core.predicates.predicate import Predicate
-from accord.core.qos.policies import DEFAULT_GRANT, Entity, Grant, View
-from accord.core.scheduling.outbox import Run
+from accord.core.qos.policies import DEFAULT_GRANT, ChannelPolicies, Entity, Grant
+from accord.core.scheduling.outbox import EventRun
 
 REQUESTS: Final = "$accord/"  # what is published there is for the node itself
 _REMEMBERED_OTHERS: Final = 64  # selections like another
 
 
-class HeavyMatchError(Exception):
+class DeferredMatchError(Exception):
     """Conditions that `document` defers have to be evaluated before a message can be matched."""
 
     def __init__(self, document: Document) -> None:
@@ -64,12 +64,12 @@ class Receiver:
     ) -> None:
         raise NotImplementedError
 
-    def forward(self, run: Run) -> None:
+    def forward(self, run: EventRun) -> None:
         """Take messages as frames of its own dialect."""
         raise NotImplementedError
 
 
-class Subscription:
+class RouterSubscription:
     """One receiver's wish for the channels a filter selects."""
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Subscription:
         return selects_any(self.denied, channel)
 
 
-class Special:
+class MessageOverride:
     """What is done to one message on its way: who is passed over, and what grants become."""
 
     def __init__(self) -> None:
@@ -127,10 +127,10 @@ class Special:
         self.lift: Callable[[Grant], Grant] | None = None
 
 
-class Target:
+class FanOutTarget:
     """One copy of a message for a receiver, on behalf of one or more of its subscriptions."""
 
-    def __init__(self, subscription: Subscription, view: View) -> None:
+    def __init__(self, subscription: RouterSubscription, view: ChannelPolicies) -> None:
         self.receiver = subscription.receiver
         self.side = view.receiver(subscription.receiver.entity)
         self.qos = -1
@@ -138,10 +138,10 @@ class Target:
         self.identifiers: tuple[int, ...] = ()
         # Whether the copy of what the receiver itself published is another, and which one if any.
         self.is_local_excluded = False
-        self.own: Target | None = None
+        self.own: FanOutTarget | None = None
         self.add(subscription)
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: RouterSubscription) -> None:
         self.qos = max(self.qos, subscription.qos)
         self.keeps_retained_flag = self.keeps_retained_flag or subscription.keeps_retained_flag
         if subscription.identifier:
@@ -155,14 +155,14 @@ class Target:
         return self.receiver, self.side, self.qos, kept, identifiers, self.is_local_excluded, own
 
 
-class Group:
+class SharedGroup:
     """The members of a shared subscription, who take turns."""
 
     def __init__(self) -> None:
-        self.members: list[Subscription] = []
+        self.members: list[RouterSubscription] = []
         self.turn = 0
 
-    def choose(self, candidates: list[Subscription], count: int) -> list[Subscription]:
+    def choose(self, candidates: list[RouterSubscription], count: int) -> list[RouterSubscription]:
         """The next `count` in turn, or all if they are fewer; connected ones if there are any."""
         able = [each for each in candidates if each.receiver.is_connected] or candidates
         start = self.turn % len(able)
@@ -170,7 +170,7 @@ class Group:
         return (able[start:] + able[:start])[:count]
 
 
-class Copy:
+class ReceiverCopy:
     """What one receiver gets of a run: at most this QoS, with these identifiers and this grant.
 
     It gets several copies of the same messages if it is a member of groups; `rank` counts them.
@@ -178,7 +178,7 @@ class Copy:
 
     __slots__ = ("grant", "identifiers", "key", "qos", "rank", "receiver")
 
-    def __init__(self, target: Target, grant: Grant) -> None:
+    def __init__(self, target: FanOutTarget, grant: Grant) -> None:
         self.receiver = target.receiver
         self.qos = target.qos
         self.identifiers = target.identifiers
@@ -220,9 +220,9 @@ class Selection:
 
     def __init__(
         self,
-        way: Way,
-        targets: list[Target],
-        groups: list[tuple[Group, list[Subscription]]] | None = None,
+        way: PublisherFanOut,
+        targets: list[FanOutTarget],
+        groups: list[tuple[SharedGroup, list[RouterSubscription]]] | None = None,
         matching: int = 0,
     ) -> None:
         self.way = way
@@ -233,16 +233,16 @@ class Selection:
         self.mask = way.side.mask
         self.needs_events = False
         view = way.route.view
-        members = [Target(each, view) for _, several in groups or () for each in several]
+        members = [FanOutTarget(each, view) for _, several in groups or () for each in several]
         for target in (*targets, *members):
             self.mask |= target.side.mask
             # Other nodes get events.
             self.needs_events = self.needs_events or target.receiver.is_remote
-        self.only: Copy | None = None  # where the router looked for it
+        self.only: ReceiverCopy | None = None  # where the router looked for it
         # By the conditions that are met, or the members whose turn it is.
-        self._others: dict[int | tuple[Subscription, ...], Selection] = {}
+        self._others: dict[int | tuple[RouterSubscription, ...], Selection] = {}
 
-    def single(self) -> Copy | None:
+    def single(self) -> ReceiverCopy | None:
         """The copy that is all there is, if frames need not be changed or kept for it."""
         if len(self.copies) != 1 or self.groups or self.way.route.is_kept:
             return None
@@ -260,26 +260,26 @@ class Selection:
             found = self._remember(matching, made)
         return found
 
-    def with_members(self, members: tuple[Subscription, ...]) -> Selection:
+    def with_members(self, members: tuple[RouterSubscription, ...]) -> Selection:
         """The same with one member of each group, whose turn it is."""
         found = self._others.get(members)
         if found is None:
             view = self.way.route.view
             # A target of its own: a receiver has it on behalf of its group.
-            chosen = [Target(each, view) for each in members]
+            chosen = [FanOutTarget(each, view) for each in members]
             made = Selection(self.way, chosen, None, self.matching)
             made.copies = ranked(self.copies + made.copies)
             found = self._remember(members, made)
         return found
 
-    def _remember(self, key: int | tuple[Subscription, ...], made: Selection) -> Selection:
+    def _remember(self, key: int | tuple[RouterSubscription, ...], made: Selection) -> Selection:
         if len(self._others) >= _REMEMBERED_OTHERS:
             self._others.clear()
         self._others[key] = made
         return made
 
 
-def ranked(copies: list[Copy]) -> list[Copy]:
+def ranked(copies: list[ReceiverCopy]) -> list[ReceiverCopy]:
     """The same with their ranks; those that have one already come first, and keep it."""
     if len({copy.receiver for copy in copies}) < len(copies):
         counts: Counter[Receiver] = Counter()
@@ -289,38 +289,38 @@ def ranked(copies: list[Copy]) -> list[Copy]:
     return copies
 
 
-class Route:
+class FanOut:
     """Where the messages of one channel go."""
 
-    def __init__(self, channel: str, view: View, counts: ChannelCounts) -> None:
+    def __init__(self, channel: str, view: ChannelPolicies, counts: ChannelCounts) -> None:
         self.channel = channel
         self.view = view
         self.counts = counts
-        self.targets: list[Target] = []
-        self.subscriptions: list[Subscription] = []
+        self.targets: list[FanOutTarget] = []
+        self.subscriptions: list[RouterSubscription] = []
         self.groups: list[tuple[str, str]] = []
         self.has_predicates = False
         self.is_kept = False
         self.is_kept_always = False  # also where it was published at another node
         self.is_watched = False  # whether its events are measured, one by one
-        self.bound = UNBOUND
+        self.bound = DEFAULT_TRAITS
         # Of groups with members that have no predicate: those. None until somebody asks.
-        self.open_groups: dict[tuple[str, str], list[Subscription]] | None = None
+        self.open_groups: dict[tuple[str, str], list[RouterSubscription]] | None = None
         self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
         # Whether messages that need nothing special can travel in runs.
         self.has_runs = False
 
 
-class Way:
+class PublisherFanOut:
     """A route as one publisher uses it.
 
     `pending` are its messages, or runs of them, that wait for their turn on the CPU: no later one
     may overtake them. `selections` are remembered by the subscriptions whose predicates hold.
     """
 
-    def __init__(self, entity: Entity, route: Route, is_held: bool = False) -> None:
-        self.only: Copy | None = None  # who gets its messages depends on them
+    def __init__(self, entity: Entity, route: FanOut, is_held: bool = False) -> None:
+        self.only: ReceiverCopy | None = None  # who gets its messages depends on them
         self.entity = entity
         self.is_held = is_held  # whether each message is held against what was advertised
         self.pending = 0
@@ -328,18 +328,18 @@ class Way:
         self.renew(route)
 
     @property
-    def way(self) -> Way:
+    def way(self) -> PublisherFanOut:
         """Itself: a label stands for a way or for a selection of one."""
         return self
 
-    def renew(self, route: Route) -> None:
+    def renew(self, route: FanOut) -> None:
         """Take another route, because the one before is not valid any more."""
         view = route.view
         self.route = route
         self.side = view.publisher(self.entity)
         self.grant = view.publish_grant(self.side)
         self.has_runs = route.has_runs and not self.is_held
-        self.selections: dict[tuple[Subscription, ...], Selection] = {}
+        self.selections: dict[tuple[RouterSubscription, ...], Selection] = {}
         self.distinct: dict[tuple[object, ...], Selection] = {}  # by what their receivers get
 
     def forget(self) -> None:
@@ -347,13 +347,13 @@ class Way:
         self.selections = {}
         self.distinct = {}
 
-    def copies(self, targets: list[Target], matching: int) -> list[Copy]:
+    def copies(self, targets: list[FanOutTarget], matching: int) -> list[ReceiverCopy]:
         """What the receivers of `targets` get of this publisher's messages.
 
         `matching` are the bits of the policies' conditions that the messages meet.
         """
         view = self.route.view
-        copies: list[Copy] = []
+        copies: list[ReceiverCopy] = []
         for target in targets:
             if target.is_local_excluded and target.receiver.name == self.entity.client:
                 if target.own is None:
@@ -362,11 +362,11 @@ class Way:
             grant = DEFAULT_GRANT
             if not view.is_plain:
                 grant = view.grant(self.side, target.side, matching)
-            copies.append(Copy(target, grant))
+            copies.append(ReceiverCopy(target, grant))
         return copies
 
 
-def merge(subscriptions: list[Subscription], view: View) -> list[Target]:
+def merge(subscriptions: list[RouterSubscription], view: ChannelPolicies) -> list[FanOutTarget]:
     """One target for each receiver."""
     targets = _by_receiver(subscriptions, view)
     excluding = [each for each in subscriptions if each.is_local_excluded]
@@ -379,12 +379,14 @@ def merge(subscriptions: list[Subscription], view: View) -> list[Target]:
     return list(targets.values())
 
 
-def _by_receiver(subscriptions: list[Subscription], view: View) -> dict[Receiver, Target]:
-    targets: dict[Receiver, Target] = {}
+def _by_receiver(
+    subscriptions: list[RouterSubscription], view: ChannelPolicies
+) -> dict[Receiver, FanOutTarget]:
+    targets: dict[Receiver, FanOutTarget] = {}
     for subscription in subscriptions:
         known = targets.get(subscription.receiver)
         if known is None:
-            targets[subscription.receiver] = Target(subscription, view)
+            targets[subscription.receiver] = FanOutTarget(subscription, view)
         else:
             known.add(subscription)
     return targets

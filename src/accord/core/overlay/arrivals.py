@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 
 MOST: Final = 200
-MOST_DEFINITIONS: Final = 256
+MAX_DEFINITIONS: Final = 256
 LONGEST: Final = 256  # characters of a channel's name
 IDLE_US: Final = 600_000_000  # without any event, until it is forgotten
 _REST: Final = ("", "")
 
 
-class ArrivedValue(msgspec.Struct, frozen=True, array_like=True):
+class ArrivalRecord(msgspec.Struct, frozen=True, array_like=True):
     """As nodes tell it to each other."""
 
     source: str
@@ -27,7 +27,7 @@ class ArrivedValue(msgspec.Struct, frozen=True, array_like=True):
     late: int
 
 
-class Keys:
+class KeyPool:
     """Short names for things that come and go: what is free again is given again."""
 
     def __init__(self, limit: int) -> None:
@@ -54,7 +54,7 @@ class Keys:
         assert len(both) == len(set(both)) == self._made <= self.limit
 
 
-class Tally:
+class ArrivalCount:
     """`told` is how many had come when the others were last told."""
 
     __slots__ = ("delivered", "key", "last_us", "late", "told")
@@ -67,13 +67,13 @@ class Tally:
         self.told = 0
 
 
-class Arrivals:
+class ArrivalCounts:
     """`by_channel` is by source and channel, `by_definition` by the name of a definition."""
 
     def __init__(self) -> None:
-        self.by_channel: dict[tuple[str, str], Tally] = {}
-        self.by_definition: dict[str, Tally] = {}
-        self._keys = Keys(MOST + 1)
+        self.by_channel: dict[tuple[str, str], ArrivalCount] = {}
+        self.by_definition: dict[str, ArrivalCount] = {}
+        self._keys = KeyPool(MOST + 1)
         self.has_news = False
 
     def came(
@@ -93,10 +93,10 @@ class Arrivals:
             tally.late += 1
             total.late += 1
 
-    def news(self, now_us: int) -> list[tuple[str, ArrivedValue | None]]:
+    def news(self, now_us: int) -> list[tuple[str, ArrivalRecord | None]]:
         """What is to be told under which key; None: nothing more."""
         self.has_news = False
-        found: list[tuple[str, ArrivedValue | None]] = []
+        found: list[tuple[str, ArrivalRecord | None]] = []
         for (source, channel), tally in list(self.by_channel.items()):
             if tally.last_us + IDLE_US <= now_us:
                 del self.by_channel[source, channel]
@@ -104,27 +104,27 @@ class Arrivals:
                 found.append((tally.key, None))
             elif tally.told != tally.delivered:
                 tally.told = tally.delivered
-                value = ArrivedValue(source, channel, tally.delivered, tally.late)
+                value = ArrivalRecord(source, channel, tally.delivered, tally.late)
                 found.append((tally.key, value))
         return found
 
     def check_invariants(self) -> None:
         self._keys.check_invariants([tally.key for tally in self.by_channel.values()])
-        assert len(self.by_definition) <= MOST_DEFINITIONS + 1
+        assert len(self.by_definition) <= MAX_DEFINITIONS + 1
         for tally in (*self.by_channel.values(), *self.by_definition.values()):
             assert 0 <= tally.late <= tally.delivered
             assert tally.told <= tally.delivered
 
-    def _named(self, source: str, channel: str) -> Tally:
+    def _named(self, source: str, channel: str) -> ArrivalCount:
         name = (source, channel)
         if len(channel) > LONGEST or len(self.by_channel) >= MOST:
             name = _REST
         tally = self.by_channel.get(name)
         if tally is None:
-            tally = self.by_channel[name] = Tally(self._keys.take())
+            tally = self.by_channel[name] = ArrivalCount(self._keys.take())
         return tally
 
-    def _defined(self, definition: str) -> Tally:
-        if len(self.by_definition) >= MOST_DEFINITIONS:
+    def _defined(self, definition: str) -> ArrivalCount:
+        if len(self.by_definition) >= MAX_DEFINITIONS:
             definition = ""
-        return self.by_definition.setdefault(definition, Tally())
+        return self.by_definition.setdefault(definition, ArrivalCount())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.overlay.fact_messages import FactOptions, Stamp
+from accord.core.overlay.fact_messages import OriginVersion, StateOptions
 
 _TRIES: Final = 4
 
@@ -16,7 +16,7 @@ _TRIES: Final = 4
 class _Offer:
     __slots__ = ("stamp", "tries")
 
-    def __init__(self, stamp: Stamp) -> None:
+    def __init__(self, stamp: OriginVersion) -> None:
         self.stamp = stamp
         self.tries = 0
 
@@ -29,8 +29,8 @@ class _Asked:
         self.again_us = again_us
 
 
-class Asking:
-    def __init__(self, options: FactOptions) -> None:
+class DeltaRequests:
+    def __init__(self, options: StateOptions) -> None:
         self._is_due = False  # there may be something to ask for
         self._options = options
         self._offers: dict[str, dict[str, _Offer]] = {}  # by neighbour and origin
@@ -48,7 +48,7 @@ class Asking:
                 del self._asked[origin]
                 self._is_due = True
 
-    def offer(self, neighbour: str, origin: str, stamp: Stamp) -> None:
+    def offer(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
         """This neighbour has `origin` up to `stamp`, which is more than is known here."""
         offers = self._offers[neighbour]
         known = offers.get(origin)
@@ -60,7 +60,7 @@ class Asking:
         offers[origin] = _Offer(stamp)
         self._is_due = True
 
-    def came(self, origin: str, stamp: Stamp) -> None:
+    def came(self, origin: str, stamp: OriginVersion) -> None:
         """So much is known here by now."""
         for offers in self._offers.values():
             offer = offers.get(origin)

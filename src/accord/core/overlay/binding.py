@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Bound(NamedTuple):
+class ChannelTraits(NamedTuple):
     is_ordered: bool = False  # local clients get events when it says so, and only then
     can_be_full: bool = False  # publishers may have to wait
     problem: str = ""  # why nothing can be published here
@@ -14,4 +14,4 @@ class Bound(NamedTuple):
     keeps_order: bool = False  # no event overtakes another on its way to a client
 
 
-UNBOUND: Final = Bound()
+DEFAULT_TRAITS: Final = ChannelTraits()

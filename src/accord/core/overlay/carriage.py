@@ -15,7 +15,7 @@ import msgspec
 
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.signals import Carried
-from accord.core.overlay.status import CarryStatus
+from accord.core.overlay.status import TransportStatus
 
 TCP: Final = "tcp"
 UDP: Final = "udp"
@@ -25,18 +25,18 @@ _REMEMBERED: Final = 4_096  # channels
 _NONE: Final = -1
 
 
-class CarryRule(msgspec.Struct, frozen=True):
+class TransportRule(msgspec.Struct, frozen=True):
     """Channels, as filters, and what they go by where they can."""
 
     channels: tuple[str, ...]
     transport: str
 
 
-class Carriage:
+class TransportSelector:
     """`repairs` tells of a template, by name, whether it sends again what links lose."""
 
     def __init__(
-        self, rules: Sequence[CarryRule] = (), repairs: Callable[[str], bool] | None = None
+        self, rules: Sequence[TransportRule] = (), repairs: Callable[[str], bool] | None = None
     ) -> None:
         for rule in rules:
             if rule.transport not in TRANSPORTS:
@@ -59,9 +59,11 @@ class Carriage:
         self._carried[number] += copies
         return transport
 
-    def status(self) -> tuple[CarryStatus, ...]:
+    def status(self) -> tuple[TransportStatus, ...]:
         return tuple(
-            CarryStatus(channels=rule.channels, transport=rule.transport, copies=copies, kept=kept)
+            TransportStatus(
+                channels=rule.channels, transport=rule.transport, copies=copies, kept=kept
+            )
             for rule, copies, kept in zip(self.rules, self._carried, self._kept, strict=True)
         )
 

@@ -17,7 +17,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Limits(NamedTuple):
+class DeltaLimits(NamedTuple):
     """Of one message: `changes`, and about how many `bytes`; of all that was taken back: `gone`."""
 
     changes: int
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
 class ChangeLog(Generic[K, V]):
     """`size_of` says how many bytes a change takes in a message; None: it was taken back."""
 
-    def __init__(self, limits: Limits, size_of: Callable[[K, V | None], int]) -> None:
+    def __init__(self, limits: DeltaLimits, size_of: Callable[[K, V | None], int]) -> None:
         self.version = 0
         self.floor = 0
         self._limits = limits

@@ -11,11 +11,11 @@ from accord.core.errors import PolicyError
 from accord.core.overlay.registry import MAX_PATHS, ChannelDefinition
 from accord.core.overlay.status import ChannelStatus
 
-LONGEST_DELAY_MS: Final = 3_600_000
+MAX_DELAY_MS: Final = 3_600_000
 OPTION_EXPECTED: Final = "expected text, true, false or a number"
 
 
-class WantedChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChannelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be defined for a channel: 0 ms is any delay, a resiliency of 0 takes all paths.
 
     What there is of `options` is the template's affair: `datagrams` of a routed one, true where
@@ -23,7 +23,7 @@ class WantedChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     template: str = "routed"
-    max_delay_ms: Annotated[float, Meta(ge=0, le=LONGEST_DELAY_MS)] = 0
+    max_delay_ms: Annotated[float, Meta(ge=0, le=MAX_DELAY_MS)] = 0
     paths: Annotated[int, Meta(ge=1, le=MAX_PATHS)] = 1
     resiliency: Annotated[float, Meta(ge=0, le=1)] = 0.0
     options: dict[str, Any] = {}

@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from accord.core.overlay.signals import Acknowledge, Carried, Receipt
+from accord.core.overlay.signals import Acknowledge, Carried, DeliverySequence
 
 NOT_ACKNOWLEDGED: Final = "not acknowledged"
 NO_ROOM: Final = "too many not acknowledged"
 WINDOW: Final = 4_096  # numbers beyond the first that is missing, at most
 _FIRST_US: Final = 250_000
-_LEAST_US: Final = 50_000  # destinations take their time to acknowledge many at once
-_LONGEST_US: Final = 4_000_000
+_MIN_US: Final = 50_000  # destinations take their time to acknowledge many at once
+_MAX_US: Final = 4_000_000
 
 
-class Unacknowledged:
+class UnackedEvent:
     """One event that its destination has not confirmed."""
 
     __slots__ = ("again_us", "carried", "given_up_us", "sent_us", "size", "tries")
@@ -40,14 +40,14 @@ class Unacknowledged:
         self.tries = 0
 
 
-class Outgoing:
+class RetransmissionBuffer:
     """What one destination is to acknowledge."""
 
     def __init__(self, destination: str, *, bytes_limit: int) -> None:
         self.destination = destination
         self.bytes_limit = bytes_limit
         self.bytes = 0
-        self.waiting: dict[int, Unacknowledged] = {}  # by number, in order
+        self.waiting: dict[int, UnackedEvent] = {}  # by number, in order
         self.base = 1  # the first that may still be sent
         self.sent_again = 0
         self.round_trip_us = 0  # smoothed
@@ -58,14 +58,14 @@ class Outgoing:
     def has_room(self, size: int) -> bool:
         return self.bytes + size <= self.bytes_limit
 
-    def add(self, event: Unacknowledged) -> int:
+    def add(self, event: UnackedEvent) -> int:
         """Gives its number."""
         self._number += 1
         self.waiting[self._number] = event
         self.bytes += event.size
         return self._number
 
-    def release(self) -> Iterator[tuple[int, Unacknowledged]]:
+    def release(self) -> Iterator[tuple[int, UnackedEvent]]:
         """Those that may be sent now, for the first time."""
         while self._released < min(self._number, self.base + WINDOW - 1):
             self._released += 1
@@ -73,20 +73,20 @@ class Outgoing:
             if event is not None:
                 yield self._released, event
 
-    def postponed(self, event: Unacknowledged, now_us: int) -> None:
+    def postponed(self, event: UnackedEvent, now_us: int) -> None:
         """It could not be sent: there is no route."""
         self._set_due(event, now_us + _FIRST_US)
 
-    def sent(self, event: Unacknowledged, now_us: int) -> None:
+    def sent(self, event: UnackedEvent, now_us: int) -> None:
         """It has just been sent, once more perhaps."""
-        patience_us = min(_LONGEST_US, max(_FIRST_US, 3 * self.round_trip_us) << event.tries)
+        patience_us = min(_MAX_US, max(_FIRST_US, 3 * self.round_trip_us) << event.tries)
         event.sent_us = now_us
         event.tries += 1
         self._set_due(event, now_us + patience_us)
 
     def hurry(self, now_us: int) -> None:
         """There are other routes now: no more patience than what is usual."""
-        usual_us = max(_LEAST_US, 2 * self.round_trip_us) if self.round_trip_us else _FIRST_US
+        usual_us = max(_MIN_US, 2 * self.round_trip_us) if self.round_trip_us else _FIRST_US
         for number, event in self.waiting.items():
             if number > self._released:
                 break
@@ -114,7 +114,7 @@ class Outgoing:
         self._move_base()
         return done
 
-    def due(self, now_us: int) -> Iterator[tuple[int, Unacknowledged]]:
+    def due(self, now_us: int) -> Iterator[tuple[int, UnackedEvent]]:
         """What is to be sent again now; who is given the event says `sent`."""
         if not self._due_us or now_us < self._due_us:
             return
@@ -141,7 +141,7 @@ class Outgoing:
         assert self._released <= self._number
         assert self._released < self.base + WINDOW
 
-    def _set_due(self, event: Unacknowledged, again_us: int) -> None:
+    def _set_due(self, event: UnackedEvent, again_us: int) -> None:
         event.again_us = again_us
         if not self._due_us or again_us < self._due_us:
             self._due_us = again_us
@@ -150,7 +150,7 @@ class Outgoing:
         self.base = next(iter(self.waiting), self._number + 1)
 
 
-class Incoming:
+class ReceiveWindow:
     """What came of one source that it wants acknowledged."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Incoming:
         self.beyond = 0  # bits for those above
         self.tell_us = 0  # when to acknowledge; 0 while there is nothing new
 
-    def is_new(self, receipt: Receipt) -> bool:
+    def is_new(self, receipt: DeliverySequence) -> bool:
         """Note an event; False where it has come before, or is out of all bounds."""
         if receipt.base - 1 > self.through:
             self._skip_to(receipt.base - 1)

@@ -19,15 +19,20 @@ from itertools import pairwise
 from typing import Final
 
 from accord.core.overlay.distances import cost, delay_us_of, most
-from accord.core.overlay.map import Map
-from accord.core.overlay.paths import Path
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.paths import OverlayPath
 
-_MOST_STEPS: Final = 20_000
+_MAX_STEPS: Final = 20_000
 
 
-def detours(
-    map_: Map, first: Path, count: int, bound_us: int = 0, *, channel_class: str = ""
-) -> list[Path]:
+def disjoint_paths(
+    map_: LinkStateMap,
+    first: OverlayPath,
+    count: int,
+    bound_us: int = 0,
+    *,
+    channel_class: str = "",
+) -> list[OverlayPath]:
     """Paths beside `first` of which up to `count + 1` are to be used together.
 
     Each avoids those before it, `count` at most. There is one more than that, as the first may be
@@ -35,16 +40,20 @@ def detours(
     """
     found = [first]
     for _ in range(count + 1):
-        path = detour(map_, found[-count:], bound_us, channel_class=channel_class)
+        path = most_disjoint_path(map_, found[-count:], bound_us, channel_class=channel_class)
         if path is None or path in found:
             break
         found.append(path)
     return found[1:]
 
 
-def detour(
-    map_: Map, avoided: Sequence[Path], bound_us: int = 0, *, channel_class: str = ""
-) -> Path | None:
+def most_disjoint_path(
+    map_: LinkStateMap,
+    avoided: Sequence[OverlayPath],
+    bound_us: int = 0,
+    *,
+    channel_class: str = "",
+) -> OverlayPath | None:
     """The path that shares the fewest links and nodes with those, within the bound if it is not 0.
 
     None where there is none, or the search would take too long.
@@ -53,13 +62,13 @@ def detour(
     return search.run()
 
 
-def is_apart(paths: Sequence[Path]) -> bool:
+def are_disjoint(paths: Sequence[OverlayPath]) -> bool:
     """Whether no two of them have a link in common, or a node that they pass."""
     parts = [part for path in paths for part in _parts_of(path)]
     return len(dict.fromkeys(parts)) == len(parts)
 
 
-def _parts_of(path: Path) -> Iterator[tuple[str, str]]:
+def _parts_of(path: OverlayPath) -> Iterator[tuple[str, str]]:
     """Links, whose directions are one, and nodes beside nothing."""
     for node in path.nodes[1:-1]:
         yield node, ""
@@ -69,7 +78,7 @@ def _parts_of(path: Path) -> Iterator[tuple[str, str]]:
 
 class _Search:
     def __init__(
-        self, map_: Map, avoided: Sequence[Path], bound_us: int, channel_class: str
+        self, map_: LinkStateMap, avoided: Sequence[OverlayPath], bound_us: int, channel_class: str
     ) -> None:
         self._source, self._target = avoided[0].nodes[0], avoided[0].nodes[-1]
         self._map = map_
@@ -82,20 +91,20 @@ class _Search:
         # What is shared, the least that such paths cost, where they come from: `rest` backwards.
         self._open: list[tuple[int, int, tuple[str, ...]]] = []
 
-    def run(self) -> Path | None:
+    def run(self) -> OverlayPath | None:
         costs = self._distances.costs
         least = costs.get(self._target, -1)
         if least < 0 or 0 <= self._limit < least:
             return None
         reached: dict[str, int] = {}
         heappush(self._open, (0, least, (self._target,)))
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if not self._open:
                 break
             shared, total, back = heappop(self._open)
             node = back[-1]
             if node == self._source:
-                return Path(back[::-1], delay_us_of(total))
+                return OverlayPath(back[::-1], delay_us_of(total))
             spent = total - costs[node]
             if reached.get(node, spent + 1) <= spent:
                 continue

@@ -21,14 +21,14 @@ from zlib import crc32
 import msgspec
 
 from accord.core.overlay.distances import delay_us_of
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 ADDRESS: Final = "address"  # the kind of fact: where a node listens
-MOST_ADDRESSES: Final = 8
+MAX_ADDRESSES: Final = 8
 ADDRESS_CHARACTERS: Final = 300
-_MOST_KNOWN: Final = 10_000
+_MAX_KNOWN: Final = 10_000
 _AT_ONCE: Final = 2  # new ones per look
-_LONGEST_REST: Final = 7  # doublings
+_MAX_REST: Final = 7  # doublings
 _MUCH: Final = 2  # so many times nearer is worth a change
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -44,14 +44,14 @@ class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     beacon_us: int = 10_000_000  # so long a beacon counts
 
 
-class Dial(msgspec.Struct, frozen=True):
+class StartDialling(msgspec.Struct, frozen=True):
     """Keep a link with `node`, which listens at `address`."""
 
     node: str
     address: str
 
 
-class Undial(msgspec.Struct, frozen=True):
+class StopDialling(msgspec.Struct, frozen=True):
     """No longer; a link that was opened for that ends."""
 
     node: str
@@ -72,7 +72,7 @@ class _Known:
 class Discovery:
     """One node's."""
 
-    def __init__(self, name: str, overlay_map: Map, options: DiscoveryOptions) -> None:
+    def __init__(self, name: str, overlay_map: LinkStateMap, options: DiscoveryOptions) -> None:
         self.name = name
         self.options = options
         self.dialled: dict[str, str] = {}  # by node, where: what was ordered
@@ -95,36 +95,36 @@ class Discovery:
             known.beacon = addresses
             known.beacon_us = now_us
 
-    def failed(self, node: str, now_us: int) -> list[Undial]:
+    def failed(self, node: str, now_us: int) -> list[StopDialling]:
         """It did not answer where it was dialled, or was somebody else."""
         address = self.dialled.pop(node, None)
         if address is None:
             return []
         known = self._known.get(node)
         if known is not None:
-            rest_us = self.options.rest_us << min(known.failures, _LONGEST_REST)
+            rest_us = self.options.rest_us << min(known.failures, _MAX_REST)
             known.failures += 1
             known.rests_until_us = now_us + rest_us
-        return [Undial(node, address)]
+        return [StopDialling(node, address)]
 
-    def advance(self, now_us: int, linked: Collection[str]) -> list[Dial | Undial]:
+    def advance(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
         """Whom to dial now, or not any more; `linked` are all neighbours, however they came."""
         for node in linked:
             if node in self.dialled and node in self._known:
                 self._known[node].failures = 0
         self._forget(now_us)
-        orders: list[Dial | Undial] = []
+        orders: list[StartDialling | StopDialling] = []
         if now_us >= self._settled_us + self.options.settle_us:
             orders += self._give_up(now_us, linked)
         return orders + self._choose(now_us, linked)
 
     def check_invariants(self) -> None:
-        assert len(self._known) <= _MOST_KNOWN
+        assert len(self._known) <= _MAX_KNOWN
         assert self.name not in self._known
         assert self.name not in self.dialled
         assert all(self.dialled.values())
 
-    def _choose(self, now_us: int, linked: Collection[str]) -> list[Dial | Undial]:
+    def _choose(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
         reachable = self._map.distances(self.name).costs
         pending = [node for node in self.dialled if node not in linked]
         found = [
@@ -140,13 +140,13 @@ class Discovery:
             free = max(free, int(any(not is_reachable for is_reachable, *_ in found)))
         return [self._dial(node) for *_, node in sorted(found)[: max(free, 0)]]
 
-    def _dial(self, node: str) -> Dial:
+    def _dial(self, node: str) -> StartDialling:
         known = self._known[node]
         places = known.beacon or known.addresses
         address = self.dialled[node] = places[known.failures % len(places)]
-        return Dial(node, address)
+        return StartDialling(node, address)
 
-    def _give_up(self, now_us: int, linked: Collection[str]) -> list[Dial | Undial]:
+    def _give_up(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
         """One link, if there are too many or somebody is much nearer."""
         own = [
             (self._map.latency_us(self.name, node) or 0, node)
@@ -165,7 +165,7 @@ class Discovery:
         self._settled_us = now_us
         address = self.dialled.pop(node)
         self._known[node].rests_until_us = now_us + 10 * self.options.settle_us
-        return [Undial(node, address)]
+        return [StopDialling(node, address)]
 
     def _nearest_us(self, now_us: int, linked: Collection[str]) -> int | None:
         """How far the nearest is that could be dialled: no link can be longer than that."""
@@ -204,7 +204,7 @@ class Discovery:
 
     def _find(self, node: str) -> _Known | None:
         known = self._known.get(node)
-        if known is None and len(self._known) < _MOST_KNOWN:
+        if known is None and len(self._known) < _MAX_KNOWN:
             known = self._known[node] = _Known()
         return known
 
@@ -218,7 +218,7 @@ class Discovery:
 
 
 def encode_addresses(addresses: tuple[str, ...]) -> bytes:
-    return _encode(addresses[:MOST_ADDRESSES])
+    return _encode(addresses[:MAX_ADDRESSES])
 
 
 def _addresses(value: bytes) -> tuple[str, ...]:
@@ -231,6 +231,6 @@ def _addresses(value: bytes) -> tuple[str, ...]:
 
 
 def _are_addresses(addresses: tuple[str, ...]) -> bool:
-    return len(addresses) <= MOST_ADDRESSES and all(
+    return len(addresses) <= MAX_ADDRESSES and all(
         0 < len(each) <= ADDRESS_CHARACTERS for each in addresses
     )

@@ -30,7 +30,7 @@ def delay_us_of(total: int) -> int:
     return total >> _HOP_BITS
 
 
-class Link:
+class DirectedLink:
     """What the node at its beginning reports of one direction of a link.
 
     It `counts`, and can be used, where both ends report that it is up.
@@ -45,7 +45,7 @@ class Link:
         self.failure = failure
         self.counts = False
 
-    def is_same(self, other: Link) -> bool:
+    def is_same(self, other: DirectedLink) -> bool:
         """Whether both say the same."""
         return (
             self.latency_us == other.latency_us
@@ -55,10 +55,10 @@ class Link:
         )
 
 
-Links = dict[str, dict[str, Link]]  # by the nodes where they begin and end
+Links = dict[str, dict[str, DirectedLink]]  # by the nodes where they begin and end
 
 
-class Distances:
+class ShortestPathTree:
     """From `source`, over the links that count, to all that can be reached."""
 
     def __init__(self, links: Links, processing_us: dict[str, int], source: str) -> None:
@@ -80,7 +80,7 @@ class Distances:
         costs = self.costs
         before = self.before
         processing_us = self.processing_us
-        none: dict[str, Link] = {}
+        none: dict[str, DirectedLink] = {}
         done: dict[str, bool] = {}
         heap = [(0, self.source)]
         while heap:

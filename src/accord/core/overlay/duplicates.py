@@ -15,7 +15,7 @@ from collections import OrderedDict
 from typing import Final
 
 WINDOW: Final = 65_536
-MOST_SOURCES: Final = 2_048
+MAX_SOURCES: Final = 2_048
 _BLOCK_BITS: Final = 12
 _BLOCK_MASK: Final = (1 << _BLOCK_BITS) - 1
 _BLOCK_BYTES: Final = 1 << (_BLOCK_BITS - 3)
@@ -61,7 +61,7 @@ class _Window:
 class Duplicates:
     """Of one node, for events of all others."""
 
-    def __init__(self, most_sources: int = MOST_SOURCES) -> None:
+    def __init__(self, most_sources: int = MAX_SOURCES) -> None:
         if most_sources < 1:
             raise ValueError(f"most_sources: expected at least 1, got {most_sources}")
         self.most_sources = most_sources

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from accord.core.overlay.asking import Asking
+from accord.core.overlay.asking import DeltaRequests
 from accord.core.overlay.fact_messages import (
     NOTHING,
-    Digest,
+    DeltaRequest,
     FactMessage,
-    FactOptions,
-    Facts,
-    Stamp,
-    Stamps,
-    Wanted,
+    OriginVersion,
+    StateDelta,
+    StateDigest,
+    StateOptions,
+    VersionVector,
     is_name,
     is_sound,
     is_stamp,
 )
-from accord.core.overlay.namesakes import Namesakes
-from accord.core.overlay.replica import Change, Replica
-from accord.core.overlay.replicas import Replicas
-from accord.core.overlay.spreading import Sends, Spreading
+from accord.core.overlay.namesakes import NameConflicts
+from accord.core.overlay.replica import Change, OriginReplica
+from accord.core.overlay.replicas import ReplicaSet
+from accord.core.overlay.spreading import Gossip, Sends
 
 _SETTLED_DIGESTS: Final = 2  # what is known for longer is no news
 
 
-class FactCounts:
+class RejectedCounts:
     """What was not accepted."""
 
     def __init__(self) -> None:
@@ -36,18 +36,18 @@ class FactCounts:
         self.refused = 0  # there was no room for it
 
 
-class Exchange:
+class AntiEntropy:
     def __init__(
-        self, replicas: Replicas, options: FactOptions, random: Callable[[], float]
+        self, replicas: ReplicaSet, options: StateOptions, random: Callable[[], float]
     ) -> None:
-        self.counts = FactCounts()
-        self.spreading = Spreading(options, random)
-        self.namesakes = Namesakes(replicas.own.origin)
+        self.counts = RejectedCounts()
+        self.spreading = Gossip(options, random)
+        self.namesakes = NameConflicts(replicas.own.origin)
         self._replicas = replicas
         self._options = options
-        self._asking = Asking(options)
+        self._asking = DeltaRequests(options)
         # Of those that are forgotten: who has it still, or again.
-        self._withheld: dict[str, tuple[str, Stamp]] = {}
+        self._withheld: dict[str, tuple[str, OriginVersion]] = {}
 
     def link_up(self, neighbour: str, now_us: int, sends: Sends) -> None:
         self.recall(neighbour)
@@ -76,11 +76,11 @@ class Exchange:
         """What changes by it, if it is facts."""
         if neighbour not in self.spreading.neighbours:
             self.counts.stray += 1
-        elif isinstance(message, Facts):
+        elif isinstance(message, StateDelta):
             return self._on_facts(neighbour, message, now_us)
-        elif isinstance(message, Digest):
+        elif isinstance(message, StateDigest):
             self._on_digest(neighbour, message, now_us, sends)
-        elif isinstance(message, Stamps):
+        elif isinstance(message, VersionVector):
             self._on_stamps(neighbour, message, now_us, sends)
         else:
             self._on_wanted(neighbour, message, now_us)
@@ -90,7 +90,7 @@ class Exchange:
         self.spreading.flush(self._replicas.by_origin, now_us, sends)
         self.spreading.send_digests(self._replicas.digest, now_us, sends)
         for neighbour, origin in self._asking.take(now_us):
-            sends.append((neighbour, Wanted(origin, *self._replicas.stamp(origin))))
+            sends.append((neighbour, DeltaRequest(origin, *self._replicas.stamp(origin))))
 
     def next_due_us(self, now_us: int) -> int | None:
         return earlier(self.spreading.next_due_us(), self._asking.next_due_us(now_us))
@@ -100,7 +100,7 @@ class Exchange:
         self._asking.check_invariants()
         assert len(self._withheld) <= self._options.origins_limit
 
-    def _on_facts(self, neighbour: str, message: Facts, now_us: int) -> list[Change]:
+    def _on_facts(self, neighbour: str, message: StateDelta, now_us: int) -> list[Change]:
         origin, stamp = message.origin, (message.incarnation, message.version)
         if stamp == self._replicas.stamp(origin):
             # Most are: everybody hears everything from all its neighbours.
@@ -127,13 +127,13 @@ class Exchange:
         self.spreading.news(origin, known, neighbour)
         return changes
 
-    def _on_digest(self, neighbour: str, message: Digest, now_us: int, sends: Sends) -> None:
+    def _on_digest(self, neighbour: str, message: StateDigest, now_us: int, sends: Sends) -> None:
         is_equal = message.hash == self._replicas.digest
         origins = len(self._replicas.by_origin)
         if self.spreading.is_worth_all_stamps(neighbour, is_equal, origins, now_us):
             self._send_all_stamps(neighbour, now_us, sends)
 
-    def _on_stamps(self, neighbour: str, message: Stamps, now_us: int, sends: Sends) -> None:
+    def _on_stamps(self, neighbour: str, message: VersionVector, now_us: int, sends: Sends) -> None:
         replicas = self._replicas.by_origin
         for origin, stamp in message.stamps.items():
             replica = replicas.get(origin)
@@ -146,7 +146,7 @@ class Exchange:
         if message.is_all and not self.spreading.has_joined_lately(neighbour, now_us):
             self._tell_more(neighbour, message, now_us, sends)
 
-    def _tell_more(self, neighbour: str, message: Stamps, now_us: int, sends: Sends) -> None:
+    def _tell_more(self, neighbour: str, message: VersionVector, now_us: int, sends: Sends) -> None:
         """What it lacks that sent all its stamps."""
         for origin, replica in self._replicas.by_origin.items():
             theirs = message.stamps.get(origin, NOTHING)
@@ -154,13 +154,13 @@ class Exchange:
                 continue
             if origin == neighbour:
                 # Its former self is ahead of it; it has to know just that.
-                sends.append((neighbour, Stamps({origin: replica.stamp})))
+                sends.append((neighbour, VersionVector({origin: replica.stamp})))
                 continue
             is_same = theirs[0] == replica.incarnation
             self.spreading.lacks(neighbour, origin, theirs[1] if is_same else 0)
             self._note_missed(neighbour, replica, now_us)
 
-    def _on_wanted(self, neighbour: str, message: Wanted, now_us: int) -> None:
+    def _on_wanted(self, neighbour: str, message: DeltaRequest, now_us: int) -> None:
         stamp = message.incarnation, message.version
         if stamp != NOTHING and not is_stamp(stamp):
             self.counts.malformed += 1
@@ -172,12 +172,12 @@ class Exchange:
         self.spreading.ask(neighbour, message.origin, message.version if is_same else 0)
         self._note_missed(neighbour, replica, now_us)
 
-    def _note_missed(self, neighbour: str, replica: Replica, now_us: int) -> None:
+    def _note_missed(self, neighbour: str, replica: OriginReplica, now_us: int) -> None:
         """What is no news any more was lost on its way."""
         if replica.changed_us < now_us - _SETTLED_DIGESTS * self._options.digest_us:
             self.spreading.has_missed(neighbour, len(self._replicas.by_origin))
 
-    def _is_news(self, neighbour: str, origin: str, stamp: Stamp) -> bool:
+    def _is_news(self, neighbour: str, origin: str, stamp: OriginVersion) -> bool:
         """Whether that `neighbour` has `origin` up to `stamp` means that something lacks here."""
         known = self._replicas.stamp(origin)
         if stamp <= known:
@@ -191,7 +191,7 @@ class Exchange:
             return False
         return True
 
-    def _offered(self, neighbour: str, origin: str, stamp: Stamp) -> None:
+    def _offered(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
         if self._replicas.has_room_for_origin(origin):
             self._asking.offer(neighbour, origin, stamp)
 
@@ -199,7 +199,7 @@ class Exchange:
         replicas = self._replicas.by_origin
         stamps = {origin: replica.stamp for origin, replica in replicas.items()}
         forgotten = dict(self._replicas.forgotten)
-        sends.append((neighbour, Stamps(stamps, is_all=True, forgotten=forgotten)))
+        sends.append((neighbour, VersionVector(stamps, is_all=True, forgotten=forgotten)))
         self.spreading.told_all(neighbour, now_us)
 
 

@@ -15,11 +15,11 @@ MAX_NAME: Final = 256
 MAX_KIND: Final = 64
 MAX_KEY: Final = 1_024
 
-Stamp = tuple[int, int]  # incarnation, version
-NOTHING: Final[Stamp] = (0, 0)
+OriginVersion = tuple[int, int]  # incarnation, version
+NOTHING: Final[OriginVersion] = (0, 0)
 
 
-class Fact(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
+class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
     """What its origin says of `key` since its version `version`; None: nothing any more."""
 
     kind: str
@@ -28,34 +28,34 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
     version: int
 
 
-class Facts(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
+class StateDelta(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
     """All that changed in (base, version] at `origin`, by version; from base 0 on: all there is."""
 
     origin: str
     incarnation: int
     base: int
     version: int
-    facts: tuple[Fact, ...]
+    facts: tuple[StateRecord, ...]
 
 
-class Digest(msgspec.Struct, frozen=True, array_like=True, tag="digest"):
+class StateDigest(msgspec.Struct, frozen=True, array_like=True, tag="digest"):
     """All stamps as one number."""
 
     hash: int
 
 
-class Stamps(msgspec.Struct, frozen=True, array_like=True, tag="stamps"):
+class VersionVector(msgspec.Struct, frozen=True, array_like=True, tag="stamps"):
     """How much of these origins the sender has: to be asked for. `is_all`: it has no others.
 
     Then `forgotten` says which ones it does not want, and up to where.
     """
 
-    stamps: dict[str, Stamp]
+    stamps: dict[str, OriginVersion]
     is_all: bool = False
-    forgotten: dict[str, Stamp] = msgspec.field(default_factory=dict)
+    forgotten: dict[str, OriginVersion] = msgspec.field(default_factory=dict)
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
+class DeltaRequest(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
     """The sender has `origin` up to there only, and asks for the rest."""
 
     origin: str
@@ -63,10 +63,10 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
     version: int
 
 
-FactMessage = Facts | Digest | Stamps | Wanted
+FactMessage = StateDelta | StateDigest | VersionVector | DeltaRequest
 
 
-class FactOptions(msgspec.Struct, frozen=True, kw_only=True):
+class StateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Times and bounds of a store. All nodes should have the same bounds."""
 
     flush_us: int = 5_000  # changes within this time go together
@@ -93,7 +93,7 @@ class FactOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{field}: expected at least 1, got {value}")
 
 
-def is_stamp(stamp: Stamp) -> bool:
+def is_stamp(stamp: OriginVersion) -> bool:
     """Whether it may be that of an origin; its first version is 1."""
     return 0 <= stamp[0] <= MAX_STAMP and 0 < stamp[1] <= MAX_STAMP
 
@@ -102,7 +102,7 @@ def is_name(origin: str) -> bool:
     return 0 < len(origin) <= MAX_NAME
 
 
-def is_fact(fact: Fact, options: FactOptions) -> bool:
+def is_fact(fact: StateRecord, options: StateOptions) -> bool:
     """Whether it keeps to the bounds of a single fact."""
     return (
         0 < len(fact.kind) <= MAX_KIND
@@ -111,7 +111,7 @@ def is_fact(fact: Fact, options: FactOptions) -> bool:
     )
 
 
-def is_sound(message: Facts, options: FactOptions) -> bool:
+def is_sound(message: StateDelta, options: StateOptions) -> bool:
     """Whether `message` may come from a node that keeps to the rules."""
     if not (
         is_name(message.origin)

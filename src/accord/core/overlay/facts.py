@@ -16,35 +16,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from accord.core.overlay.exchange import Exchange, earlier
+from accord.core.overlay.exchange import AntiEntropy, earlier
 from accord.core.overlay.fact_messages import (
     MAX_NAME,
     MAX_STAMP,
-    Digest,
-    Fact,
+    DeltaRequest,
     FactMessage,
-    FactOptions,
-    Facts,
-    Stamp,
-    Stamps,
-    Wanted,
+    OriginVersion,
+    StateDelta,
+    StateDigest,
+    StateOptions,
+    StateRecord,
+    VersionVector,
     is_fact,
     is_name,
 )
-from accord.core.overlay.replica import Replica
-from accord.core.overlay.replicas import Replicas
+from accord.core.overlay.replica import OriginReplica
+from accord.core.overlay.replicas import ReplicaSet
 from accord.core.overlay.watchers import Watcher, Watchers
 
 __all__ = [
-    "Digest",
-    "Fact",
+    "DeltaRequest",
     "FactMessage",
-    "FactOptions",
-    "FactStore",
-    "Facts",
-    "Stamp",
-    "Stamps",
-    "Wanted",
+    "OriginVersion",
+    "StateDelta",
+    "StateDigest",
+    "StateOptions",
+    "StateRecord",
+    "StateStore",
+    "VersionVector",
 ]
 
 
@@ -52,14 +52,14 @@ def _middle() -> float:
     return 0.5
 
 
-class FactStore:
+class StateStore:
     """One node's. What `sends` has is to be sent and taken out; `random` gives 0 to 1."""
 
     def __init__(
         self,
         own_name: str,
         incarnation: int,
-        options: FactOptions | None = None,
+        options: StateOptions | None = None,
         random: Callable[[], float] = _middle,
     ) -> None:
         if not is_name(own_name):
@@ -67,13 +67,13 @@ class FactStore:
         if not 0 <= incarnation <= MAX_STAMP:
             raise ValueError(f"incarnation: expected 0 to {MAX_STAMP}, got {incarnation}")
         self.name = own_name
-        self.options = FactOptions() if options is None else options
+        self.options = StateOptions() if options is None else options
         self.sends: list[tuple[str, FactMessage]] = []
         # That it is there is its first change: so it replaces what it said before a restart.
-        own = Replica(own_name, (incarnation, 1), 0, 0)
+        own = OriginReplica(own_name, (incarnation, 1), 0, 0)
         self._own = own
-        self._replicas = Replicas(own, self.options)
-        self._exchange = Exchange(self._replicas, self.options, random)
+        self._replicas = ReplicaSet(own, self.options)
+        self._exchange = AntiEntropy(self._replicas, self.options, random)
         self._watchers = Watchers()
         self._now_us = 0
         self._own_base = -1  # what changed after it is still to be flooded
@@ -124,7 +124,7 @@ class FactStore:
         """Say so from now on; False if there is no room for it."""
         if self._own.get(kind, key) == value:
             return True
-        fact = Fact(kind, key, value, self._own.version + 1)
+        fact = StateRecord(kind, key, value, self._own.version + 1)
         if is_fact(fact, self.options) and self._replicas.has_room_to_say(fact):
             self._say(fact)
             return True
@@ -134,7 +134,7 @@ class FactStore:
     def drop(self, kind: str, key: str) -> None:
         """Say it no more."""
         if self._own.get(kind, key) is not None:
-            self._say(Fact(kind, key, None, self._own.version + 1))
+            self._say(StateRecord(kind, key, None, self._own.version + 1))
 
     def get(self, origin: str, kind: str, key: str) -> bytes | None:
         replica = self._replicas.by_origin.get(origin)
@@ -155,7 +155,7 @@ class FactStore:
         """All that are known, this node first."""
         return list(self._replicas.by_origin)
 
-    def stamp(self, origin: str) -> Stamp:
+    def stamp(self, origin: str) -> OriginVersion:
         """How much of `origin` is known; zeros for nothing."""
         return self._replicas.stamp(origin)
 
@@ -191,7 +191,7 @@ class FactStore:
         self._pass(now_us)
         changes = self._exchange.receive(neighbour, message, self._now_us, self.sends)
         self._is_due_known = False
-        if changes and isinstance(message, Facts):
+        if changes and isinstance(message, StateDelta):
             self._watchers.tell(message.origin, changes)
 
     def advance(self, now_us: int) -> None:
@@ -230,7 +230,7 @@ class FactStore:
             assert self._due_us is not None
             assert self._due_us <= self._now_us  # both are now
 
-    def _say(self, fact: Fact) -> None:
+    def _say(self, fact: StateRecord) -> None:
         if self._own_base < 0:
             self._own_base = self._own.version
         self._replicas.say(fact, self._now_us)

@@ -27,7 +27,7 @@ _ROUNDS: Final = 48  # halvings until the rates are as exact as needed
 _S: Final = 1_000_000
 
 
-class Hello:
+class HelloScheduler:
     """`bytes_per_s` is the allowance, 0 for any."""
 
     def __init__(self, *, ping_us: int, misses: int, give_up_us: int, bytes_per_s: int) -> None:

@@ -27,9 +27,9 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.round_trip import RoundTrip
+from accord.core.overlay.round_trip import RttEstimator
 
-LEAST_PING_US: Final = 10_000
+MIN_PING_US: Final = 10_000
 _LOSS_SHARE: Final = 1 / 16
 _JITTER: Final = 0.1
 _FIRST_WAIT_US: Final = 1_000_000  # for the first answer
@@ -54,7 +54,7 @@ class Pong(msgspec.Struct, frozen=True, array_like=True, tag="pong"):
 
 
 @dataclass(frozen=True)
-class PulseOptions:
+class LivenessOptions:
     """How often to ping, how many misses make dead, and what availability to assume at first."""
 
     ping_us: int = 1_000_000
@@ -62,8 +62,8 @@ class PulseOptions:
     availability: float = 0.99
 
     def __post_init__(self) -> None:
-        if self.ping_us < LEAST_PING_US:
-            raise ValueError(f"ping_us: expected at least {LEAST_PING_US:,}, got {self.ping_us:,}")
+        if self.ping_us < MIN_PING_US:
+            raise ValueError(f"ping_us: expected at least {MIN_PING_US:,}, got {self.ping_us:,}")
         if self.misses < 1:
             raise ValueError(f"misses: expected at least 1, got {self.misses}")
         if not 0 <= self.availability <= 1:
@@ -122,11 +122,11 @@ class Availability:
         self._since_us = max(self._since_us, now_us)
 
 
-def answer(ping: Ping) -> Pong:
+def pong_for(ping: Ping) -> Pong:
     return Pong(ping.number, ping.sent_us)
 
 
-class Pulse:
+class NeighbourLiveness:
     """One neighbour's, for as long as it is a neighbour; `sends` collects the pings to send.
 
     Before `advance`, everything that has come should have been received: otherwise answers that
@@ -134,7 +134,7 @@ class Pulse:
     """
 
     def __init__(
-        self, neighbour: str, options: PulseOptions, random: Callable[[], float], now_us: int
+        self, neighbour: str, options: LivenessOptions, random: Callable[[], float], now_us: int
     ) -> None:
         self.neighbour = neighbour
         self.options = options
@@ -153,9 +153,9 @@ class Pulse:
         # When pings were sent that an answer is still awaited for, and those that are missed.
         self._awaited: dict[int, int] = {}
         self._late: dict[int, int] = {}
-        self._trip = RoundTrip()
-        self._patience = RoundTrip()  # of all answers, also those that were held up
-        self._before_late = RoundTrip()  # what was known before the last answer that was late,
+        self._trip = RttEstimator()
+        self._patience = RttEstimator()  # of all answers, also those that were held up
+        self._before_late = RttEstimator()  # what was known before the last answer that was late,
         self._late_us = now_us - options.ping_us  # and when that came
         self.usual_us = _FIRST_WAIT_US  # an answer that takes longer is missed
 
@@ -247,7 +247,7 @@ class Pulse:
         assert 0 <= self.loss <= 1
         sent = [*self._late.values(), *self._awaited.values()]
         assert sent == sorted(sent)
-        assert len(sent) <= 2 * _FORGET_US // LEAST_PING_US
+        assert len(sent) <= 2 * _FORGET_US // MIN_PING_US
         self.availability.check_invariants()
 
     def _ping(self, now_us: int) -> None:

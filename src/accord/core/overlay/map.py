@@ -19,9 +19,9 @@ from itertools import islice
 from sys import intern
 from typing import Final
 
-from accord.core.overlay.distances import Distances, Link, Links
+from accord.core.overlay.distances import DirectedLink, Links, ShortestPathTree
 
-MOST_US: Final = 1 << 36  # for one hop: nineteen hours
+MAX_US: Final = 1 << 36  # for one hop: nineteen hours
 _CHANGES: Final = 512
 _DISTANCES: Final = 8
 
@@ -36,7 +36,7 @@ class _Node:
         self.failure = failure
 
 
-class Map:
+class LinkStateMap:
     """One node's; it also tells how likely it is that nodes and links fail."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Map:
         self._nodes: dict[str, _Node] = {}
         self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
         # By source and class of channels: kept until something changes.
-        self._distances: dict[tuple[str, str], Distances] = {}
+        self._distances: dict[tuple[str, str], ShortestPathTree] = {}
         self._distances_version = 0
 
     def set_link(  # noqa: PLR0913, PLR0917
@@ -65,7 +65,7 @@ class Map:
         _check_us(place, "latency_us", latency_us)
         _check_share(place, "loss", loss)
         _check_share(place, "failure", failure)
-        link = Link(latency_us, loss, is_up, failure)
+        link = DirectedLink(latency_us, loss, is_up, failure)
         # Each report comes with strings of its own: one of each name is enough.
         source, target = intern(source), intern(target)
         ends = self._links.setdefault(source, {})
@@ -119,7 +119,7 @@ class Map:
             return [self._changes[-1]]
         return list(dict.fromkeys(islice(reversed(self._changes), count)))
 
-    def link(self, source: str, target: str) -> Link | None:
+    def link(self, source: str, target: str) -> DirectedLink | None:
         """If it counts."""
         ends = self._links.get(source)
         found = ends.get(target) if ends is not None else None
@@ -164,7 +164,7 @@ class Map:
                 known[target] = True
         return sorted(known)
 
-    def links(self) -> list[tuple[str, str, Link]]:
+    def links(self) -> list[tuple[str, str, DirectedLink]]:
         """All that is reported, by name."""
         return [
             (source, target, ends[target])
@@ -179,7 +179,7 @@ class Map:
     def is_reachable(self, source: str, target: str) -> bool:
         return target in self.distances(source).costs
 
-    def distances(self, source: str, channel_class: str = "") -> Distances:
+    def distances(self, source: str, channel_class: str = "") -> ShortestPathTree:
         """From `source` to everywhere; one computation serves until the map changes."""
         if self._distances_version != self.version:
             self._distances.clear()
@@ -189,7 +189,7 @@ class Map:
         if found is None:
             while len(self._distances) >= _DISTANCES:
                 del self._distances[next(iter(self._distances))]
-            found = Distances(self._links, self._processing(channel_class), source)
+            found = ShortestPathTree(self._links, self._processing(channel_class), source)
             self._distances[key] = found
         return found
 
@@ -208,7 +208,7 @@ class Map:
                 spent[name] = spent_us
         return spent
 
-    def _recount(self, source: str, target: str, old: Link | None) -> None:
+    def _recount(self, source: str, target: str, old: DirectedLink | None) -> None:
         """After `source` has reported something else of its link to `target` than `old`."""
         there = self._links.get(source, {}).get(target)
         back = self._links.get(target, {}).get(source)
@@ -236,8 +236,8 @@ class Map:
 
 
 def _check_us(place: str, field: str, value: int) -> None:
-    if not 0 <= value < MOST_US:
-        raise ValueError(f"{place}: {field}: expected 0 to {MOST_US:,}, got {value:,}")
+    if not 0 <= value < MAX_US:
+        raise ValueError(f"{place}: {field}: expected 0 to {MAX_US:,}, got {value:,}")
 
 
 def _check_share(place: str, field: str, value: float) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.overlay.fact_messages import MAX_STAMP, NOTHING, Stamp
+from accord.core.overlay.fact_messages import MAX_STAMP, NOTHING, OriginVersion
 
 _FIRST_WAIT_US: Final = 1_000_000
-_MOST_DOUBLINGS: Final = 6
+_MAX_DOUBLINGS: Final = 6
 
 
-class Namesakes:
+class NameConflicts:
     def __init__(self, name: str) -> None:
         self.jumps = 0
         self.problem = ""  # what to tell people
@@ -25,17 +25,17 @@ class Namesakes:
         self._neighbour = ""
         self._due_us = 0  # no jump before
 
-    def claim(self, stamp: Stamp, neighbour: str) -> None:
+    def claim(self, stamp: OriginVersion, neighbour: str) -> None:
         """By way of `neighbour` came facts in this node's name, newer than any it has said."""
         if stamp > self._claim and stamp[0] < MAX_STAMP:
             self._claim = stamp
             self._neighbour = neighbour
 
-    def jump(self, own: Stamp, now_us: int) -> Stamp | None:
+    def jump(self, own: OriginVersion, now_us: int) -> OriginVersion | None:
         """The stamp to go on with, if it is time for another."""
         if self._claim <= own or now_us < self._due_us:
             return None
-        self._due_us = now_us + (_FIRST_WAIT_US << min(self.jumps, _MOST_DOUBLINGS))
+        self._due_us = now_us + (_FIRST_WAIT_US << min(self.jumps, _MAX_DOUBLINGS))
         self.jumps += 1
         self.problem = (
             f"facts of {self._name!r} came through {self._neighbour!r}"
@@ -48,5 +48,5 @@ class Namesakes:
         )
         return self._claim[0] + 1, own[1]
 
-    def next_due_us(self, own: Stamp) -> int | None:
+    def next_due_us(self, own: OriginVersion) -> int | None:
         return self._due_us if self._claim > own else None

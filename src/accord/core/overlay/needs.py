@@ -16,21 +16,21 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import ChannelMap, filter_covers
-from accord.core.overlay.widening import Told, widen
+from accord.core.overlay.widening import AnnouncedFilter, aggregate
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.relations import covers
 
 __all__ = [
     "BUDGET",
     "MANY",
-    "MOST_CONDITION_BYTES",
-    "MOST_FILTER_BYTES",
-    "MOST_LEVELS",
+    "MAX_CONDITION_BYTES",
+    "MAX_FILTER_BYTES",
+    "MAX_LEVELS",
     "NARROW_US",
     "SETTLE_US",
-    "Condition",
+    "InterestTable",
     "Need",
-    "Needs",
+    "PredicateText",
     "size_of",
 ]
 
@@ -39,14 +39,14 @@ BUDGET: Final = 512 << 10  # bytes of all that is announced
 SETTLE_US: Final = 5_000_000  # a wider need must stand for so long until narrower ones go
 NARROW_US: Final = 10_000_000  # it is seen so often whether there is room again
 _BASE_BYTES: Final = 440  # of a fact that is a need, without its texts
-MOST_LEVELS: Final = 32  # of a filter, beyond which it is told as `…/#`
-MOST_FILTER_BYTES: Final = 1_024
-MOST_CONDITION_BYTES: Final = 16_384  # beyond that the filter alone is told
+MAX_LEVELS: Final = 32  # of a filter, beyond which it is told as `…/#`
+MAX_FILTER_BYTES: Final = 1_024
+MAX_CONDITION_BYTES: Final = 16_384  # beyond that the filter alone is told
 _LOOKED: Final = 16_384  # filters, each time it is seen whether there is room again
 _SOON: Final = -1
 
-Condition = tuple[str, str]  # a selector and an XPath, of which one at most is given
-_NONE: Final[Condition] = ("", "")
+PredicateText = tuple[str, str]  # a selector and an XPath, of which one at most is given
+_NONE: Final[PredicateText] = ("", "")
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True):
@@ -57,13 +57,13 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     xpath: str = ""
 
 
-class _Wishes:
+class _FilterInterest:
     """Of one filter: how many subscriptions have which condition, and what is announced of them."""
 
     def __init__(self) -> None:
-        self.counts: dict[Condition, int] = {}
-        self.predicates: dict[Condition, Predicate] = {}
-        self.widest: dict[Condition, bool] = {}  # those that no other covers
+        self.counts: dict[PredicateText, int] = {}
+        self.predicates: dict[PredicateText, Predicate] = {}
+        self.widest: dict[PredicateText, bool] = {}  # those that no other covers
 
     def is_plain(self) -> bool:
         return _NONE in self.counts or len(self.widest) > MANY
@@ -75,7 +75,7 @@ class _Wishes:
             return [Need(pattern)]
         return [Need(pattern, where, xpath) for where, xpath in self.widest]
 
-    def add(self, condition: Condition, predicate: Predicate | None) -> bool:
+    def add(self, condition: PredicateText, predicate: Predicate | None) -> bool:
         """False where it was there already."""
         self.counts[condition] = self.counts.get(condition, 0) + 1
         if self.counts[condition] > 1:
@@ -85,7 +85,7 @@ class _Wishes:
             self._widen(condition, predicate)
         return True
 
-    def remove(self, condition: Condition) -> bool:
+    def remove(self, condition: PredicateText) -> bool:
         """False where others still wish the same."""
         self.counts[condition] -= 1
         if self.counts[condition]:
@@ -98,7 +98,7 @@ class _Wishes:
                     self._widen(each, predicate)
         return True
 
-    def _widen(self, condition: Condition, predicate: Predicate) -> None:
+    def _widen(self, condition: PredicateText, predicate: Predicate) -> None:
         if len(self.widest) <= MANY:  # beyond that nobody asks which
             for other in self.widest:
                 if covers(self.predicates[other], predicate):
@@ -109,7 +109,7 @@ class _Wishes:
         self.widest[condition] = True
 
 
-class Needs:
+class InterestTable:
     """`changes` has what is to be announced (or taken back: None) under which key.
 
     All that is announced takes `budget` bytes at most.
@@ -119,7 +119,7 @@ class Needs:
         self.announced: dict[str, dict[Need, str]] = {}  # by filter: under which key
         self.size = 0  # of all that is announced
         self._budget = budget
-        self._wishes: dict[str, _Wishes] = {}
+        self._wishes: dict[str, _FilterInterest] = {}
         self._wide: ChannelMap[str] = ChannelMap()  # filters without predicate that may cover
         self._settling: dict[str, int] = {}  # of those: when what they cover is taken back
         self._covering: dict[str, dict[str, None]] = {}  # what is not announced because of them
@@ -130,11 +130,11 @@ class Needs:
         self._narrow_us = 0  # not before
         self._last_key = 0
 
-    def add(self, pattern: str, condition: Condition, predicate: Predicate | None) -> None:
+    def add(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
         if not pattern.startswith("$"):  # what does stays at its node
             self._add(*_bounded(pattern, condition, predicate))
 
-    def remove(self, pattern: str, condition: Condition) -> None:
+    def remove(self, pattern: str, condition: PredicateText) -> None:
         if not pattern.startswith("$"):
             self._is_less = True
             bounded, condition, _ = _bounded(pattern, condition, None)
@@ -209,7 +209,7 @@ class Needs:
                     for need in needs
                 )
 
-    def _says(self, need: Need, pattern: str, condition: Condition) -> bool:
+    def _says(self, need: Need, pattern: str, condition: PredicateText) -> bool:
         """Whether it includes all that a wish with that condition means."""
         said = (need.where, need.xpath)
         if not filter_covers(need.filter, pattern):
@@ -223,13 +223,13 @@ class Needs:
 
     # ------------------------------------------------------------------------------------- wishes
 
-    def _add(self, pattern: str, condition: Condition, predicate: Predicate | None) -> None:
-        wishes = self._wishes.setdefault(pattern, _Wishes())
+    def _add(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
+        wishes = self._wishes.setdefault(pattern, _FilterInterest())
         was_plain = wishes.is_plain()
         if wishes.add(condition, predicate):
             self._changed(pattern, wishes, was_plain=was_plain)
 
-    def _remove(self, pattern: str, condition: Condition) -> None:
+    def _remove(self, pattern: str, condition: PredicateText) -> None:
         wishes = self._wishes[pattern]
         was_plain = wishes.is_plain()
         if wishes.remove(condition):
@@ -237,7 +237,7 @@ class Needs:
                 del self._wishes[pattern]
             self._changed(pattern, wishes, was_plain=was_plain)
 
-    def _changed(self, pattern: str, wishes: _Wishes, *, was_plain: bool) -> None:
+    def _changed(self, pattern: str, wishes: _FilterInterest, *, was_plain: bool) -> None:
         self._dirty[pattern] = None
         is_plain = bool(wishes.counts) and wishes.is_plain()
         if is_plain == was_plain or not ("+" in pattern or "#" in pattern):
@@ -307,10 +307,10 @@ class Needs:
 
     # ---------------------------------------------------------------------------- for want of room
 
-    def _told(self, filters: Iterable[str]) -> list[Told]:
+    def _told(self, filters: Iterable[str]) -> list[AnnouncedFilter]:
         """What of them is to be announced where nothing covers them."""
         return [
-            Told(
+            AnnouncedFilter(
                 each,
                 sum(size_of(need) for need in self._wishes[each].needs(each)),
                 size_of(Need(each)),
@@ -319,8 +319,8 @@ class Needs:
             if each in self._wishes
         ]
 
-    def _widen(self, told: list[Told], excess: int) -> None:
-        for pattern in widen(told, excess, _BASE_BYTES):
+    def _widen(self, told: list[AnnouncedFilter], excess: int) -> None:
+        for pattern in aggregate(told, excess, _BASE_BYTES):
             self._tell_wider(pattern)
 
     def _tell_wider(self, pattern: str) -> None:
@@ -354,10 +354,10 @@ class Needs:
         own = self._wishes[pattern].needs(pattern, but_one=True)
         plain_size = size_of(Need(pattern))
         if own:
-            told.append(Told(pattern, sum(map(size_of, own)), plain_size))
+            told.append(AnnouncedFilter(pattern, sum(map(size_of, own)), plain_size))
         after = size - plain_size + sum(each.size for each in told)
         most = max(size, _part(self._budget, 6))
-        within = widen(told, after - most, _BASE_BYTES) if after > most else []
+        within = aggregate(told, after - most, _BASE_BYTES) if after > most else []
         if any(each == pattern or not filter_covers(pattern, each) for each in within):
             return size
         for each in within:
@@ -372,16 +372,16 @@ class Needs:
 
 
 def _bounded(
-    pattern: str, condition: Condition, predicate: Predicate | None
-) -> tuple[str, Condition, Predicate | None]:
+    pattern: str, condition: PredicateText, predicate: Predicate | None
+) -> tuple[str, PredicateText, Predicate | None]:
     """The same, or something wider that takes no more than its share."""
-    names = pattern.split("/", MOST_LEVELS)
-    if len(names) > MOST_LEVELS or len(pattern.encode()) > MOST_FILTER_BYTES:
-        del names[MOST_LEVELS:]
-        while names and len("/".join(names).encode()) > MOST_FILTER_BYTES:
+    names = pattern.split("/", MAX_LEVELS)
+    if len(names) > MAX_LEVELS or len(pattern.encode()) > MAX_FILTER_BYTES:
+        del names[MAX_LEVELS:]
+        while names and len("/".join(names).encode()) > MAX_FILTER_BYTES:
             names.pop()
         return "/".join([*names, "#"]), _NONE, None
-    if sum(len(text.encode()) for text in condition) > MOST_CONDITION_BYTES:
+    if sum(len(text.encode()) for text in condition) > MAX_CONDITION_BYTES:
         return pattern, _NONE, None
     return pattern, condition, predicate
 

@@ -16,39 +16,45 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decoded
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.delivery import Incoming
+from accord.core.overlay.delivery import ReceiveWindow
 from accord.core.overlay.duplicates import Duplicates
-from accord.core.overlay.facts import Digest, Facts, FactStore, Stamps, Wanted
-from accord.core.overlay.hello import Hello
-from accord.core.overlay.liveness import Ping, Pong, Pulse, PulseOptions, answer
-from accord.core.overlay.map import Map
-from accord.core.overlay.needs import BUDGET, Condition, Need, Needs
+from accord.core.overlay.facts import (
+    DeltaRequest,
+    StateDelta,
+    StateDigest,
+    StateStore,
+    VersionVector,
+)
+from accord.core.overlay.hello import HelloScheduler
+from accord.core.overlay.liveness import LivenessOptions, NeighbourLiveness, Ping, Pong, pong_for
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.needs import BUDGET, InterestTable, Need, PredicateText
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import Registry
-from accord.core.overlay.routes import Flow, Requirement, Routes
+from accord.core.overlay.registry import ChannelDirectory
+from accord.core.overlay.routes import Flow, Requirement, RouteManager
 from accord.core.overlay.sanity import DAMAGED, problem_with_event, problem_with_need
-from accord.core.overlay.sending import Sending
-from accord.core.overlay.shared import SharedEvent, SharedTransit, share_of
+from accord.core.overlay.sending import SourceSender
+from accord.core.overlay.shared import MulticastEvent, MulticastOutbox, share_of
 from accord.core.overlay.signals import (
     Acknowledge,
     Carried,
+    DeliverySequence,
     Establish,
     Established,
     NotEstablished,
-    Receipt,
-    Said,
     TearDown,
+    TemplateMessage,
 )
-from accord.core.overlay.switching import Switching
-from accord.core.overlay.telling import Telling
-from accord.core.overlay.transit import EXPIRED, LINK_DOWN, Passed, Transits
+from accord.core.overlay.switching import ForwardingTable
+from accord.core.overlay.telling import StatusPublisher
+from accord.core.overlay.transit import EXPIRED, LINK_DOWN, NeighbourOutboxes, Passed
 from accord.core.predicates.predicate import Predicate
 
 Control = (
-    Ping | Pong | Facts | Digest | Stamps | Wanted
-    | Establish | Established | NotEstablished | TearDown | Acknowledge | Said
+    Ping | Pong | StateDelta | StateDigest | VersionVector | DeltaRequest
+    | Establish | Established | NotEstablished | TearDown | Acknowledge | TemplateMessage
 )  # fmt: skip
 Message = Control | Carried
 
@@ -58,7 +64,7 @@ NODE: Final = "node"
 NEED: Final = "need"
 _LINKS_BYTES: Final = 64 << 10  # that nothing else takes, of what a node may say
 _NODE_BYTES: Final = 1 << 10
-UNKNOWN_WAY: Final = "the way is not known"
+UNKNOWN_ROUTE: Final = "the way is not known"
 _PROCESSING_SHARE: Final = 1 / 64
 _PROCESSING_US: Final = 1_000  # what others need not know of
 _PROCESSING_TOLD_US: Final = 2_000_000  # at most so often
@@ -90,10 +96,10 @@ _link: Final = msgspec.msgpack.Decoder(LinkValue)
 _need: Final = msgspec.msgpack.Decoder(Need)
 
 
-class Neighbour:
+class NeighbourState:
     """A node that a transport leads to, or did."""
 
-    def __init__(self, pulse: Pulse) -> None:
+    def __init__(self, pulse: NeighbourLiveness) -> None:
         self.pulse = pulse
         self.is_connected = False
         self.is_used = False
@@ -114,16 +120,18 @@ class Overlay:
     ) -> None:
         self.name = name
         self.options = options
-        self.store = FactStore(name, incarnation, random=random)
+        self.store = StateStore(name, incarnation, random=random)
         self.store.reserve(NEED, BUDGET)
         self.store.reserve(LINK, _LINKS_BYTES)
         self.store.reserve(NODE, _NODE_BYTES)
-        self.registry = Registry(self.store)
-        self.map = Map()
+        self.registry = ChannelDirectory(self.store)
+        self.map = LinkStateMap()
         self.budgets = Budgets()
-        self.switching = Switching(name, self.budgets, patience_us=options.refresh_us * 7 // 2)
-        self.transits = Transits(name, self.budgets, bytes_limit=options.transit_bytes)
-        self.routes = Routes(
+        self.switching = ForwardingTable(
+            name, self.budgets, patience_us=options.refresh_us * 7 // 2
+        )
+        self.transits = NeighbourOutboxes(name, self.budgets, bytes_limit=options.transit_bytes)
+        self.routes = RouteManager(
             name,
             incarnation,
             self.map,
@@ -133,22 +141,26 @@ class Overlay:
             on_ready=self._flow_ready,
             on_end=self._flow_ended,
         )
-        self.sending = Sending(name, incarnation, options, self.routes, self.transits)
-        self.telling = Telling(self.store, self.registry, self.routes, self.sending, options)
-        self.neighbours: dict[str, Neighbour] = {}
+        self.sending = SourceSender(name, incarnation, options, self.routes, self.transits)
+        self.telling = StatusPublisher(
+            self.store, self.registry, self.routes, self.sending, options
+        )
+        self.neighbours: dict[str, NeighbourState] = {}
         self.deliveries: list[Carried] = []
         self.lost: dict[str, int] = {}  # copies of events, by cause
         self.losses: list[tuple[Carried, str, int]] = []  # the latest of them, for the ledger
-        self.on_said: Callable[[str, Said, int], None] | None = None  # messages of templates
+        self.on_said: Callable[[str, TemplateMessage, int], None] | None = (
+            None  # messages of templates
+        )
         self.on_carried: Callable[[str, Carried, int], None] | None = None  # and events
         # Whether there is room for more of a channel, behind so many events and bytes, and when.
         self.on_takes: Callable[[str, int, int, int], bool] | None = None
-        self.needs = Needs()
+        self.needs = InterestTable()
         self.processing_us = 0.0  # smoothed
         self._told_processing_us = 0.0
         self._told_processing_at_us = 0
-        self._pulse_options = PulseOptions(ping_us=options.ping_us)
-        self._hello = Hello(
+        self._pulse_options = LivenessOptions(ping_us=options.ping_us)
+        self._hello = HelloScheduler(
             ping_us=options.ping_us,
             misses=self._pulse_options.misses,
             give_up_us=options.give_up_us,
@@ -158,11 +170,11 @@ class Overlay:
         self._random = random
         self._on_need = on_need
         self._duplicates = Duplicates()
-        self._incoming: dict[tuple[str, int], Incoming] = {}
+        self._incoming: dict[tuple[str, int], ReceiveWindow] = {}
         self._heard_by: dict[tuple[str, int], int] = {}  # by which route, lately
         self._sends: list[tuple[str, Control]] = []
         self._waiting_bytes = 0  # of what is in `deliveries`
-        self._shared: SharedTransit | None = None  # only where there is a multicast group
+        self._shared: MulticastOutbox | None = None  # only where there is a multicast group
         self.now_us = 0
         self._is_map_new = False
         self._pulses_due_us = -1  # when one of them is due; below 0: not known
@@ -182,8 +194,8 @@ class Overlay:
         self.now_us = now_us
         known = self.neighbours.get(neighbour)
         if known is None:
-            pulse = Pulse(neighbour, self._pulse_options, self._random, now_us)
-            known = self.neighbours[neighbour] = Neighbour(pulse)
+            pulse = NeighbourLiveness(neighbour, self._pulse_options, self._random, now_us)
+            known = self.neighbours[neighbour] = NeighbourState(pulse)
         elif known.is_connected:
             self.link_down(neighbour, now_us)
         known.is_connected = True
@@ -214,14 +226,14 @@ class Overlay:
             case Carried():
                 self._carry(neighbour, known, message)
             case Ping():
-                self._sends.append((neighbour, answer(message)))
+                self._sends.append((neighbour, pong_for(message)))
             case Pong():
                 known.pulse.receive(message, now_us)
                 self._look_at(neighbour, known)
-            case Said():
+            case TemplateMessage():
                 if self.on_said is not None:
                     self.on_said(neighbour, message, now_us)
-            case Facts() | Digest() | Stamps() | Wanted():
+            case StateDelta() | StateDigest() | VersionVector() | DeltaRequest():
                 self.store.receive(neighbour, message, now_us)
             case _:
                 self._signal(neighbour, message)
@@ -327,16 +339,16 @@ class Overlay:
     def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
         """Those that hear what this node sends to its multicast group, in messages so large."""
         if self._shared is None:
-            self._shared = SharedTransit(self.options.transit_bytes)
+            self._shared = MulticastOutbox(self.options.transit_bytes)
             self.transits.put_shared = self._shared.put
         self._shared.reach(neighbours, message_bytes)
 
-    def take_shared(self, bytes_wanted: int, now_us: int) -> list[SharedEvent]:
+    def take_shared(self, bytes_wanted: int, now_us: int) -> list[MulticastEvent]:
         """Events to send to the group next; to be asked before `take_loose` and `take`."""
         shared = self._shared
         return [] if shared is None else shared.take(bytes_wanted, now_us, self._give_one)
 
-    def receive_shared(self, neighbour: str, shared: SharedEvent, now_us: int) -> None:
+    def receive_shared(self, neighbour: str, shared: MulticastEvent, now_us: int) -> None:
         """What `neighbour` has sent to the group."""
         event = share_of(shared, self.name)
         if event is not None:
@@ -386,18 +398,18 @@ class Overlay:
 
     # ------------------------------------------------------------------------------ for its node
 
-    def need(self, pattern: str, condition: Condition, predicate: Predicate | None) -> None:
+    def need(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
         """A local client subscribed."""
         self.needs.add(pattern, condition, predicate)
 
-    def unneed(self, pattern: str, condition: Condition) -> None:
+    def unneed(self, pattern: str, condition: PredicateText) -> None:
         self.needs.remove(pattern, condition)
 
     def publish(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
         """Send an event of a local client over routes to the nodes that need it."""
         self.sending.publish(event, destinations, requirement, self.now_us)
 
-    def say(self, neighbour: str, said: Said) -> None:
+    def say(self, neighbour: str, said: TemplateMessage) -> None:
         """Something of a template's own."""
         if neighbour in self.transits.all:
             self._sends.append((neighbour, said))
@@ -448,7 +460,7 @@ class Overlay:
 
     # ------------------------------------------------------------------------------------- events
 
-    def _carry(self, neighbour: str, known: Neighbour, event: Carried) -> None:
+    def _carry(self, neighbour: str, known: NeighbourState, event: Carried) -> None:
         """Pass an event on, and hand it over where this is one of its destinations."""
         if problem_with_event(event) is not None:
             self.lost[DAMAGED] = self.lost.get(DAMAGED, 0) + 1
@@ -470,7 +482,7 @@ class Overlay:
             if passage is None:
                 if not event.is_early:  # else the way may just not be known yet
                     self.switching.lost(neighbour, event.source, route)
-                self.lose(event, UNKNOWN_WAY)
+                self.lose(event, UNKNOWN_ROUTE)
             elif not passage.after:
                 is_here = route
             else:
@@ -492,7 +504,7 @@ class Overlay:
                 oldest = next(iter(self._incoming))
                 del self._incoming[oldest]
                 del self._heard_by[oldest]
-            incoming = self._incoming[key] = Incoming()
+            incoming = self._incoming[key] = ReceiveWindow()
         self._heard_by[key] = route
         if not incoming.tell_us:
             incoming.tell_us = self.now_us + self.options.acknowledge_us
@@ -543,7 +555,7 @@ class Overlay:
 
     # -------------------------------------------------------------------------------------- links
 
-    def _look_at(self, neighbour: str, known: Neighbour) -> None:
+    def _look_at(self, neighbour: str, known: NeighbourState) -> None:
         """Use a link, or not, as its pings say, and tell the others what it takes."""
         pulse = known.pulse
         known.looked_us = self.now_us
@@ -587,7 +599,7 @@ class Overlay:
         self._sent_before = sent
         return found
 
-    def _tell_link(self, neighbour: str, known: Neighbour) -> None:
+    def _tell_link(self, neighbour: str, known: NeighbourState) -> None:
         """To all others, if it is worth it."""
         pulse, told, now_us = known.pulse, known.told, self.now_us
         if told is None and not pulse.is_up:
@@ -610,7 +622,7 @@ class Overlay:
             self.store.put(LINK, neighbour, msgspec.msgpack.encode(value))
 
     def _link_told(self, origin: str, neighbour: str, value: bytes | None) -> None:
-        found = None if value is None else decoded(_link, value)
+        found = None if value is None else decode_or_none(_link, value)
         self._is_map_new = True
         if found is not None:
             if found.is_up and neighbour != self.name:
@@ -623,14 +635,14 @@ class Overlay:
         self.map.drop_link(origin, neighbour)
 
     def _node_told(self, origin: str, _key: str, value: bytes | None) -> None:
-        found = None if value is None else decoded(_node, value)
+        found = None if value is None else decode_or_none(_node, value)
         self._is_map_new = True
         with suppress(ValueError):
             self.map.set_node(origin, {"": 0 if found is None else found.processing_us}, 0.0)
 
     def _need_told(self, origin: str, key: str, value: bytes | None) -> None:
         if origin != self.name:
-            need = None if value is None else decoded(_need, value)
+            need = None if value is None else decode_or_none(_need, value)
             is_bad = need is not None and problem_with_need(need) is not None
             self._on_need(origin, key, None if is_bad else need)
 
@@ -648,7 +660,7 @@ class Overlay:
                 self.store.forget(origin)
 
 
-def _receipt(event: Carried, name: str) -> Receipt | None:
+def _receipt(event: Carried, name: str) -> DeliverySequence | None:
     return next((each for each in event.receipts if each.destination == name), None)
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from accord.core.overlay.distances import Distances, cost, delay_us_of, most
-from accord.core.overlay.map import Map
+from accord.core.overlay.distances import ShortestPathTree, cost, delay_us_of, most
+from accord.core.overlay.map import LinkStateMap
 
 _NO_BOUND: Final = (1 << 62) - 1
 _OPEN: Final = 0  # before those that are found: it may hold something that comes earlier
@@ -27,7 +27,7 @@ _FOUND: Final = 1
 
 
 @dataclass(frozen=True)
-class Path:
+class OverlayPath:
     """From its source to its target, both included; it takes so long."""
 
     nodes: tuple[str, ...]
@@ -52,8 +52,14 @@ class _Part:
 
 
 def shortest_paths(  # noqa: PLR0913
-    map_: Map, source: str, target: str, k: int, bound_us: int = 0, *, channel_class: str = ""
-) -> list[Path]:
+    map_: LinkStateMap,
+    source: str,
+    target: str,
+    k: int,
+    bound_us: int = 0,
+    *,
+    channel_class: str = "",
+) -> list[OverlayPath]:
     """Up to `k` simple paths that take at most `bound_us` (0: any time), the shortest first."""
     if source == target:
         return []
@@ -64,7 +70,7 @@ def shortest_paths(  # noqa: PLR0913
 class _Search:
     """For the paths from one source to one target."""
 
-    def __init__(self, map_: Map, distances: Distances, bound_us: int) -> None:
+    def __init__(self, map_: LinkStateMap, distances: ShortestPathTree, bound_us: int) -> None:
         self._map = map_
         self._distances = distances
         self._limit = most(bound_us) if bound_us > 0 else _NO_BOUND
@@ -72,17 +78,17 @@ class _Search:
         self._parts: list[tuple[int, int, tuple[str, ...], int, _Part]] = []
         self._count = 0
 
-    def run(self, target: str, k: int) -> list[Path]:
+    def run(self, target: str, k: int) -> list[OverlayPath]:
         total = self._distances.costs.get(target, -1)
         if not 0 <= total <= self._limit:
             return []
         first = _Part(tuple(self._distances.back(target)), 0, 0, ())
         self._add(total, _FOUND, first)
-        found: list[Path] = []
+        found: list[OverlayPath] = []
         while self._parts and len(found) < k:
             total, state, _, _, part = heappop(self._parts)
             if state == _FOUND:
-                found.append(Path(part.back[::-1], delay_us_of(total)))
+                found.append(OverlayPath(part.back[::-1], delay_us_of(total)))
                 if len(found) < k:
                     self._divide(part)
             else:

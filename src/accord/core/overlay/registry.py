@@ -20,7 +20,7 @@ import msgspec
 
 from accord.core.model.channels import ChannelMap, problem_with_filter
 from accord.core.overlay.fact_messages import MAX_KEY, MAX_STAMP
-from accord.core.overlay.facts import FactStore
+from accord.core.overlay.facts import StateStore
 
 CHANNEL: Final = "channel"
 MAX_PATHS: Final = 8
@@ -44,19 +44,19 @@ class ChannelDefinition(msgspec.Struct, frozen=True, array_like=True, tag="chann
     created_us: int = 0
 
 
-class ChannelDeleted(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
+class ChannelTombstone(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
     """Older definitions of this name do not count."""
 
     name: str
     created_us: int
 
 
-Claim = ChannelDefinition | ChannelDeleted
+DirectoryEntry = ChannelDefinition | ChannelTombstone
 # One's own definition, what counts instead (None: it was deleted), and at which node.
 Lost = Callable[[ChannelDefinition, ChannelDefinition | None, str], None]
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final[msgspec.msgpack.Decoder[Claim]] = msgspec.msgpack.Decoder(Claim)
+_decoder: Final[msgspec.msgpack.Decoder[DirectoryEntry]] = msgspec.msgpack.Decoder(DirectoryEntry)
 
 
 def problem_with_definition(definition: ChannelDefinition) -> str | None:
@@ -85,15 +85,15 @@ def problem_with_definition(definition: ChannelDefinition) -> str | None:
     return None
 
 
-class Registry:
+class ChannelDirectory:
     """`version` changes with everything that may change an answer of `look_up`."""
 
-    def __init__(self, store: FactStore, on_lost: Lost | None = None) -> None:
+    def __init__(self, store: StateStore, on_lost: Lost | None = None) -> None:
         self.version = 0
         self.malformed = 0
         self._store = store
         self._on_lost = on_lost
-        self._claims: dict[str, dict[str, Claim]] = {}  # by name and origin
+        self._claims: dict[str, dict[str, DirectoryEntry]] = {}  # by name and origin
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
         self._found: dict[str, ChannelDefinition | None] = {}
         store.reserve(CHANNEL, _ROOM_BYTES)
@@ -124,7 +124,7 @@ class Registry:
             return None
         if not self._has_room_to_delete():
             return f"{_DELETED_LIMIT} deletions have not reached their nodes yet: try again later"
-        return self._claim(ChannelDeleted(name, self._latest_us(name) + 1))
+        return self._claim(ChannelTombstone(name, self._latest_us(name) + 1))
 
     def get(self, name: str) -> ChannelDefinition | None:
         """The definition of just this name or filter."""
@@ -165,7 +165,7 @@ class Registry:
             self._defined.get(found.name) is found for found in self._found.values() if found
         )
 
-    def _claim(self, claim: Claim) -> str | None:
+    def _claim(self, claim: DirectoryEntry) -> str | None:
         if claim.created_us > MAX_STAMP:
             return f"the clock of node {self.origin_of(claim.name)!r} is beyond all bounds"
         if self._store.put(CHANNEL, claim.name, _encode(claim)):
@@ -182,7 +182,7 @@ class Registry:
             claims.pop(origin, None)
         self._decide(name, claims)
 
-    def _decide(self, name: str, claims: dict[str, Claim]) -> None:
+    def _decide(self, name: str, claims: dict[str, DirectoryEntry]) -> None:
         winner = self._winner(name)
         claim = None if winner is None else claims[winner]
         definition = claim if isinstance(claim, ChannelDefinition) else None
@@ -200,13 +200,17 @@ class Registry:
             self._yield(name, claims, definition, winner)
 
     def _yield(
-        self, name: str, claims: dict[str, Claim], definition: ChannelDefinition | None, winner: str
+        self,
+        name: str,
+        claims: dict[str, DirectoryEntry],
+        definition: ChannelDefinition | None,
+        winner: str,
     ) -> None:
         """Take an own claim back that another one has beaten."""
         mine = claims.get(self._store.name)
         if mine is None or self._store.get(self._store.name, CHANNEL, name) is None:
             return  # or taken back already
-        if isinstance(mine, ChannelDeleted):
+        if isinstance(mine, ChannelTombstone):
             self._store.drop(CHANNEL, name)
         elif definition is None or not is_same(mine, definition):
             self._store.drop(CHANNEL, name)
@@ -227,7 +231,7 @@ class Registry:
         deleted = [
             name
             for name, claims in self._claims.items()
-            if isinstance(claims.get(own), ChannelDeleted)
+            if isinstance(claims.get(own), ChannelTombstone)
         ]
         if len(deleted) < _DELETED_LIMIT:
             return True
@@ -244,7 +248,7 @@ def is_same(one: ChannelDefinition, other: ChannelDefinition) -> bool:
     return msgspec.structs.replace(one, created_us=other.created_us) == other
 
 
-def _decoded(value: bytes | None) -> Claim | None:
+def _decoded(value: bytes | None) -> DirectoryEntry | None:
     """None where it is nothing that a node could have said."""
     if value is None:
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from accord.core.overlay.fact_messages import Fact, Facts, Stamp
+from accord.core.overlay.fact_messages import OriginVersion, StateDelta, StateRecord
 
 # What a fact takes beside its texts: objects, and its places in three dictionaries.
 _FACT_BYTES: Final = 400
@@ -23,10 +23,10 @@ _TOLD_BYTES: Final = 16
 Change = tuple[str, str, bytes | None]  # kind, key, value
 
 
-class Replica:
+class OriginReplica:
     """Facts by version, lowest first; tombstones among them, with when each came to be here."""
 
-    def __init__(self, origin: str, stamp: Stamp, floor: int, now_us: int) -> None:
+    def __init__(self, origin: str, stamp: OriginVersion, floor: int, now_us: int) -> None:
         self.origin = origin
         self.stamp = stamp
         self.incarnation, self.version = stamp
@@ -35,7 +35,7 @@ class Replica:
         self.changed_us = now_us
         self.hash = stamp_hash(origin, stamp)
         self.values: dict[str, dict[str, bytes]] = {}
-        self._facts: dict[tuple[str, str], Fact] = {}
+        self._facts: dict[tuple[str, str], StateRecord] = {}
         self._buried_us: dict[tuple[str, str], int] = {}
 
     @property
@@ -46,14 +46,14 @@ class Replica:
         of_kind = self.values.get(kind)
         return None if of_kind is None else of_kind.get(key)
 
-    def fact(self, kind: str, key: str) -> Fact | None:
+    def fact(self, kind: str, key: str) -> StateRecord | None:
         """The last change of it, if it was not forgotten."""
         return self._facts.get((kind, key))
 
     def __len__(self) -> int:
         return len(self._facts) - len(self._buried_us)
 
-    def move(self, stamp: Stamp, now_us: int) -> None:
+    def move(self, stamp: OriginVersion, now_us: int) -> None:
         """To a later stamp, after all facts up to it were set."""
         assert stamp > self.stamp
         self.stamp = stamp
@@ -61,7 +61,7 @@ class Replica:
         self.changed_us = now_us
         self.hash = stamp_hash(self.origin, stamp)
 
-    def set(self, fact: Fact, now_us: int) -> None:
+    def set(self, fact: StateRecord, now_us: int) -> None:
         """Of all that were set, `fact` has the highest version."""
         at = fact.kind, fact.key
         before = self._facts.pop(at, None)
@@ -91,20 +91,20 @@ class Replica:
             self.bytes -= cost_of(fact)
             self.floor = max(self.floor, fact.version)
 
-    def since(self, base: int) -> Facts:
+    def since(self, base: int) -> StateDelta:
         """What who is at version `base` lacks: that, or all there is."""
         if base < self.floor:
             base = 0
-        facts: list[Fact] = []
+        facts: list[StateRecord] = []
         for fact in reversed(self._facts.values()):
             if fact.version <= base:
                 break
             if base or fact.value is not None:
                 facts.append(fact)
         facts.reverse()
-        return Facts(self.origin, self.incarnation, base, self.version, tuple(facts))
+        return StateDelta(self.origin, self.incarnation, base, self.version, tuple(facts))
 
-    def growth(self, facts: tuple[Fact, ...]) -> tuple[int, int]:
+    def growth(self, facts: tuple[StateRecord, ...]) -> tuple[int, int]:
         """How many facts and bytes more there would be with those of `facts` that are newer."""
         count = size = 0
         for fact in facts:
@@ -117,7 +117,7 @@ class Replica:
                 count += int(fact.value is not None)
         return count, size
 
-    def apply(self, message: Facts, now_us: int) -> list[Change]:
+    def apply(self, message: StateDelta, now_us: int) -> list[Change]:
         """Go on to the version of `message`, which continues this."""
         changes: list[Change] = []
         for fact in message.facts:
@@ -128,7 +128,7 @@ class Replica:
         self.move((message.incarnation, message.version), now_us)
         return changes
 
-    def changes_from(self, before: Replica | None) -> list[Change]:
+    def changes_from(self, before: OriginReplica | None) -> list[Change]:
         """What differs from `before`, the same origin's until now: first what is gone."""
         changes: list[Change] = []
         if before is not None:
@@ -167,25 +167,25 @@ class Replica:
                 del self.values[kind]
 
 
-def whole_replica(message: Facts, now_us: int) -> Replica:
+def whole_replica(message: StateDelta, now_us: int) -> OriginReplica:
     """From a message that has all there is, but none of what there was: nobody below it is served.
 
     Tombstones are nothing new for someone who keeps only what is in the message.
     """
     stamp = message.incarnation, message.version
-    replica = Replica(message.origin, stamp, message.version, now_us)
+    replica = OriginReplica(message.origin, stamp, message.version, now_us)
     for fact in message.facts:
         if fact.value is not None:
             replica.set(fact, now_us)
     return replica
 
 
-def cost_of(fact: Fact) -> int:
+def cost_of(fact: StateRecord) -> int:
     """What it takes in memory."""
     return _FACT_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
 
 
-def told_bytes(message: Facts) -> int:
+def told_bytes(message: StateDelta) -> int:
     """About what it takes on the way."""
     size = _TOLD_BYTES + len(message.origin)
     for fact in message.facts:
@@ -193,7 +193,7 @@ def told_bytes(message: Facts) -> int:
     return size
 
 
-def stamp_hash(origin: str, stamp: Stamp) -> int:
+def stamp_hash(origin: str, stamp: OriginVersion) -> int:
     """The part of an origin in a digest: the same at all nodes, in all runs."""
     text = f"{stamp[0]} {stamp[1]} {origin}".encode(errors="surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest())

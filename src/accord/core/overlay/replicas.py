@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.overlay.fact_messages import NOTHING, Fact, FactOptions, Facts, Stamp
-from accord.core.overlay.replica import Change, Replica, cost_of, whole_replica
+from accord.core.overlay.fact_messages import (
+    NOTHING,
+    OriginVersion,
+    StateDelta,
+    StateOptions,
+    StateRecord,
+)
+from accord.core.overlay.replica import Change, OriginReplica, cost_of, whole_replica
 
 _PURGES: Final = 8  # within the time for which a tombstone is kept
 
 
-class Replicas:
+class ReplicaSet:
     """This node's own facts and those of others."""
 
-    def __init__(self, own: Replica, options: FactOptions) -> None:
+    def __init__(self, own: OriginReplica, options: StateOptions) -> None:
         self.own = own
-        self.by_origin: dict[str, Replica] = {own.origin: own}
+        self.by_origin: dict[str, OriginReplica] = {own.origin: own}
         self.digest = own.hash
         self.others_bytes = 0
         self.purge_due_us = -1  # while there are no tombstones
         self._options = options
         # Those that can't be reached, with what is not to be believed of them any more.
-        self.forgotten: dict[str, Stamp] = {}
+        self.forgotten: dict[str, OriginVersion] = {}
         self._reserved: dict[str, int] = {}  # of this node's own bytes, by kind
         self._used: dict[str, int] = {}  # of those kinds
 
@@ -34,15 +40,15 @@ class Replicas:
         said = [self.own.fact(kind, key) for key in self.own.values.get(kind, {})]
         self._used[kind] = sum(cost_of(fact) for fact in said if fact is not None)
 
-    def stamp(self, origin: str) -> Stamp:
+    def stamp(self, origin: str) -> OriginVersion:
         replica = self.by_origin.get(origin)
         return NOTHING if replica is None else replica.stamp
 
-    def is_forgotten(self, origin: str, stamp: Stamp) -> bool:
+    def is_forgotten(self, origin: str, stamp: OriginVersion) -> bool:
         """Whether it says nothing beyond what was forgotten."""
         return stamp <= self.forgotten.get(origin, NOTHING)
 
-    def known_to(self, message: Facts) -> int:
+    def known_to(self, message: StateDelta) -> int:
         """Up to which version of that incarnation its origin is known."""
         replica = self.by_origin.get(message.origin)
         is_same = replica is not None and replica.incarnation == message.incarnation
@@ -55,7 +61,7 @@ class Replicas:
         """How many bytes more of that kind; less than 0 where it is too much already."""
         return self._options.origin_bytes_limit - self.own.bytes - self._kept_for_others(kind)
 
-    def has_room_to_say(self, fact: Fact) -> bool:
+    def has_room_to_say(self, fact: StateRecord) -> bool:
         count, size = self.own.growth((fact,))
         if len(self.own) + count > self._options.facts_limit:
             return False
@@ -66,7 +72,7 @@ class Replicas:
             self.own.purge(0, self.own.tombstones // 2)  # what is so is worth more than what was
         return True
 
-    def say(self, fact: Fact, now_us: int) -> None:
+    def say(self, fact: StateRecord, now_us: int) -> None:
         """A change of this node's own."""
         own = self.own
         if fact.kind in self._reserved:
@@ -76,12 +82,12 @@ class Replicas:
         self.move_own((own.incarnation, fact.version), now_us)
         self._bury(own, now_us)
 
-    def move_own(self, stamp: Stamp, now_us: int) -> None:
+    def move_own(self, stamp: OriginVersion, now_us: int) -> None:
         self.digest ^= self.own.hash
         self.own.move(stamp, now_us)
         self.digest ^= self.own.hash
 
-    def accept(self, message: Facts, now_us: int) -> list[Change] | None:
+    def accept(self, message: StateDelta, now_us: int) -> list[Change] | None:
         """What changes by news that continue what is known; None if there is no room for it."""
         origin = message.origin
         before = self.by_origin.get(origin)
@@ -120,7 +126,7 @@ class Replicas:
         self.forgotten[origin] = replica.stamp
         if len(self.forgotten) > self._options.origins_limit:
             del self.forgotten[next(iter(self.forgotten))]
-        return Replica(origin, replica.stamp, 0, 0).changes_from(replica)
+        return OriginReplica(origin, replica.stamp, 0, 0).changes_from(replica)
 
     def recall(self, origin: str) -> None:
         self.forgotten.pop(origin, None)
@@ -172,14 +178,14 @@ class Replicas:
             and self.others_bytes + size - size_before <= self._options.bytes_limit
         )
 
-    def _bury(self, replica: Replica, now_us: int) -> None:
+    def _bury(self, replica: OriginReplica, now_us: int) -> None:
         """Keep the bound on tombstones after some may have come."""
         if replica.tombstones > self._options.tombstones_limit:
             replica.purge(0, self._options.tombstones_limit)
         if replica.tombstones:
             self._expect_purge(now_us)
 
-    def _purge(self, replica: Replica, before_us: int) -> None:
+    def _purge(self, replica: OriginReplica, before_us: int) -> None:
         size = replica.bytes
         replica.purge(before_us, self._options.tombstones_limit)
         if replica is not self.own:
@@ -190,5 +196,5 @@ class Replicas:
             self.purge_due_us = now_us + max(self._options.tombstone_us // _PURGES, 1)
 
 
-def _used(fact: Fact) -> int:
+def _used(fact: StateRecord) -> int:
     return 0 if fact.value is None else cost_of(fact)

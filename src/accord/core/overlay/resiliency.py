@@ -26,15 +26,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from accord.core.overlay.paths import Path
+from accord.core.overlay.paths import OverlayPath
 
-MOST_PATHS: Final = 8
-_MOST_TERMS: Final = 100_000
+MAX_PATHS: Final = 8
+_MAX_TERMS: Final = 100_000
 # Differences that come from rounding only.
 _SAME: Final = 1e-12
 
 
-class Failures(Protocol):
+class FailureProbabilities(Protocol):
     """How likely it is that something is down: a `Map`, or what others know."""
 
     def node_failure(self, name: str) -> float: ...
@@ -42,8 +42,8 @@ class Failures(Protocol):
     def link_failure(self, source: str, target: str) -> float: ...
 
 
-def resiliency(paths: Sequence[Path], failures: Failures) -> float:
-    """How likely it is that at least one of up to `MOST_PATHS` paths is up."""
+def resiliency(paths: Sequence[OverlayPath], failures: FailureProbabilities) -> float:
+    """How likely it is that at least one of up to `MAX_PATHS` paths is up."""
     _check_count(len(paths))
     parts = _Parts(paths, failures)
     union = _Union()
@@ -52,7 +52,9 @@ def resiliency(paths: Sequence[Path], failures: Failures) -> float:
     return _share(union.value * parts.common)
 
 
-def choose(paths: Sequence[Path], n: int, failures: Failures) -> tuple[list[Path], float]:
+def choose(
+    paths: Sequence[OverlayPath], n: int, failures: FailureProbabilities
+) -> tuple[list[OverlayPath], float]:
     """The `n` paths that are most resilient together, or all, and how resilient they are."""
     n = min(n, len(paths))
     if n <= 0:
@@ -67,8 +69,8 @@ def choose(paths: Sequence[Path], n: int, failures: Failures) -> tuple[list[Path
 
 
 def _check_count(count: int) -> None:
-    if count > MOST_PATHS:
-        raise ValueError(f"paths: expected at most {MOST_PATHS} at a time, got {count}")
+    if count > MAX_PATHS:
+        raise ValueError(f"paths: expected at most {MAX_PATHS} at a time, got {count}")
 
 
 def _share(value: float) -> float:
@@ -78,7 +80,7 @@ def _share(value: float) -> float:
 class _Parts:
     """What paths consist of, as bits; parts that never fail do not matter."""
 
-    def __init__(self, paths: Sequence[Path], failures: Failures) -> None:
+    def __init__(self, paths: Sequence[OverlayPath], failures: FailureProbabilities) -> None:
         users: dict[tuple[str, str], int] = {}  # by link, or node and nothing: paths, as bits
         for number, path in enumerate(paths):
             for part in _parts_of(path):
@@ -111,7 +113,7 @@ class _Parts:
         return known
 
 
-def _parts_of(path: Path) -> list[tuple[str, str]]:
+def _parts_of(path: OverlayPath) -> list[tuple[str, str]]:
     nodes = path.nodes
     parts = [(node, "") for node in nodes[1:-1]]
     for place in range(1, len(nodes)):
@@ -199,7 +201,7 @@ class _Search:
     ) -> bool:
         if not self.best:
             return True
-        if self._effort > _MOST_TERMS:
+        if self._effort > _MAX_TERMS:
             return False
         slots = self._n - len(chosen)
         bound = self._bound(union.value, rest, slots, gains)

@@ -16,7 +16,7 @@ _DEVIATIONS: Final = 4
 _LATENESS_US: Final = 10_000  # what a timer, a loop or a kernel may be late at any time
 
 
-class RoundTrip:
+class RttEstimator:
     """`mean_us` is 0 while nothing `is_measured`."""
 
     __slots__ = ("_doubted_us", "deviation_us", "is_measured", "mean_us")
@@ -27,8 +27,8 @@ class RoundTrip:
         self.is_measured = False
         self._doubted_us: int | None = None  # what the last answer took, if that was far off
 
-    def copy(self) -> RoundTrip:
-        copied = RoundTrip()
+    def copy(self) -> RttEstimator:
+        copied = RttEstimator()
         copied.mean_us = self.mean_us
         copied.deviation_us = self.deviation_us
         copied.is_measured = self.is_measured

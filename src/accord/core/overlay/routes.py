@@ -21,19 +21,19 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.detours import detours, is_apart
+from accord.core.overlay.detours import are_disjoint, disjoint_paths
 from accord.core.overlay.exchange import earlier
-from accord.core.overlay.map import Map
-from accord.core.overlay.paths import Path, shortest_paths
+from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.paths import OverlayPath, shortest_paths
 from accord.core.overlay.resiliency import choose, resiliency
 from accord.core.overlay.signals import Establish, Established, NotEstablished, TearDown
 from accord.core.overlay.switching import Sent, share_of
 
-__all__ = ["ASKED", "LEAVING", "READY", "Flow", "Requirement", "Route", "Routes"]
+__all__ = ["DRAINING", "ESTABLISHED", "SETTING_UP", "Flow", "Requirement", "Route", "RouteManager"]
 
-ASKED: Final = 0  # not yet answered
-READY: Final = 1
-LEAVING: Final = 2  # in use until others are ready
+SETTING_UP: Final = 0  # not yet answered
+ESTABLISHED: Final = 1
+DRAINING: Final = 2  # in use until others are ready
 
 _TRIES: Final = 5
 _FIRST_TRY_US: Final = 300_000
@@ -65,7 +65,7 @@ class Route:
         self.number = number
         self.path = path
         self.delay_us = delay_us
-        self.state = ASKED
+        self.state = SETTING_UP
         self.tries = 0
         self.refresh_us = 0  # when to say it (again)
 
@@ -88,22 +88,22 @@ class Flow:
 
     def usable(self) -> list[Route]:
         """Those that events can go by; while there are ready ones they are enough."""
-        ready = [each for each in self.routes if each.state == READY]
-        return ready or [each for each in self.routes if each.state == LEAVING]
+        ready = [each for each in self.routes if each.state == ESTABLISHED]
+        return ready or [each for each in self.routes if each.state == DRAINING]
 
     def in_use(self) -> list[Route]:
         """Those that events go by: also old ones, as long as not all new ones are there."""
-        return [each for each in self.routes if each.state != ASKED]
+        return [each for each in self.routes if each.state != SETTING_UP]
 
 
-class Routes:
+class RouteManager:
     """Of one source. `sends` collects what is to be said to neighbours."""
 
     def __init__(  # noqa: PLR0913
         self,
         name: str,
         incarnation: int,
-        map_: Map,
+        map_: LinkStateMap,
         budgets: Budgets,
         *,
         refresh_us: int,
@@ -167,9 +167,9 @@ class Routes:
         if flow is None:
             return
         route = _numbered(flow, signal.route)
-        if route.path[1] != neighbour or route.state != ASKED:
+        if route.path[1] != neighbour or route.state != SETTING_UP:
             return
-        route.state = READY
+        route.state = ESTABLISHED
         route.tries = 0
         route.refresh_us = now_us + self.refresh_us
         self._settle(flow, now_us)
@@ -269,35 +269,35 @@ class Routes:
 
     def _resiliency(self, flow: Flow) -> float:
         """Of the routes there are, as the map is now."""
-        current = [each for each in flow.routes if each.state != LEAVING]
-        return resiliency([Path(each.path, each.delay_us) for each in current], self.map)
+        current = [each for each in flow.routes if each.state != DRAINING]
+        return resiliency([OverlayPath(each.path, each.delay_us) for each in current], self.map)
 
     def _compute(self, flow: Flow, now_us: int) -> None:
         self._take(flow, *self._choose(flow, now_us), now_us)
 
-    def _take(self, flow: Flow, chosen: list[Path], reached: float, now_us: int) -> None:
+    def _take(self, flow: Flow, chosen: list[OverlayPath], reached: float, now_us: int) -> None:
         flow.again_us = 0
         flow.resiliency = reached
         wanted = {path.nodes: path.delay_us for path in chosen}
         for route in list(flow.routes):
             if route.path in wanted:
                 route.delay_us = wanted.pop(route.path)
-                if route.state == LEAVING:
-                    route.state = READY
-            elif route.state == ASKED:
+                if route.state == DRAINING:
+                    route.state = ESTABLISHED
+            elif route.state == SETTING_UP:
                 self._drop(flow, route)
             else:
-                route.state = LEAVING
+                route.state = DRAINING
         for path, delay_us in wanted.items():
             self._add(flow, path, delay_us, now_us)
         flow.changes += bool(wanted)
         flow.is_met = self._is_met(flow)
-        if len(chosen) < flow.requirement.paths or not flow.is_met or not is_apart(chosen):
+        if len(chosen) < flow.requirement.paths or not flow.is_met or not are_disjoint(chosen):
             flow.again_us = now_us + _AGAIN_US
         self._settle(flow, now_us)
         self._due_us = min(self._due_us, flow.again_us or now_us)
 
-    def _choose(self, flow: Flow, now_us: int) -> tuple[list[Path], float]:
+    def _choose(self, flow: Flow, now_us: int) -> tuple[list[OverlayPath], float]:
         self.computed += 1
         flow.version, flow.openings = self.map.version, self.map.openings
         requirement = flow.requirement
@@ -314,15 +314,19 @@ class Routes:
                 break
         return [], 0.0
 
-    def _best(self, flow: Flow, paths: list[Path], bound_us: int) -> tuple[list[Path], float]:
+    def _best(
+        self, flow: Flow, paths: list[OverlayPath], bound_us: int
+    ) -> tuple[list[OverlayPath], float]:
         found = self._combine(paths, flow.requirement)
-        if is_apart(found[0]):
+        if are_disjoint(found[0]):
             return found
-        others = detours(self.map, paths[0], flow.requirement.paths - 1, bound_us)
+        others = disjoint_paths(self.map, paths[0], flow.requirement.paths - 1, bound_us)
         more = [each for each in others if each.nodes not in flow.avoided and each not in paths]
         return self._combine(paths + more, flow.requirement) if more else found
 
-    def _combine(self, paths: list[Path], requirement: Requirement) -> tuple[list[Path], float]:
+    def _combine(
+        self, paths: list[OverlayPath], requirement: Requirement
+    ) -> tuple[list[OverlayPath], float]:
         least = 1 if requirement.resiliency else requirement.paths
         for count in range(least, requirement.paths + 1):
             chosen, reached = choose(paths, count, self.map)
@@ -332,7 +336,7 @@ class Routes:
 
     def _is_met(self, flow: Flow) -> bool:
         required = flow.requirement
-        current = [each for each in flow.routes if each.state != LEAVING]
+        current = [each for each in flow.routes if each.state != DRAINING]
         return (
             bool(current)
             and flow.resiliency >= required.resiliency
@@ -350,7 +354,7 @@ class Routes:
 
     def _say(self, flow: Flow, route: Route, now_us: int) -> None:
         """Establish a route, or refresh it; the source hears no answer to the latter."""
-        if route.state != ASKED:
+        if route.state != SETTING_UP:
             route.refresh_us = now_us + self.refresh_us
         elif route.tries == _TRIES:
             self._failed(flow, route, now_us)
@@ -375,12 +379,12 @@ class Routes:
 
     def _settle(self, flow: Flow, now_us: int) -> None:
         """Tear down what is no longer wanted, once the rest is there."""
-        if any(each.state == ASKED for each in flow.routes):
+        if any(each.state == SETTING_UP for each in flow.routes):
             return
-        if not any(each.state == READY for each in flow.routes):
+        if not any(each.state == ESTABLISHED for each in flow.routes):
             return
         for route in list(flow.routes):
-            if route.state == LEAVING:
+            if route.state == DRAINING:
                 self._drop(flow, route, now_us + _LINGER_US)
 
     def _end(self, key: tuple[str, Requirement], flow: Flow) -> None:

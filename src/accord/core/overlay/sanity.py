@@ -11,12 +11,7 @@ from typing import Final
 
 from accord.core.model.channels import MAX_CHANNEL_BYTES, problem_with_filter
 from accord.core.model.importance import IMPORTANCES
-from accord.core.overlay.needs import (
-    MOST_CONDITION_BYTES,
-    MOST_FILTER_BYTES,
-    MOST_LEVELS,
-    Need,
-)
+from accord.core.overlay.needs import MAX_CONDITION_BYTES, MAX_FILTER_BYTES, MAX_LEVELS, Need
 from accord.core.overlay.signals import Carried
 
 MAX_NAME_BYTES: Final = 65_535
@@ -30,7 +25,7 @@ MAX_NODES: Final = 4_096
 MAX_ROUTES: Final = 8 * MAX_NODES
 DAMAGED: Final = "damaged on the way"
 _SURELY_SHORT: Final = MAX_NAME_BYTES // 4
-_FILTER_BYTES: Final = MOST_FILTER_BYTES + len("/#")
+_FILTER_BYTES: Final = MAX_FILTER_BYTES + len("/#")
 
 
 def problem_with_event(event: Carried) -> str | None:
@@ -69,10 +64,10 @@ def problem_with_need(need: Need) -> str | None:
     """
     if problem := problem_with_filter(need.filter):
         return problem
-    if need.filter.count("/") > MOST_LEVELS or len(need.filter.encode()) > _FILTER_BYTES:
-        return f"expected a filter of at most {MOST_LEVELS} levels and {MOST_FILTER_BYTES} bytes"
-    if len(need.where.encode()) + len(need.xpath.encode()) > MOST_CONDITION_BYTES:
-        return f"expected a condition of at most {MOST_CONDITION_BYTES} bytes"
+    if need.filter.count("/") > MAX_LEVELS or len(need.filter.encode()) > _FILTER_BYTES:
+        return f"expected a filter of at most {MAX_LEVELS} levels and {MAX_FILTER_BYTES} bytes"
+    if len(need.where.encode()) + len(need.xpath.encode()) > MAX_CONDITION_BYTES:
+        return f"expected a condition of at most {MAX_CONDITION_BYTES} bytes"
     return None
 
 

@@ -12,19 +12,24 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.delivery import NO_ROOM, NOT_ACKNOWLEDGED, Outgoing, Unacknowledged
+from accord.core.overlay.delivery import (
+    NO_ROOM,
+    NOT_ACKNOWLEDGED,
+    RetransmissionBuffer,
+    UnackedEvent,
+)
 from accord.core.overlay.exchange import earlier
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.routes import Flow, Requirement, Routes
-from accord.core.overlay.signals import Acknowledge, Carried, Receipt
-from accord.core.overlay.transit import EXPIRED, Transits
+from accord.core.overlay.routes import Flow, Requirement, RouteManager
+from accord.core.overlay.signals import Acknowledge, Carried, DeliverySequence
+from accord.core.overlay.transit import EXPIRED, NeighbourOutboxes
 
 NO_ROUTE: Final = "no route"
 _OVERHEAD: Final = 200  # bytes that an event takes besides
 CHANNELS: Final = 8  # of a flow that are told to those who look
 
 
-class Held:
+class RouteWaitQueue:
     """Events that wait for a flow's first route."""
 
     def __init__(self) -> None:
@@ -32,18 +37,18 @@ class Held:
         self.bytes = 0
 
 
-class Promise:
+class PendingDelivery:
     """How an event that must arrive is sent: what its flow required then."""
 
     __slots__ = ("event", "published_us", "requirement")
 
-    def __init__(self, event: Unacknowledged, requirement: Requirement, published_us: int) -> None:
+    def __init__(self, event: UnackedEvent, requirement: Requirement, published_us: int) -> None:
         self.event = event
         self.requirement = requirement
         self.published_us = published_us
 
 
-class Sending:
+class SourceSender:
     """`lost` tells which event was given up, for which destination, and why."""
 
     def __init__(
@@ -51,20 +56,22 @@ class Sending:
         name: str,
         incarnation: int,
         options: OverlayOptions,
-        routes: Routes,
-        transits: Transits,
+        routes: RouteManager,
+        transits: NeighbourOutboxes,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
         self.options = options
         self.routes = routes
         self.transits = transits
-        self.outgoing: dict[str, Outgoing] = {}
+        self.outgoing: dict[str, RetransmissionBuffer] = {}
         self.channels: dict[Flow, dict[str, bool]] = {}
         self.lost: list[tuple[Carried, str, str]] = []
         self.published = 0
-        self._held: dict[Flow, Held] = {}
-        self._promises: dict[tuple[str, int], Promise] = {}  # by destination and number there
+        self._held: dict[Flow, RouteWaitQueue] = {}
+        self._promises: dict[
+            tuple[str, int], PendingDelivery
+        ] = {}  # by destination and number there
 
     def publish(
         self, event: Carried, destinations: list[str], requirement: Requirement, now_us: int
@@ -152,27 +159,34 @@ class Sending:
         outgoing = self.outgoing.get(destination)
         if outgoing is None:
             limit = self.options.unacknowledged_bytes
-            outgoing = self.outgoing[destination] = Outgoing(destination, bytes_limit=limit)
+            outgoing = self.outgoing[destination] = RetransmissionBuffer(
+                destination, bytes_limit=limit
+            )
         given_up_us = now_us + self.options.give_up_us
-        kept = Unacknowledged(event, given_up_us)
+        kept = UnackedEvent(event, given_up_us)
         if not outgoing.has_room(kept.size):
             self.lost.append((event, destination, NO_ROOM))
             return
         number = outgoing.add(kept)
-        self._promises[destination, number] = Promise(kept, requirement, now_us)
+        self._promises[destination, number] = PendingDelivery(kept, requirement, now_us)
         self._release(destination, outgoing, now_us)
 
-    def _send_due(self, destination: str, outgoing: Outgoing, now_us: int) -> None:
+    def _send_due(self, destination: str, outgoing: RetransmissionBuffer, now_us: int) -> None:
         for number, event in outgoing.due(now_us):
             self._again(destination, outgoing, number, event, now_us)
         self._release(destination, outgoing, now_us)
 
-    def _release(self, destination: str, outgoing: Outgoing, now_us: int) -> None:
+    def _release(self, destination: str, outgoing: RetransmissionBuffer, now_us: int) -> None:
         for number, event in outgoing.release():
             self._again(destination, outgoing, number, event, now_us)
 
     def _again(
-        self, destination: str, outgoing: Outgoing, number: int, event: Unacknowledged, now_us: int
+        self,
+        destination: str,
+        outgoing: RetransmissionBuffer,
+        number: int,
+        event: UnackedEvent,
+        now_us: int,
     ) -> None:
         promise = self._promises[destination, number]
         carried = event.carried
@@ -190,7 +204,7 @@ class Sending:
             outgoing.postponed(event, now_us)
             return
         outgoing.sent(event, now_us)
-        receipts = (Receipt(destination, number, outgoing.base),)
+        receipts = (DeliverySequence(destination, number, outgoing.base),)
         copy = msgspec.structs.replace(carried, age_us=age_us, receipts=receipts)
         self._send(copy, [flow], now_us)
 
@@ -219,13 +233,13 @@ class Sending:
             self.transits.pass_on(event, early, now_us)
 
     def _hold(self, flow: Flow, event: Carried, now_us: int) -> None:
-        held = self._held.setdefault(flow, Held())
+        held = self._held.setdefault(flow, RouteWaitQueue())
         held.events.append((event, now_us))
         held.bytes += _size(event)
         while held.bytes > self.options.held_bytes:
             self._drop_held(flow, held, NO_ROUTE)
 
-    def _drop_held(self, flow: Flow, held: Held, cause: str) -> None:
+    def _drop_held(self, flow: Flow, held: RouteWaitQueue, cause: str) -> None:
         event, _ = held.events.popleft()
         held.bytes -= _size(event)
         self.lost.append((event, flow.destination, cause))

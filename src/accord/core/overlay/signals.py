@@ -57,7 +57,7 @@ class Acknowledge(msgspec.Struct, frozen=True, array_like=True, tag="acknowledge
     beyond: bytes = b""
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
+class TemplateMessage(msgspec.Struct, frozen=True, array_like=True, tag="said"):
     """What a channel's template says to itself at a neighbour."""
 
     template: str
@@ -65,7 +65,7 @@ class Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
     body: bytes
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True):
+class DeliverySequence(msgspec.Struct, frozen=True, array_like=True):
     """The place of an event among those that `destination` acknowledges to its source.
 
     All with numbers below `base` are done with: nothing more is to come of them.
@@ -105,7 +105,7 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     expiry_s: int = -1
     age_us: int = 0
     deadline_us: int = 0
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[DeliverySequence, ...] = ()
     may_be_lost: bool = False
     trail: tuple[tuple[str, int], ...] = ()
     is_early: bool = False

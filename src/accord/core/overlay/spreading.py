@@ -16,8 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from accord.core.overlay.fact_messages import Digest, FactMessage, FactOptions, Facts, Stamps
-from accord.core.overlay.replica import Replica, told_bytes
+from accord.core.overlay.fact_messages import (
+    FactMessage,
+    StateDelta,
+    StateDigest,
+    StateOptions,
+    VersionVector,
+)
+from accord.core.overlay.replica import OriginReplica, told_bytes
 
 _EARNED: Final = 64
 _JITTER: Final = 0.2
@@ -25,7 +31,7 @@ _JITTER: Final = 0.2
 Sends = list[tuple[str, FactMessage]]
 
 
-class Neighbour:
+class GossipPeer:
     """What it is still to be told: of which origins what changed since which version."""
 
     def __init__(self, name: str, digest_due_us: int, now_us: int) -> None:
@@ -39,15 +45,15 @@ class Neighbour:
         self.earned = 0
 
 
-class Spreading:
-    def __init__(self, options: FactOptions, random: Callable[[], float]) -> None:
-        self.neighbours: dict[str, Neighbour] = {}
+class Gossip:
+    def __init__(self, options: StateOptions, random: Callable[[], float]) -> None:
+        self.neighbours: dict[str, GossipPeer] = {}
         self.flush_due_us = 0  # not before
         self._options = options
         self._random = random
 
     def link_up(self, name: str, now_us: int) -> None:
-        self.neighbours[name] = Neighbour(name, self._digest_due_us(now_us), now_us)
+        self.neighbours[name] = GossipPeer(name, self._digest_due_us(now_us), now_us)
 
     def link_down(self, name: str) -> None:
         self.neighbours.pop(name, None)
@@ -84,11 +90,11 @@ class Spreading:
             neighbour.asked.pop(origin, None)
             neighbour.news.pop(origin, None)
 
-    def flush(self, replicas: dict[str, Replica], now_us: int, sends: Sends) -> None:
+    def flush(self, replicas: dict[str, OriginReplica], now_us: int, sends: Sends) -> None:
         """Everything that is due by now, digests apart."""
         if now_us < self.flush_due_us:
             return
-        made: dict[tuple[str, int], Facts] = {}
+        made: dict[tuple[str, int], StateDelta] = {}
         for neighbour in self.neighbours.values():
             if neighbour.asked or neighbour.news:
                 self.flush_due_us = now_us + self._options.flush_us
@@ -100,7 +106,7 @@ class Spreading:
             if now_us >= neighbour.digest_due_us:
                 neighbour.digest_due_us = self._digest_due_us(now_us)
                 neighbour.pushed_bytes = 0
-                sends.append((neighbour.name, Digest(digest)))
+                sends.append((neighbour.name, StateDigest(digest)))
 
     def is_worth_all_stamps(self, name: str, is_equal: bool, origins: int, now_us: int) -> bool:
         """Whether a digest of that neighbour, equal or not, is to be answered with all stamps."""
@@ -138,7 +144,7 @@ class Spreading:
                 due_us = own_us
         return due_us
 
-    def check_invariants(self, replicas: dict[str, Replica]) -> None:
+    def check_invariants(self, replicas: dict[str, OriginReplica]) -> None:
         for neighbour in self.neighbours.values():
             assert all(origin in replicas for origin in neighbour.asked)
             assert all(origin in replicas for origin in neighbour.news)
@@ -146,9 +152,9 @@ class Spreading:
 
     def _answer(
         self,
-        neighbour: Neighbour,
-        replicas: dict[str, Replica],
-        made: dict[tuple[str, int], Facts],
+        neighbour: GossipPeer,
+        replicas: dict[str, OriginReplica],
+        made: dict[tuple[str, int], StateDelta],
         sends: Sends,
     ) -> None:
         room = self._options.answer_bytes
@@ -163,9 +169,9 @@ class Spreading:
 
     def _tell(
         self,
-        neighbour: Neighbour,
-        replicas: dict[str, Replica],
-        made: dict[tuple[str, int], Facts],
+        neighbour: GossipPeer,
+        replicas: dict[str, OriginReplica],
+        made: dict[tuple[str, int], StateDelta],
         sends: Sends,
     ) -> None:
         offered = {}
@@ -182,14 +188,16 @@ class Spreading:
                 sends.append((neighbour.name, message))
         neighbour.news.clear()
         if offered:
-            sends.append((neighbour.name, Stamps(offered)))
+            sends.append((neighbour.name, VersionVector(offered)))
 
     def _digest_due_us(self, now_us: int) -> int:
         share = 1 + _JITTER * (self._random() - 0.5)
         return now_us + max(round(self._options.digest_us * share), 1)
 
 
-def _since(replica: Replica, base: int, made: dict[tuple[str, int], Facts]) -> Facts:
+def _since(
+    replica: OriginReplica, base: int, made: dict[tuple[str, int], StateDelta]
+) -> StateDelta:
     """One message for all neighbours that lack the same."""
     at = replica.origin, base
     message = made.get(at)

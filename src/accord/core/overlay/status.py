@@ -93,7 +93,7 @@ class ChannelStatus(msgspec.Struct, frozen=True, kw_only=True):
     missing_at: tuple[str, ...] = ()  # nodes where its template is not installed
 
 
-class CarriedStatus(msgspec.Struct, frozen=True, kw_only=True):
+class TransitCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What the node that is asked has carried since it started; copies of events, where lost.
 
     `sent` and `received` count what went over its links, also for others.
@@ -110,7 +110,7 @@ class CarriedStatus(msgspec.Struct, frozen=True, kw_only=True):
     lost: dict[str, int] = {}
 
 
-class CarryStatus(msgspec.Struct, frozen=True, kw_only=True):
+class TransportStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What the node that is asked sends channels by, and how many copies of events went so.
 
     One for each neighbour that an event goes to next. `kept` are those that went by connections
@@ -123,7 +123,7 @@ class CarryStatus(msgspec.Struct, frozen=True, kw_only=True):
     kept: int = 0
 
 
-class InTimeStatus(msgspec.Struct, frozen=True, kw_only=True):
+class TimelinessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What came to the node that is asked, by definition of channels; empty: by none."""
 
     channel: str
@@ -131,7 +131,7 @@ class InTimeStatus(msgspec.Struct, frozen=True, kw_only=True):
     late: int
 
 
-class UnlinkedStatus(msgspec.Struct, frozen=True, kw_only=True):
+class MissingLinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where a neighbour should be, and why there is no link with it."""
 
     address: str
@@ -140,7 +140,7 @@ class UnlinkedStatus(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-class RefusedStatus(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedLinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Who wants to be linked with the node that is asked, and why it is not."""
 
     node: str
@@ -160,11 +160,11 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     channels: tuple[ChannelStatus, ...]
     flows: tuple[FlowStatus, ...]
     arrivals: tuple[ArrivalStatus, ...]
-    carried: CarriedStatus
-    in_time: tuple[InTimeStatus, ...] = ()
-    unlinked: tuple[UnlinkedStatus, ...] = ()
-    refused: tuple[RefusedStatus, ...] = ()  # of late
-    carry: tuple[CarryStatus, ...] = ()
+    carried: TransitCounts
+    in_time: tuple[TimelinessStatus, ...] = ()
+    unlinked: tuple[MissingLinkStatus, ...] = ()
+    refused: tuple[RefusedLinkStatus, ...] = ()  # of late
+    carry: tuple[TransportStatus, ...] = ()
     children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
     tier: TierStatus | None = None  # where it is a secondary node itself
     needs_widened: int = 0  # filters of its clients that are told wider, for want of room

@@ -21,7 +21,7 @@ from accord.core.overlay.signals import (
 )
 
 MAX_HOPS: Final = 64
-MAX_WAYS: Final = 100_000
+MAX_ENTRIES: Final = 100_000
 MAX_WAYS_OF_ONE: Final = 20_000
 
 Key = tuple[str, int]  # a source, and the number of a route there
@@ -29,7 +29,7 @@ Signal = Establish | Established | NotEstablished | TearDown | Acknowledge
 Sent = tuple[str, Signal]  # to which neighbour what is to be sent
 
 
-class Passage:
+class ForwardingEntry:
     """A route at one node of its path.
 
     `before` is the node that events come from, `after` the one they go to, empty at the end. Before
@@ -46,14 +46,14 @@ class Passage:
         self.is_open = False
 
 
-class Switching:
+class ForwardingTable:
     """`sends` collects what is to be said to neighbours."""
 
     def __init__(self, name: str, budgets: Budgets, *, patience_us: int) -> None:
         self.name = name
         self.budgets = budgets  # of all routes here, also those that begin here
         self.patience_us = patience_us  # how long a way lasts without a refresh
-        self.passages: dict[Key, Passage] = {}
+        self.passages: dict[Key, ForwardingEntry] = {}
         self.sends: list[Sent] = []
         self.refused = 0
         self._counts: dict[str, int] = {}  # by source
@@ -87,7 +87,7 @@ class Switching:
                 self.refused += 1
                 self._refuse(neighbour, signal, problem)
                 return
-            passage = Passage(neighbour, after, signal, now_us + self.patience_us)
+            passage = ForwardingEntry(neighbour, after, signal, now_us + self.patience_us)
             self.passages[key] = passage
             self._counts[signal.source] = self._counts.get(signal.source, 0) + 1
         elif (passage.before, passage.after) != (neighbour, after):
@@ -133,7 +133,7 @@ class Switching:
 
     def passage(
         self, neighbour: str, source: str, route: int, *, is_early: bool = False
-    ) -> Passage | None:
+    ) -> ForwardingEntry | None:
         """Where an event that came from `neighbour` goes on; None where it has no business.
 
         What `is_early` need not wait until everything behind is there.
@@ -161,7 +161,7 @@ class Switching:
         return self._sweep_us if self.passages else None
 
     def check_invariants(self) -> None:
-        assert sum(self._counts.values()) == len(self.passages) <= MAX_WAYS
+        assert sum(self._counts.values()) == len(self.passages) <= MAX_ENTRIES
         for (source, route), passage in self.passages.items():
             path = passage.signal.path
             place = path.index(self.name)
@@ -181,7 +181,7 @@ class Switching:
         return ""
 
     def _full(self, source: str) -> str:
-        if len(self.passages) >= MAX_WAYS or self._counts.get(source, 0) >= MAX_WAYS_OF_ONE:
+        if len(self.passages) >= MAX_ENTRIES or self._counts.get(source, 0) >= MAX_WAYS_OF_ONE:
             return "too many routes"
         return ""
 
@@ -193,7 +193,7 @@ class Switching:
         refusal = NotEstablished(signal.source, signal.route, self.name, reason)
         self.sends.append((neighbour, refusal))
 
-    def _break(self, key: Key, passage: Passage, reason: str) -> None:
+    def _break(self, key: Key, passage: ForwardingEntry, reason: str) -> None:
         self._forget(key)
         self.sends.append((passage.before, NotEstablished(*key, self.name, reason)))
 

@@ -12,34 +12,34 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.arrivals import LONGEST, Arrivals, Keys
+from accord.core.overlay.arrivals import LONGEST, ArrivalCounts, KeyPool
 from accord.core.overlay.exchange import earlier
-from accord.core.overlay.facts import FactStore
+from accord.core.overlay.facts import StateStore
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import Registry
-from accord.core.overlay.routes import ASKED, Flow, Routes
-from accord.core.overlay.sending import CHANNELS, Sending
+from accord.core.overlay.registry import ChannelDirectory
+from accord.core.overlay.routes import SETTING_UP, Flow, RouteManager
+from accord.core.overlay.sending import CHANNELS, SourceSender
 from accord.core.overlay.signals import Carried
 
 FLOW: Final = "flow"
 ARRIVED: Final = "arrived"
-MOST_FLOWS: Final = 256
-MOST_BYTES: Final = 128 << 10  # of all flows that are told
+MAX_FLOWS: Final = 256
+MAX_BYTES: Final = 128 << 10  # of all flows that are told
 _FLOW_BYTES_PER_S: Final = 16_000
 _ARRIVAL_BYTES_PER_S: Final = 2_000
 _ALL_US: Final = 2_000_000  # between two looks at what nothing points to
-_LEAST_US: Final = 500  # delays that differ by less are the same
+_MIN_US: Final = 500  # delays that differ by less are the same
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class RouteValue(msgspec.Struct, frozen=True, array_like=True):
+class RouteRecord(msgspec.Struct, frozen=True, array_like=True):
     path: tuple[str, ...]
     delay_us: int
     state: int
 
 
-class FlowValue(msgspec.Struct, frozen=True, array_like=True):
+class FlowRecord(msgspec.Struct, frozen=True, array_like=True):
     """As nodes tell it to each other; see `FlowStatus`."""
 
     destination: str
@@ -49,34 +49,34 @@ class FlowValue(msgspec.Struct, frozen=True, array_like=True):
     reached: float
     is_met: bool
     changes: int
-    routes: tuple[RouteValue, ...]
+    routes: tuple[RouteRecord, ...]
     channels: tuple[str, ...]
     has_more: bool
 
 
-class Told:
+class PublishedFlow:
     """A flow that the others know of."""
 
     __slots__ = ("bytes", "key", "value")
 
-    def __init__(self, key: str, value: FlowValue, size: int) -> None:
+    def __init__(self, key: str, value: FlowRecord, size: int) -> None:
         self.key = key
         self.value = value
         self.bytes = size
 
 
-class Telling:
+class StatusPublisher:
     """Of one node; `arrivals` counts what came to it, and `untold` flows there is no room for."""
 
     def __init__(
         self,
-        store: FactStore,
-        registry: Registry,
-        routes: Routes,
-        sending: Sending,
+        store: StateStore,
+        registry: ChannelDirectory,
+        routes: RouteManager,
+        sending: SourceSender,
         options: OverlayOptions,
     ) -> None:
-        self.arrivals = Arrivals()
+        self.arrivals = ArrivalCounts()
         self.delivered = 0
         self.late = 0
         self.untold = 0
@@ -87,9 +87,9 @@ class Telling:
         self._tells_flows = options.tell_flows_us > 0
         self._tells_arrivals = options.tell_arrivals_us > 0
         self._options = options
-        self._told: dict[Flow, Told] = {}
+        self._told: dict[Flow, PublishedFlow] = {}
         self._bytes = 0
-        self._keys = Keys(MOST_FLOWS)
+        self._keys = KeyPool(MAX_FLOWS)
         self._seen = (0, 0)
         self._is_unsettled = False
         self._flows_us = 0  # when they may be told again
@@ -123,14 +123,14 @@ class Telling:
             return earlier(due_us, self._arrivals_us)
         return due_us
 
-    def flows(self) -> list[FlowValue]:
+    def flows(self) -> list[FlowRecord]:
         """As they are now."""
         return [self._value(flow) for flow in self._routes.flows.values()]
 
     def check_invariants(self) -> None:
         self.arrivals.check_invariants()
         self._keys.check_invariants([told.key for told in self._told.values()])
-        assert self._bytes == sum(told.bytes for told in self._told.values()) <= MOST_BYTES
+        assert self._bytes == sum(told.bytes for told in self._told.values()) <= MAX_BYTES
 
     def _is_changed(self) -> bool:
         return self._is_unsettled or self._seen != self._state()
@@ -150,7 +150,7 @@ class Telling:
         self._is_unsettled = False
         said = 0
         for flow in flows:
-            self._is_unsettled |= any(route.state == ASKED for route in flow.routes)
+            self._is_unsettled |= any(route.state == SETTING_UP for route in flow.routes)
             said += self._tell_flow(flow)
         pause_us = said * 1_000_000 // _FLOW_BYTES_PER_S
         self._flows_us = now_us + max(self._options.tell_flows_us, pause_us)
@@ -167,14 +167,14 @@ class Telling:
         if told is None and not self._keys.has_room:
             self.untold += 1
             return 0
-        if self._bytes + size - (0 if told is None else told.bytes) > MOST_BYTES:
+        if self._bytes + size - (0 if told is None else told.bytes) > MAX_BYTES:
             self.untold += 1
             if told is not None:  # better nothing than what is no longer so
                 self._drop(flow)
             return 0
         key = self._keys.take() if told is None else told.key
         self._bytes += size - (0 if told is None else told.bytes)
-        self._told[flow] = Told(key, value, size)
+        self._told[flow] = PublishedFlow(key, value, size)
         if not self._store.put(FLOW, key, encoded):
             self.untold += 1
             self._drop(flow)
@@ -186,10 +186,10 @@ class Telling:
         self._keys.free(told.key)
         self._store.drop(FLOW, told.key)
 
-    def _value(self, flow: Flow) -> FlowValue:
+    def _value(self, flow: Flow) -> FlowRecord:
         required = flow.requirement
         channels = self._sending.channels.get(flow, {})
-        return FlowValue(
+        return FlowRecord(
             flow.destination,
             required.max_delay_us,
             required.paths,
@@ -197,7 +197,7 @@ class Telling:
             flow.resiliency,
             flow.is_met,
             flow.changes,
-            tuple(RouteValue(each.path, each.delay_us, each.state) for each in flow.routes),
+            tuple(RouteRecord(each.path, each.delay_us, each.state) for each in flow.routes),
             tuple(each for each in channels if len(each) <= LONGEST),
             len(channels) >= CHANNELS,
         )
@@ -215,14 +215,14 @@ class Telling:
         self._arrivals_us = now_us + max(self._options.tell_arrivals_us, pause_us)
 
 
-def _differ(told: FlowValue, value: FlowValue) -> bool:
+def _differ(told: FlowRecord, value: FlowRecord) -> bool:
     """Whether somebody who looks should know."""
     if len(told.routes) != len(value.routes):
         return True
     for before, now in zip(told.routes, value.routes, strict=True):
         if (before.path, before.state) != (now.path, now.state):
             return True
-        if abs(now.delay_us - before.delay_us) > max(before.delay_us // 10, _LEAST_US):
+        if abs(now.delay_us - before.delay_us) > max(before.delay_us // 10, _MIN_US):
             return True
     bare = msgspec.structs.replace(value, routes=(), reached=0.0)
     return msgspec.structs.replace(told, routes=(), reached=0.0) != bare

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.signals import Said
+from accord.core.overlay.signals import TemplateMessage
 
-MOST_BYTES: Final = 1 << 20  # of one message
+MAX_BYTES: Final = 1 << 20  # of one message
 # A delay that differs by less is the same: what is measured varies by itself, and a change is told
 # to all nodes.
 _CLOSE_SHARE: Final = 0.3
@@ -47,7 +47,7 @@ class TierLinks:
         self.began: dict[str, int] = {}
         self.version = 0
         self.dropped = 0  # messages that nobody here understands
-        self.send: Callable[[str, Said], None] = lambda *_: None
+        self.send: Callable[[str, TemplateMessage], None] = lambda *_: None
         self._services: dict[str, Hear] = {}
         self._on_left: list[Callable[[str], None]] = []
 
@@ -60,11 +60,11 @@ class TierLinks:
 
     def say(self, neighbour: str, service: str, body: bytes) -> None:
         if neighbour in self.links:
-            self.send(neighbour, Said(service, "", body))
+            self.send(neighbour, TemplateMessage(service, "", body))
 
-    def heard(self, neighbour: str, said: Said, now_us: int) -> None:
+    def heard(self, neighbour: str, said: TemplateMessage, now_us: int) -> None:
         hear = self._services.get(said.template)
-        if hear is None or neighbour not in self.links or len(said.body) > MOST_BYTES:
+        if hear is None or neighbour not in self.links or len(said.body) > MAX_BYTES:
             self.dropped += 1
         else:
             hear(neighbour, said.body, now_us)

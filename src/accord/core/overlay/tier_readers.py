@@ -15,7 +15,7 @@ from accord.core.overlay.tier_links import TierLinks
 _NEVER: Final = 2**62
 
 
-class Reader:
+class TierPeerCursor:
     """It knows all changes up to `version`."""
 
     def __init__(self, link: int) -> None:
@@ -26,18 +26,18 @@ class Reader:
         self.due_us = 0
 
 
-class TierReaders:
+class TierDeltaSender:
     """`again_us`: after that what was not heard is told again."""
 
     def __init__(self, log: ChangeLog[Any, Any], tiers: TierLinks, again_us: int) -> None:
         self._log = log
         self._tiers = tiers
         self._again_us = again_us
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, TierPeerCursor] = {}
         self._sessions = 0
         self._seen = -1
 
-    def get(self, neighbour: str) -> Reader | None:
+    def get(self, neighbour: str) -> TierPeerCursor | None:
         return self._readers.get(neighbour)
 
     def heard(self, neighbour: str, version: int, now_us: int) -> None:
@@ -48,7 +48,7 @@ class TierReaders:
             reader.due_us = now_us
             self._forget_known()
 
-    def due(self, now_us: int) -> list[tuple[str, Reader]]:
+    def due(self, now_us: int) -> list[tuple[str, TierPeerCursor]]:
         """Those who are to be told of more changes now."""
         if self._tiers.version != self._seen:
             self._look_at_links()
@@ -68,11 +68,11 @@ class TierReaders:
         self._log.check_invariants()
         assert all(0 <= each.version <= self._log.version for each in self._readers.values())
 
-    def _behind(self) -> list[tuple[str, Reader]]:
+    def _behind(self) -> list[tuple[str, TierPeerCursor]]:
         top = self._log.version
         return [each for each in self._readers.items() if each[1].version < top]
 
-    def _begin(self, reader: Reader) -> None:
+    def _begin(self, reader: TierPeerCursor) -> None:
         self._sessions += 1
         reader.session, reader.version, reader.floor = self._sessions, 0, self._log.floor
 
@@ -82,7 +82,7 @@ class TierReaders:
         for neighbour, link in self._tiers.began.items():
             reader = before.get(neighbour)
             if reader is None or reader.link != link:
-                reader = Reader(link)
+                reader = TierPeerCursor(link)
                 self._begin(reader)
             self._readers[neighbour] = reader
         self._forget_known()

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.carriage import MULTICAST, TCP, Carriage
+from accord.core.overlay.carriage import MULTICAST, TCP, TransportSelector
 from accord.core.overlay.signals import Carried
 from accord.core.scheduling.outbox import Outbox
-from accord.core.scheduling.parcels import Parcel
+from accord.core.scheduling.parcels import QueueEntry
 from accord.core.scheduling.strategies import STRICT, Discipline
 
 EXPIRED: Final = "deadline passed"
@@ -37,7 +37,7 @@ def _passed(carried: Carried) -> Passed:
     return carried.template, carried.channel, carried.source, carried.number
 
 
-class Waiting(Parcel):
+class QueuedTransitEvent(QueueEntry):
     """An event that waits for a link."""
 
     __slots__ = ("arrived_us", "carried")
@@ -55,7 +55,7 @@ class Waiting(Parcel):
         self.arrived_us = now_us
 
 
-class Transit:
+class NeighbourOutbox:
     """What waits for one neighbour. `dropped` tells what was not sent, and why."""
 
     def __init__(self, bytes_limit: int) -> None:
@@ -71,7 +71,9 @@ class Transit:
     def put(self, carried: Carried, due_us: int, now_us: int, is_loose: bool = False) -> None:
         if carried.template:
             self._passed.add(_passed(carried))
-        self._put(self.loose if is_loose else self.outbox, Waiting(carried, due_us, now_us))
+        self._put(
+            self.loose if is_loose else self.outbox, QueuedTransitEvent(carried, due_us, now_us)
+        )
 
     def is_waiting(self, passed: Passed) -> bool:
         """Whether that event of a template's has not been sent yet."""
@@ -87,10 +89,10 @@ class Transit:
 
     def take_loose(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
         """Of what may be lost, and is no larger than that; the rest goes as everything else."""
-        small: list[Parcel] = []
+        small: list[QueueEntry] = []
         while bytes_wanted > 0 and (parcels := self.loose.take(1, 0)):
             for parcel in parcels:
-                assert isinstance(parcel, Waiting)
+                assert isinstance(parcel, QueuedTransitEvent)
                 if parcel.size + OVERHEAD_BYTES <= message_bytes:
                     small.append(parcel)
                     bytes_wanted -= parcel.size
@@ -98,15 +100,15 @@ class Transit:
                     self._put(self.outbox, parcel)
         return self._sent(small, now_us)
 
-    def _put(self, outbox: Outbox, parcel: Waiting) -> None:
+    def _put(self, outbox: Outbox, parcel: QueuedTransitEvent) -> None:
         shed = outbox.put(parcel)
         if shed is not None:
             self._drop(shed, QUEUE_FULL)
 
-    def _sent(self, parcels: list[Parcel], now_us: int) -> list[Carried]:
+    def _sent(self, parcels: list[QueueEntry], now_us: int) -> list[Carried]:
         taken: list[Carried] = []
         for parcel in parcels:
-            assert isinstance(parcel, Waiting)
+            assert isinstance(parcel, QueuedTransitEvent)
             waited_us = now_us - parcel.arrived_us
             carried = parcel.carried
             if carried.template:
@@ -149,9 +151,9 @@ class Transit:
         self.loose.check_invariants()
         assert not self._passed or not self.is_empty()
 
-    def _drop(self, parcels: list[Parcel], cause: str) -> None:
+    def _drop(self, parcels: list[QueueEntry], cause: str) -> None:
         for parcel in parcels:
-            assert isinstance(parcel, Waiting)
+            assert isinstance(parcel, QueuedTransitEvent)
             self.dropped.append((parcel.carried, cause))
             self._passed.discard(_passed(parcel.carried))
 
@@ -165,21 +167,21 @@ def new_outbox(bytes_limit: int) -> Outbox:
     )
 
 
-class Transits:
+class NeighbourOutboxes:
     """Of all neighbours that a transport leads to."""
 
     def __init__(self, name: str, budgets: Budgets, *, bytes_limit: int) -> None:
         self.name = name
         self.budgets = budgets
         self.bytes_limit = bytes_limit
-        self.carriage = Carriage()
+        self.carriage = TransportSelector()
         # Takes what goes to several at once; False where it can't.
         self.put_shared: Callable[[str, Carried, int, int], bool] | None = None
-        self.all: dict[str, Transit] = {}
+        self.all: dict[str, NeighbourOutbox] = {}
         self.ready: list[str] = []  # for whom something began to wait
 
     def open(self, neighbour: str) -> None:
-        self.all[neighbour] = Transit(self.bytes_limit)
+        self.all[neighbour] = NeighbourOutbox(self.bytes_limit)
 
     def close(self, neighbour: str) -> list[tuple[Carried, str]]:
         """Gives what is not sent any more, and why."""

@@ -11,32 +11,32 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decoded
+from accord.core.model.decoding import decode_or_none
 from accord.core.overlay import routes
-from accord.core.overlay.arrivals import ArrivedValue
+from accord.core.overlay.arrivals import ArrivalRecord
 from accord.core.overlay.overlay import NEED, Overlay
-from accord.core.overlay.registry import ChannelDefinition, Registry
+from accord.core.overlay.registry import ChannelDefinition, ChannelDirectory
 from accord.core.overlay.status import (
     ASKED,
     IN_USE,
     LEAVING,
     ArrivalStatus,
-    CarriedStatus,
     ChannelStatus,
     FlowStatus,
-    InTimeStatus,
     LinkStatus,
     NetStatus,
     NodeStatus,
     RouteStatus,
+    TimelinessStatus,
+    TransitCounts,
     shortfall,
 )
-from accord.core.overlay.telling import ARRIVED, FLOW, FlowValue
+from accord.core.overlay.telling import ARRIVED, FLOW, FlowRecord
 
-_STATES: Final = {routes.ASKED: ASKED, routes.READY: IN_USE, routes.LEAVING: LEAVING}
+_STATES: Final = {routes.SETTING_UP: ASKED, routes.ESTABLISHED: IN_USE, routes.DRAINING: LEAVING}
 
-_flow: Final = msgspec.msgpack.Decoder(FlowValue)
-_arrived: Final = msgspec.msgpack.Decoder(ArrivedValue)
+_flow: Final = msgspec.msgpack.Decoder(FlowRecord)
+_arrived: Final = msgspec.msgpack.Decoder(ArrivalRecord)
 
 
 def net_status(overlay: Overlay) -> NetStatus:
@@ -51,7 +51,7 @@ def net_status(overlay: Overlay) -> NetStatus:
         arrivals=arrivals,
         carried=_carried(overlay),
         in_time=tuple(
-            InTimeStatus(channel=name, delivered=tally.delivered, late=tally.late)
+            TimelinessStatus(channel=name, delivered=tally.delivered, late=tally.late)
             for name, tally in overlay.telling.arrivals.by_definition.items()
         ),
         carry=overlay.transits.carriage.status(),
@@ -95,12 +95,12 @@ def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
     for value in overlay.telling.flows():
         yield _flow_status(overlay.name, value)
     for origin, encoded in _told(overlay, FLOW):
-        found = decoded(_flow, encoded)
+        found = decode_or_none(_flow, encoded)
         if found is not None:  # a newer node may tell it otherwise
             yield _flow_status(origin, found)
 
 
-def _flow_status(source: str, value: FlowValue) -> FlowStatus:
+def _flow_status(source: str, value: FlowRecord) -> FlowStatus:
     return FlowStatus(
         source=source,
         destination=value.destination,
@@ -132,7 +132,7 @@ def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
             late=tally.late,
         )
     for origin, encoded in _told(overlay, ARRIVED):
-        value = decoded(_arrived, encoded)
+        value = decode_or_none(_arrived, encoded)
         if value is None:
             continue
         yield ArrivalStatus(
@@ -145,7 +145,7 @@ def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
 
 
 def _channels(
-    registry: Registry, flows: Iterable[FlowStatus], arrivals: Iterable[ArrivalStatus]
+    registry: ChannelDirectory, flows: Iterable[FlowStatus], arrivals: Iterable[ArrivalStatus]
 ) -> Iterator[ChannelStatus]:
     """Each definition with what belongs to the channels it counts for."""
     carrying: dict[str, list[FlowStatus]] = {}
@@ -174,7 +174,7 @@ def _channels(
         )
 
 
-def _defined(registry: Registry, channel: str) -> str:
+def _defined(registry: ChannelDirectory, channel: str) -> str:
     found = registry.look_up(channel)
     return "" if found is None else found.name
 
@@ -185,8 +185,8 @@ def _is_for(flow: FlowStatus, definition: ChannelDefinition) -> bool:
     return (flow.max_delay_us, flow.paths, flow.resiliency) == required
 
 
-def _carried(overlay: Overlay) -> CarriedStatus:
-    return CarriedStatus(
+def _carried(overlay: Overlay) -> TransitCounts:
+    return TransitCounts(
         published=overlay.sending.published,
         sent_again=sum(each.sent_again for each in overlay.sending.outgoing.values()),
         delivered=overlay.telling.delivered,

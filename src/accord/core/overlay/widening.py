@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 
-class Told(msgspec.Struct, frozen=True):
+class AnnouncedFilter(msgspec.Struct, frozen=True):
     """All that is told of one filter, what it takes, and what the filter alone would take."""
 
     filter: str
@@ -33,7 +33,7 @@ class _Fork:
         self.name = name
         self.above = above
         self.below: dict[str, _Fork] = {}
-        self.told: Told | None = None
+        self.told: AnnouncedFilter | None = None
         self.is_one = False  # all that is there and below has been put together
         self.size = 0
         self.count = 0  # of filters
@@ -53,7 +53,7 @@ class _Fork:
 _Candidate = tuple[int, str, bool, _Fork]
 
 
-def widen(told: Iterable[Told], excess: int, base_size: int) -> list[str]:
+def aggregate(told: Iterable[AnnouncedFilter], excess: int, base_size: int) -> list[str]:
     """The filters to tell instead, without predicates, so that it takes `excess` less.
 
     A filter takes `base_size` beside its text. If that can't be, as much less as can.
@@ -85,7 +85,7 @@ def widen(told: Iterable[Told], excess: int, base_size: int) -> list[str]:
     return [name for name, place in found.items() if not _is_within_one(place)]
 
 
-def _put(root: _Fork, told: Told) -> _Fork:
+def _put(root: _Fork, told: AnnouncedFilter) -> _Fork:
     place = root
     path = [root]
     for name in told.filter.split("/"):

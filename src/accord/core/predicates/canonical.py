@@ -26,12 +26,12 @@ from accord.core.predicates.tree import (
     Attribute,
     Compare,
     CompareOp,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
     Negative,
-    Node,
     Not,
     Or,
     PathTest,
@@ -40,12 +40,12 @@ from accord.core.predicates.tree import (
 )
 
 
-def canonical(node: Node) -> Node:
+def canonical(node: Expr) -> Expr:
     """An equal condition in canonical form."""
     return _settle(_condition(node, is_negated=False))
 
 
-def _settle(node: Node) -> Node:
+def _settle(node: Expr) -> Expr:
     """Unknown as FALSE, wherever only AND and OR stand above it."""
     match node:
         case Literal(None):
@@ -57,7 +57,7 @@ def _settle(node: Node) -> Node:
     return node
 
 
-def _condition(node: Node, *, is_negated: bool) -> Node:
+def _condition(node: Expr, *, is_negated: bool) -> Expr:
     match node:
         case Not(item):
             return _condition(item, is_negated=not is_negated)
@@ -82,13 +82,13 @@ def _condition(node: Node, *, is_negated: bool) -> Node:
     return UNKNOWN  # a number where a truth value is wanted
 
 
-def _truth(value: Value | None, is_negated: bool) -> Node:
+def _truth(value: Value | None, is_negated: bool) -> Expr:
     if not isinstance(value, bool):
         return UNKNOWN
     return TRUE if value != is_negated else FALSE
 
 
-def _operand(node: Node) -> Node:
+def _operand(node: Expr) -> Expr:
     """`node` where a value is wanted: there, unknown and false are not the same."""
     match node:
         case Literal(value):
@@ -102,13 +102,13 @@ def _operand(node: Node) -> Node:
     return _condition(node, is_negated=False)
 
 
-def _arithmetic(op: ArithmeticOp, left: Node, right: Node) -> Node:
+def _arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr:
     if isinstance(left, Literal) and isinstance(right, Literal):
         return Literal(_number(arithmetic(op, left.value, right.value)))
     return UNKNOWN if UNKNOWN in (left, right) else Arithmetic(op, left, right)
 
 
-def _negative(operand: Node) -> Node:
+def _negative(operand: Expr) -> Expr:
     if isinstance(operand, Literal):
         return Literal(_number(arithmetic("-", 0, operand.value)))
     # Two minus signs cancel, but still make a number of what they stand before.
@@ -123,7 +123,7 @@ def _number(value: float | None) -> Value | None:
     return value
 
 
-def _compare(op: CompareOp, left: Node, right: Node) -> Node:
+def _compare(op: CompareOp, left: Expr, right: Expr) -> Expr:
     if isinstance(left, Literal) and isinstance(right, Literal):
         return _truth(compare(op, left.value, right.value), is_negated=False)
     if isinstance(left, Literal) or (not isinstance(right, Literal) and right.text < left.text):
@@ -137,7 +137,7 @@ def _compare(op: CompareOp, left: Node, right: Node) -> Node:
     return Compare(op, left, right)
 
 
-def _compare_with_truth(op: CompareOp, left: Node, truth: bool) -> Node:
+def _compare_with_truth(op: CompareOp, left: Expr, truth: bool) -> Expr:
     if op not in ("=", "<>"):
         return UNKNOWN
     wanted = truth if op == "=" else not truth
@@ -146,13 +146,13 @@ def _compare_with_truth(op: CompareOp, left: Node, truth: bool) -> Node:
     return _condition(left, is_negated=not wanted)
 
 
-def _in(operand: Node, values: Iterable[Value], is_negated: bool) -> Node:
+def _in(operand: Expr, values: Iterable[Value], is_negated: bool) -> Expr:
     op: CompareOp = "<>" if is_negated else "="
     parts = [_compare(op, operand, _operand(Literal(value))) for value in values]
     return _all_of(parts) if is_negated else _any_of(parts)
 
 
-def _like(operand: Node, pattern: str, is_negated: bool) -> Node:
+def _like(operand: Expr, pattern: str, is_negated: bool) -> Expr:
     prefix, rest = split_prefix(pattern)
     if not rest:
         return _compare("<>" if is_negated else "=", operand, Literal(prefix))
@@ -163,24 +163,24 @@ def _like(operand: Node, pattern: str, is_negated: bool) -> Node:
     return Like(operand, pattern, is_negated)
 
 
-def _is_null(operand: Node, is_negated: bool) -> Node:
+def _is_null(operand: Expr, is_negated: bool) -> Expr:
     if isinstance(operand, Literal):
         return TRUE if (operand.value is None) != is_negated else FALSE
     return IsNull(operand, is_negated)
 
 
-def _all_of(parts: Iterable[Node]) -> Node:
+def _all_of(parts: Iterable[Expr]) -> Expr:
     return _combine(And, parts, neutral=TRUE, absorbing=FALSE)
 
 
-def _any_of(parts: Iterable[Node]) -> Node:
+def _any_of(parts: Iterable[Expr]) -> Expr:
     return _combine(Or, parts, neutral=FALSE, absorbing=TRUE)
 
 
 def _combine(
-    make: type[And] | type[Or], parts: Iterable[Node], *, neutral: Node, absorbing: Node
-) -> Node:
-    flat: dict[Node, None] = {}
+    make: type[And] | type[Or], parts: Iterable[Expr], *, neutral: Expr, absorbing: Expr
+) -> Expr:
+    flat: dict[Expr, None] = {}
     for part in parts:
         for item in part.items if isinstance(part, make) else (part,):
             flat[item] = None
@@ -193,10 +193,10 @@ def _combine(
     return items[0] if len(items) == 1 else make(tuple(sorted(items, key=str)))
 
 
-def _join_equalities(items: Iterable[Node], *, is_all: bool) -> list[Node]:
+def _join_equalities(items: Iterable[Expr], *, is_all: bool) -> list[Expr]:
     """`a = 1 OR a = 2` as `a IN (1, 2)`, and `a <> 1 AND a <> 2` as `a NOT IN (1, 2)`."""
-    rest: list[Node] = []
-    values: dict[Node, dict[Literal, None]] = {}
+    rest: list[Expr] = []
+    values: dict[Expr, dict[Literal, None]] = {}
     for item in items:
         match item:
             case Compare(op, left, Literal(value)) if op == ("<>" if is_all else "="):
@@ -208,7 +208,7 @@ def _join_equalities(items: Iterable[Node], *, is_all: bool) -> list[Node]:
     return rest + [_equality(left, list(found), is_all) for left, found in values.items()]
 
 
-def _equality(left: Node, found: list[Literal], is_negated: bool) -> Node:
+def _equality(left: Expr, found: list[Literal], is_negated: bool) -> Expr:
     if len(found) == 1:
         return Compare("<>" if is_negated else "=", left, found[0])
     values = sorted((cast(Value, literal.value) for literal in found), key=sort_key)

@@ -24,7 +24,7 @@ from accord.core.predicates.tree import PathTest
 
 if TYPE_CHECKING:
     from accord.core.predicates.grid import Block
-    from accord.core.predicates.partition import Partition
+    from accord.core.predicates.partition import ClausePartition
 
 PATH: Final = "\0"  # no attribute's name contains it
 
@@ -80,7 +80,7 @@ class NameBits:
         return mask ^ ((1 << self.BITS) - 1)
 
 
-class View:
+class EventView:
     """One event prepared for matching, and what has been found to match it.
 
     `absent` has a bit for each name that the event lacks, see `NameBits`; `has_large` says that it
@@ -201,7 +201,7 @@ class Clause:
     def __init__(self, key: Hashable, term: Term, name_bits: NameBits, *, is_only: bool) -> None:
         self.key = key
         self.is_only = is_only
-        self.partition: Partition | None = None
+        self.partition: ClausePartition | None = None
         self.block: Block | None = None
         self.is_listed = False
         self.slot = -1
@@ -234,7 +234,7 @@ class Clause:
         self.names = tuple(dict.fromkeys(map(sys.intern, names)))
         self.needs: Bits = name_bits.needed(self.names)
 
-    def matches(self, view: View) -> bool:
+    def matches(self, view: EventView) -> bool:
         numbers = view.numbers
         for name, low, high in self._numbers:
             number = numbers.get(name)

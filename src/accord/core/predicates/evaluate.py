@@ -21,12 +21,12 @@ from accord.core.predicates.tree import (
     Attribute,
     Compare,
     CompareOp,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
     Negative,
-    Node,
     Not,
     Or,
     PathTest,
@@ -81,7 +81,7 @@ def arithmetic(op: ArithmeticOp, left: Value | None, right: Value | None) -> flo
     return result if math.isfinite(result) else None
 
 
-def compile_node(node: Node) -> Evaluator:
+def compile_node(node: Expr) -> Evaluator:
     """A function that computes `node`."""
     match node:
         case Literal(value):
@@ -129,17 +129,17 @@ def _compile_comparison(op: CompareOp, name: str, constant: Value) -> Evaluator:
     return evaluate
 
 
-def _compile_comparison_of_two(op: CompareOp, left: Node, right: Node) -> Evaluator:
+def _compile_comparison_of_two(op: CompareOp, left: Expr, right: Expr) -> Evaluator:
     a, b = compile_node(left), compile_node(right)
     return lambda values, document: compare(op, a(values, document), b(values, document))
 
 
-def _compile_arithmetic(op: ArithmeticOp, left: Node, right: Node) -> Evaluator:
+def _compile_arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Evaluator:
     a, b = compile_node(left), compile_node(right)
     return lambda values, document: arithmetic(op, a(values, document), b(values, document))
 
 
-def _compile_in(operand: Node, listed: tuple[Value, ...], is_negated: bool) -> Evaluator:
+def _compile_in(operand: Expr, listed: tuple[Value, ...], is_negated: bool) -> Evaluator:
     """`x IN (a, b)` is `x = a OR x = b`: unknown if nothing equals and a kind is unlike."""
     inner = compile_node(operand)
     members = {kind: {v for v in listed if kind_of(v) is kind} for kind in map(kind_of, listed)}
@@ -156,7 +156,7 @@ def _compile_in(operand: Node, listed: tuple[Value, ...], is_negated: bool) -> E
     return evaluate
 
 
-def _compile_like(operand: Node, pattern: str, is_negated: bool) -> Evaluator:
+def _compile_like(operand: Expr, pattern: str, is_negated: bool) -> Evaluator:
     inner, is_like = compile_node(operand), compile_pattern(pattern)
 
     def evaluate(values: Values, document: Document | None) -> bool | None:
@@ -166,7 +166,7 @@ def _compile_like(operand: Node, pattern: str, is_negated: bool) -> Evaluator:
     return evaluate
 
 
-def _compile_is_null(operand: Node, is_negated: bool) -> Evaluator:
+def _compile_is_null(operand: Expr, is_negated: bool) -> Evaluator:
     inner = compile_node(operand)
     return lambda values, document: (inner(values, document) is None) != is_negated
 
@@ -187,7 +187,7 @@ def _compile_junction(items: list[Evaluator], *, decisive: bool) -> Evaluator:
     return evaluate
 
 
-def _compile_not(item: Node) -> Evaluator:
+def _compile_not(item: Expr) -> Evaluator:
     inner = compile_node(item)
 
     def evaluate(values: Values, document: Document | None) -> bool | None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from accord.core.model.numbers import xpath_number
 from accord.core.model.values import EXACT_MAX, Kind
-from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, View
+from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, EventView
 from accord.core.predicates.sets import LOWEST
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
@@ -58,7 +58,7 @@ class Axis:
         chosen = ordered[step // 2 :: step]
         self.cuts: list[Bound] = sorted(set(chosen if self.is_text else map(float, chosen)))
 
-    def row(self, view: View) -> int:
+    def row(self, view: EventView) -> int:
         """Which row tells about the event's value."""
         if self.is_plain:
             number = view.numbers.get(self.name)
@@ -211,7 +211,7 @@ class Block:
         self.unsure &= self.used
         clause.block = None
 
-    def collect(self, view: View) -> None:
+    def collect(self, view: EventView) -> None:
         """Note what matches in `view`."""
         failed: Bits = 0
         doubtful: Bits = self.unsure
@@ -230,7 +230,7 @@ class Block:
                 return
             view.check(self.clauses[slot])  # type: ignore[arg-type]
 
-    def _rows(self, view: View) -> NDArray[np.int64]:
+    def _rows(self, view: EventView) -> NDArray[np.int64]:
         """For each axis, the row that tells about the event's value."""
         get = view.numbers.get
         keys = self._probes.copy()
@@ -315,7 +315,7 @@ class Grid:
         self._axes = {key for block in self._blocks for key in block.axis_keys}
         self._axes.update(key for clause in self._waiting for key, _, _ in clause.ranges)
 
-    def collect(self, view: View) -> None:
+    def collect(self, view: EventView) -> None:
         """Note what matches in `view`."""
         if self._waiting:
             self._looks += 1

@@ -12,9 +12,9 @@ from typing import Any
 
 from accord.core.model.document import Document
 from accord.core.model.values import Value
-from accord.core.predicates.clause import Clause, NameBits, View
+from accord.core.predicates.clause import Clause, EventView, NameBits
 from accord.core.predicates.frames import UNDECIDED, attributes, pairs
-from accord.core.predicates.partition import Partition, remove
+from accord.core.predicates.partition import ClausePartition, remove
 from accord.core.predicates.terms import Term
 
 Handle = tuple[list[Clause], bool]  # a predicate's clauses, and whether they ask for paths
@@ -27,13 +27,13 @@ class Interpreted:
         self._name_bits = NameBits()
         self._with_paths = 0
 
-    def root(self) -> Partition:
-        return Partition()
+    def root(self) -> ClausePartition:
+        return ClausePartition()
 
-    def drop(self, root: Partition) -> None:
+    def drop(self, root: ClausePartition) -> None:
         assert not root.size
 
-    def add(self, root: Partition, key: Hashable, terms: Sequence[Term]) -> Handle:
+    def add(self, root: ClausePartition, key: Hashable, terms: Sequence[Term]) -> Handle:
         is_only = len(terms) == 1
         clauses = [Clause(key, term, self._name_bits, is_only=is_only) for term in terms]
         for clause in clauses:
@@ -50,13 +50,13 @@ class Interpreted:
 
     def match(
         self,
-        roots: tuple[Partition, ...],
+        roots: tuple[ClausePartition, ...],
         values: Mapping[str, Value],
         document: Document | None,
         limit: int | None,
     ) -> tuple[list[Hashable], int, int]:
         """What matches in `roots`, the work that took, and how many roots were answered in full."""
-        view = View(
+        view = EventView(
             values,
             document,
             self._name_bits,
@@ -70,7 +70,7 @@ class Interpreted:
         return view.found, view.work, len(roots)
 
     def match_frames(
-        self, roots: tuple[Partition, ...], data: bytes, spans: Any, limit: int | None
+        self, roots: tuple[ClausePartition, ...], data: bytes, spans: Any, limit: int | None
     ) -> tuple[list[tuple[Hashable, ...]], bytes, int, int]:
         """As `Index.match_frames`: answers, which is whose, work, and how many are undecided."""
         numbers: dict[tuple[Hashable, ...], int] = {}

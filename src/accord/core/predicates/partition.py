@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from typing import Any, Final
 
-from accord.core.predicates.clause import Bits, Clause, View
+from accord.core.predicates.clause import Bits, Clause, EventView
 from accord.core.predicates.grid import MAX_AXES, Grid, numbers_of
 
 LISTED: Final = 32
@@ -27,7 +27,7 @@ _ALMOST: Final[list[Any]] = [ones * ((1 << _LANE - 1) - 1) for ones in _ONES]
 _TOPS: Final[list[Any]] = [ones << _LANE - 1 for ones in _ONES]
 
 
-class Partition:
+class ClausePartition:
     """Clauses that an event with certain values and attributes may match."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Partition:
 
     def __init__(
         self,
-        parent: Partition | None = None,
+        parent: ClausePartition | None = None,
         origin: tuple[str, Hashable | None] | None = None,
     ) -> None:
         self.size = 0
@@ -59,8 +59,8 @@ class Partition:
         self._needs: Bits = 0
         self._is_divided = False
         self._names_vary = False
-        self._by_value: dict[str, dict[Hashable, Partition]] = {}
-        self._by_name: dict[str, Partition] = {}
+        self._by_value: dict[str, dict[Hashable, ClausePartition]] = {}
+        self._by_name: dict[str, ClausePartition] = {}
         self._grid: Grid | None = None
 
     def add(self, clause: Clause) -> None:
@@ -72,7 +72,7 @@ class Partition:
         else:
             self._list(clause)
 
-    def collect(self, view: View) -> None:
+    def collect(self, view: EventView) -> None:
         """Let `view` check all clauses that it may match."""
         view.work += 1
         if view.work > view.limit:
@@ -90,7 +90,7 @@ class Partition:
         if self._grid is not None:
             self._grid.collect(view)
 
-    def _collect_listed(self, view: View) -> None:
+    def _collect_listed(self, view: EventView) -> None:
         count = len(self._clauses)
         slots: Iterable[int] = range(count)
         if _FEW < count <= LISTED:
@@ -105,7 +105,7 @@ class Partition:
                 return
             view.check(self._clauses[slot])
 
-    def _collect_by_value(self, view: View) -> None:
+    def _collect_by_value(self, view: EventView) -> None:
         for name in _shorter(self._by_value, view.keys):
             table = self._by_value.get(name)
             if table is not None and (child := table.get(view.keys.get(name))) is not None:
@@ -137,7 +137,7 @@ class Partition:
             name, key = min(points, key=self._size_by_value)
             child = self._by_value.setdefault(name, {}).get(key)
             if child is None:
-                child = self._by_value[name][key] = Partition(self, (name, key))
+                child = self._by_value[name][key] = ClausePartition(self, (name, key))
             child.add(clause)
             return
         names = [name for name in clause.names if name not in self._settled]
@@ -149,7 +149,7 @@ class Partition:
         elif names:
             name = min(names, key=self._size_by_name)
             if name not in self._by_name:
-                self._by_name[name] = Partition(self, (name, None))
+                self._by_name[name] = ClausePartition(self, (name, None))
             self._by_name[name].add(clause)
         else:
             self._list(clause)
@@ -176,7 +176,7 @@ class Partition:
                     self._list(other)
         clause.partition = None
 
-    def _drop(self, child: Partition) -> None:
+    def _drop(self, child: ClausePartition) -> None:
         assert child._origin is not None
         name, key = child._origin
         if key is None:

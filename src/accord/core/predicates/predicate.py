@@ -13,7 +13,7 @@ from accord.core.model.values import Value
 from accord.core.predicates.canonical import canonical
 from accord.core.predicates.evaluate import Evaluator, compile_node
 from accord.core.predicates.selector import parse_selector
-from accord.core.predicates.tree import TRUE, Node
+from accord.core.predicates.tree import TRUE, Expr
 from accord.core.predicates.xpath import parse_xpath as _parse_xpath
 
 
@@ -24,7 +24,7 @@ class Predicate:
     `digest` a short identity that is the same in every process.
     """
 
-    def __init__(self, tree: Node) -> None:
+    def __init__(self, tree: Expr) -> None:
         self.tree = canonical(tree)
 
     @cached_property
@@ -57,7 +57,7 @@ class Predicate:
     def __hash__(self) -> int:
         return hash(self.tree)
 
-    def __reduce__(self) -> tuple[type[Predicate], tuple[Node]]:
+    def __reduce__(self) -> tuple[type[Predicate], tuple[Expr]]:
         return Predicate, (self.tree,)
 
 

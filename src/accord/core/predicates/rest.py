@@ -10,7 +10,7 @@ from accord.core.model.values import Value
 from accord.core.predicates.evaluate import Evaluator, compile_node
 from accord.core.predicates.like import pattern_weight
 from accord.core.predicates.terms import Term
-from accord.core.predicates.tree import And, Like, Node, walk
+from accord.core.predicates.tree import And, Expr, Like, walk
 
 # A step of work is what a simple test takes: as long as going once through so much text.
 TEXT_PER_STEP: Final = 64
@@ -25,7 +25,7 @@ class Rest:
 
     __slots__ = ("_evaluate", "_nodes", "weight")
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: tuple[Expr, ...]) -> None:
         self._nodes = nodes
         self._evaluate: Evaluator | None = None
         patterns = (node for root in nodes for node in walk(root) if isinstance(node, Like))

@@ -24,11 +24,11 @@ from accord.core.predicates.tree import (
     Attribute,
     Compare,
     CompareOp,
+    Expr,
     IsNull,
     Like,
     Literal,
     Negative,
-    Node,
     Not,
     Or,
     walk,
@@ -50,7 +50,7 @@ _NESTING: Final = re.compile(
 )
 
 
-def parse_selector(text: str) -> Node:
+def parse_selector(text: str) -> Expr:
     """The tree of `text`, not yet canonical; empty text selects everything."""
     if len(text) > MAX_LENGTH:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
@@ -109,7 +109,7 @@ class _Builder:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def condition(self, parsed: _Parsed) -> Node:
+    def condition(self, parsed: _Parsed) -> Expr:
         """`parsed` where a truth value is wanted; a constant of another kind is a mistake."""
         node = self.build(parsed)
         if not isinstance(node, Arithmetic | Negative | Literal):
@@ -122,27 +122,27 @@ class _Builder:
             )
         return node
 
-    def build(self, parsed: _Parsed) -> Node:
-        rule: Callable[[_Parsed], Node] = getattr(self, parsed.data)
+    def build(self, parsed: _Parsed) -> Expr:
+        rule: Callable[[_Parsed], Expr] = getattr(self, parsed.data)
         return rule(parsed)
 
-    def any_of(self, parsed: _Parsed) -> Node:
+    def any_of(self, parsed: _Parsed) -> Expr:
         return Or(tuple(self.condition(item) for item in _trees(parsed)))
 
-    def all_of(self, parsed: _Parsed) -> Node:
+    def all_of(self, parsed: _Parsed) -> Expr:
         return And(tuple(self.condition(item) for item in _trees(parsed)))
 
-    def negation(self, parsed: _Parsed) -> Node:
+    def negation(self, parsed: _Parsed) -> Expr:
         return Not(self.condition(_trees(parsed)[0]))
 
-    def comparison(self, parsed: _Parsed) -> Node:
+    def comparison(self, parsed: _Parsed) -> Expr:
         left, op, right = parsed.children
         a, b = self.build(cast(_Parsed, left)), self.build(cast(_Parsed, right))
         symbol = cast(CompareOp, "<>" if op == "!=" else str(op))
         self._check_comparison(symbol, a, b, parsed)
         return Compare(symbol, a, b)
 
-    def _check_comparison(self, op: CompareOp, a: Node, b: Node, parsed: _Parsed) -> None:
+    def _check_comparison(self, op: CompareOp, a: Expr, b: Expr, parsed: _Parsed) -> None:
         constants = [side.value for side in (a, b) if isinstance(side, Literal)]
         has_boolean = any(isinstance(value, bool) for value in constants)
         if has_boolean and op not in ("=", "<>"):
@@ -150,30 +150,30 @@ class _Builder:
         if has_boolean and any(type(value) in (int, float) for value in constants):
             raise self._error("a boolean never equals a number", parsed, "values of one kind")
 
-    def between(self, parsed: _Parsed) -> Node:
+    def between(self, parsed: _Parsed) -> Expr:
         operand, low, high = (self.build(item) for item in _trees(parsed))
         self._check_size(operand, 2, parsed)
         return And((Compare(">=", operand, low), Compare("<=", operand, high)))
 
-    def not_between(self, parsed: _Parsed) -> Node:
+    def not_between(self, parsed: _Parsed) -> Expr:
         return Not(self.between(parsed))
 
-    def in_list(self, parsed: _Parsed) -> Node:
+    def in_list(self, parsed: _Parsed) -> Expr:
         operand, *items = (self.build(item) for item in _trees(parsed))
         self._check_size(operand, len(items), parsed)
         return Or(tuple(Compare("=", operand, item) for item in items))
 
-    def _check_size(self, operand: Node, times: int, parsed: _Parsed) -> None:
+    def _check_size(self, operand: Expr, times: int, parsed: _Parsed) -> None:
         """BETWEEN and IN repeat their operand, so nested ones would multiply without bound."""
         if isinstance(operand, Attribute):
             return
         if times * sum(1 for _ in walk(operand)) > MAX_NODES:
             raise self._error("too large when written out", parsed, "a simpler operand")
 
-    def not_in_list(self, parsed: _Parsed) -> Node:
+    def not_in_list(self, parsed: _Parsed) -> Expr:
         return Not(self.in_list(parsed))
 
-    def like(self, parsed: _Parsed) -> Node:
+    def like(self, parsed: _Parsed) -> Expr:
         operand = self.build(cast(_Parsed, parsed.children[0]))
         pattern, *escape = cast(list[Token], parsed.children[1:])
         symbol = _unquoted(escape[0]) if escape else None
@@ -186,16 +186,16 @@ class _Builder:
         except ValueError as error:
             raise self._error(str(error), pattern) from None
 
-    def not_like(self, parsed: _Parsed) -> Node:
+    def not_like(self, parsed: _Parsed) -> Expr:
         return Not(self.like(parsed))
 
-    def is_null(self, parsed: _Parsed) -> Node:
+    def is_null(self, parsed: _Parsed) -> Expr:
         return IsNull(self.build(_trees(parsed)[0]))
 
-    def is_not_null(self, parsed: _Parsed) -> Node:
+    def is_not_null(self, parsed: _Parsed) -> Expr:
         return IsNull(self.build(_trees(parsed)[0]), is_negated=True)
 
-    def xpath(self, parsed: _Parsed) -> Node:
+    def xpath(self, parsed: _Parsed) -> Expr:
         quoted, *bindings = parsed.children
         namespaces = {
             str(item.children[0]): _unquoted(cast(Token, item.children[1]))
@@ -210,7 +210,7 @@ class _Builder:
                 error.problem, text=self._text, position=position, expected=error.expected
             ) from None
 
-    def arithmetic(self, parsed: _Parsed) -> Node:
+    def arithmetic(self, parsed: _Parsed) -> Expr:
         left, op, right = parsed.children
         a, b = self.build(cast(_Parsed, left)), self.build(cast(_Parsed, right))
         for side, where in ((a, left), (b, right)):
@@ -218,7 +218,7 @@ class _Builder:
                 raise self._error(f"no arithmetic on {side}", where, "a number")
         return Arithmetic(cast(ArithmeticOp, str(op)), a, b)
 
-    def signed(self, parsed: _Parsed) -> Node:
+    def signed(self, parsed: _Parsed) -> Expr:
         sign, operand = parsed.children
         tree = cast(_Parsed, operand)
         if tree.data == "number":
@@ -231,47 +231,47 @@ class _Builder:
         # A plus sign changes nothing, but makes a number of its operand.
         return Negative(node) if sign == "-" else Negative(Negative(node))
 
-    def name(self, parsed: _Parsed) -> Node:
+    def name(self, parsed: _Parsed) -> Expr:
         return self._attribute(str(parsed.children[0]), parsed)
 
-    def delimited(self, parsed: _Parsed) -> Node:
+    def delimited(self, parsed: _Parsed) -> Expr:
         return self._attribute(str(parsed.children[0])[1:-1].replace('""', '"'), parsed)
 
-    def _attribute(self, name: str, parsed: _Parsed) -> Node:
+    def _attribute(self, name: str, parsed: _Parsed) -> Expr:
         if problem := problem_with_name(name):
             raise self._error(problem, parsed)
         return Attribute(name)
 
-    def number(self, parsed: _Parsed) -> Node:
+    def number(self, parsed: _Parsed) -> Expr:
         return self._number(cast(Token, parsed.children[0]), is_negative=False)
 
-    def _number(self, token: Token, *, is_negative: bool) -> Node:
+    def _number(self, token: Token, *, is_negative: bool) -> Expr:
         if len(token) > MAX_PATTERN:
             raise self._error("a long number", token, f"at most {MAX_PATTERN} digits")
         number = _parse_number(str(token))
         return self._literal(-number if is_negative else number, token)
 
-    def _literal(self, number: int | float, where: _Parsed | Token) -> Node:
+    def _literal(self, number: int | float, where: _Parsed | Token) -> Expr:
         if isinstance(number, int) and not INTEGER_MIN <= number <= INTEGER_MAX:
             raise self._error("an integer beyond 64 bits", where, "a smaller one, or a float")
         if not math.isfinite(number):
             raise self._error("a number beyond the range of floats", where)
         return Literal(number)
 
-    def string(self, parsed: _Parsed) -> Node:
+    def string(self, parsed: _Parsed) -> Expr:
         return Literal(_unquoted(cast(Token, parsed.children[0])))
 
-    def timestamp(self, parsed: _Parsed) -> Node:
+    def timestamp(self, parsed: _Parsed) -> Expr:
         token = cast(Token, parsed.children[0])
         moment = parse_timestamp(_unquoted(token))
         if moment is None:
             raise self._error("not a timestamp", token, "ISO 8601 such as '2026-01-31T12:00:00Z'")
         return Literal(moment)
 
-    def true(self, _parsed: _Parsed) -> Node:
+    def true(self, _parsed: _Parsed) -> Expr:
         return TRUE
 
-    def false(self, _parsed: _Parsed) -> Node:
+    def false(self, _parsed: _Parsed) -> Expr:
         return FALSE
 
     def _error(self, problem: str, where: _Parsed | Token, expected: str = "") -> PredicateError:

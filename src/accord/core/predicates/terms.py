@@ -21,11 +21,11 @@ from accord.core.predicates.tree import (
     And,
     Attribute,
     Compare,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
-    Node,
     Or,
     PathTest,
 )
@@ -42,7 +42,7 @@ class Term:
 
     sets: Mapping[str, ValueSet] = field(default_factory=dict)
     paths: tuple[PathTest, ...] = ()
-    rest: tuple[Node, ...] = ()
+    rest: tuple[Expr, ...] = ()
 
     @property
     def is_exact(self) -> bool:
@@ -63,7 +63,7 @@ def _joined(left: tuple[_Item, ...], right: tuple[_Item, ...]) -> tuple[_Item, .
     return tuple(dict.fromkeys((*left, *right)))
 
 
-def to_terms(node: Node) -> list[Term]:
+def to_terms(node: Expr) -> list[Term]:
     """Terms whose disjunction matches exactly what the canonical tree `node` does."""
     if isinstance(node, Or):
         return _disjunction(node)
@@ -76,7 +76,7 @@ def to_terms(node: Node) -> list[Term]:
 def _conjunction(node: And) -> list[Term]:
     term = _plain_conjunction(item for item in node.items if not isinstance(item, Or))
     terms = [] if term is None else [term]
-    undivided: list[Node] = []
+    undivided: list[Expr] = []
     for item in node.items:
         if isinstance(item, Or):
             alternatives = to_terms(item)
@@ -103,12 +103,12 @@ def _disjunction(node: Or) -> list[Term]:
     return terms if len(terms) <= MAX_TERMS else [Term(rest=(node,))]
 
 
-def _plain_conjunction(items: Iterable[Node]) -> Term | None:
+def _plain_conjunction(items: Iterable[Expr]) -> Term | None:
     """Conditions without OR make one term, or none where they contradict each other."""
     bounds: dict[str, Range] = {}
     merged: dict[str, ValueSet] = {}
     paths: list[PathTest] = []
-    rest: list[Node] = []
+    rest: list[Expr] = []
     for item in items:
         if isinstance(item, Compare) and _narrow(bounds, item):
             continue
@@ -156,7 +156,7 @@ def _narrow(bounds: dict[str, Range], node: Compare) -> bool:
     return True
 
 
-def _about_attribute(node: Node) -> tuple[str, ValueSet, bool] | None:
+def _about_attribute(node: Expr) -> tuple[str, ValueSet, bool] | None:
     """The attribute that `node` is about, what it allows, and whether that is exact."""
     if isinstance(node, Compare):
         if isinstance(node.left, Attribute) and isinstance(node.right, Literal):

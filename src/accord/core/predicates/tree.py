@@ -40,14 +40,14 @@ RESERVED: Final = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class Expr:
     """Base of all nodes, compared by their text: Python's own 1 == TRUE must not count here.
 
     `children` lets walks be written without recursion.
     """
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return ()
 
     @cached_property
@@ -61,14 +61,14 @@ class Node:
         return self.text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Node) and self.text == other.text
+        return isinstance(other, Expr) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
 @dataclass(frozen=True, eq=False)
-class Literal(Node):
+class Literal(Expr):
     """A constant; None is the unknown truth value, which only IS NULL can tell from false."""
 
     value: Value | None
@@ -78,7 +78,7 @@ class Literal(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Attribute(Node):
+class Attribute(Expr):
     name: str
 
     def _render(self) -> str:
@@ -86,11 +86,11 @@ class Attribute(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class _WithOperand(Node):
-    operand: Node
+class _WithOperand(Expr):
+    operand: Expr
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.operand,)
 
 
@@ -103,13 +103,13 @@ class Negative(_WithOperand):
 
 
 @dataclass(frozen=True, eq=False)
-class Arithmetic(Node):
+class Arithmetic(Expr):
     op: ArithmeticOp
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.left, self.right)
 
     def _render(self) -> str:
@@ -117,13 +117,13 @@ class Arithmetic(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Compare(Node):
+class Compare(Expr):
     op: CompareOp
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.left, self.right)
 
     def _render(self) -> str:
@@ -166,11 +166,11 @@ class IsNull(_WithOperand):
 
 
 @dataclass(frozen=True, eq=False)
-class _WithItems(Node):
-    items: tuple[Node, ...]
+class _WithItems(Expr):
+    items: tuple[Expr, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return self.items
 
 
@@ -191,13 +191,13 @@ class Or(_WithItems):
 
 
 @dataclass(frozen=True, eq=False)
-class Not(Node):
+class Not(Expr):
     """Canonical trees have it only above XPath tests: elsewhere negation is pushed down."""
 
-    item: Node
+    item: Expr
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.item,)
 
     def _render(self) -> str:
@@ -207,7 +207,7 @@ class Not(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class PathTest(Node):
+class PathTest(Expr):
     """Whether any node selected by `path` exists (`op` None) or compares so with `value`.
 
     `path` is a key of `Document.paths`. Compared with a string, a node counts by its string value;
@@ -231,7 +231,7 @@ class PathTest(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class XPath(Node):
+class XPath(Expr):
     """An XPath 1.0 condition that only an XPath engine can evaluate."""
 
     expression: str
@@ -249,7 +249,7 @@ _NAMESPACED: Final = re.compile(r"\{([^}]*)\}")
 _BARE_NAME: Final = re.compile(r"(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*")
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: Expr) -> Iterator[Expr]:
     """All nodes of the tree, without recursion."""
     stack = [node]
     while stack:
@@ -295,7 +295,7 @@ def _render_xpath_value(value: str | float) -> str:
     return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")
 
 
-def _operand(node: Node) -> str:
+def _operand(node: Expr) -> str:
     """`node` as an operand of arithmetic: all but the simplest in parentheses."""
     if isinstance(node, Attribute):
         return node.text
@@ -304,7 +304,7 @@ def _operand(node: Node) -> str:
     return f"({node})"
 
 
-def _term(node: Node) -> str:
+def _term(node: Expr) -> str:
     """`node` as an operand of a comparison."""
     return (
         node.text if isinstance(node, Literal | Attribute | Arithmetic | Negative) else f"({node})"

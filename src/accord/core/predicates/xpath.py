@@ -28,8 +28,8 @@ from accord.core.predicates.tree import (
     MIRRORED,
     And,
     CompareOp,
+    Expr,
     Literal,
-    Node,
     Not,
     Or,
     PathTest,
@@ -53,7 +53,7 @@ _UP_STEPS: Final = ("..", "parent", "ancestor", "ancestor-or-self")
 _NAME_ERRORS: Final = ("err:XPST0008", "err:XPST0017", "err:XPST0081", "err:XPST0010")
 
 
-def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Node:
+def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Expr:
     """The tree of the XPath 1.0 condition `text`, with `namespaces` from prefix to URI."""
     if len(text) > MAX_LENGTH:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
@@ -125,7 +125,7 @@ def _from_document(node: XPath) -> str:
     return f"boolean(/self::node()[boolean({node.expression})])"
 
 
-class Engine:
+class XPathEngine:
     """A compiled condition, which knows how its cost grows with the document.
 
     Steps to any distance (`//`, following, absolute paths in predicates, …) inside each other
@@ -182,8 +182,8 @@ def _run(compiled: etree.XPath, root: etree._Element) -> bool | None:
 
 
 @lru_cache(maxsize=4_096)
-def compile_xpath(node: XPath) -> Engine:
-    return Engine(node)
+def compile_xpath(node: XPath) -> XPathEngine:
+    return XPathEngine(node)
 
 
 def _degrees_of(node: XPath) -> tuple[int, int]:
@@ -244,14 +244,14 @@ class _Mapper:
     def __init__(self, namespaces: dict[str, str]) -> None:
         self._namespaces = {"xml": "http://www.w3.org/XML/1998/namespace", **namespaces}
 
-    def condition(self, token: _Token, whole: XPath) -> Node:
+    def condition(self, token: _Token, whole: XPath) -> Expr:
         mapped = self._map(token)
         if mapped is not None:
             return mapped
         implied = [part for item in _conjuncts(token) if (part := self._map(item)) is not None]
         return And((*implied, whole)) if implied else whole
 
-    def _map(self, token: _Token) -> Node | None:
+    def _map(self, token: _Token) -> Expr | None:
         symbol = token.symbol
         if symbol in ("and", "or"):
             left, right = self._map(token[0]), self._map(token[1])
@@ -268,7 +268,7 @@ class _Mapper:
             return Literal(bool(constant))
         return self._existence(token)
 
-    def _comparison(self, op: CompareOp, left: _Token, right: _Token) -> Node | None:
+    def _comparison(self, op: CompareOp, left: _Token, right: _Token) -> Expr | None:
         path, constant = self._path(left), _constant(right)
         if path is None:
             op, path, constant = MIRRORED[op], self._path(right), _constant(left)
@@ -285,7 +285,7 @@ class _Mapper:
             return None
         return PathTest(path, op, constant)
 
-    def _existence(self, token: _Token) -> Node | None:
+    def _existence(self, token: _Token) -> Expr | None:
         path = self._path(token)
         if path is not None:
             return PathTest(path)
@@ -293,7 +293,7 @@ class _Mapper:
             return self._filtered(token[0], *token[1])
         return None
 
-    def _filtered(self, parent: _Token, step: _Token, test: _Token) -> Node | None:
+    def _filtered(self, parent: _Token, step: _Token, test: _Token) -> Expr | None:
         """`parent/step[test]`, the same as testing what the predicate names below `parent/step`."""
         base, name, inner = self._path(parent), self._step(step), self._map(test)
         if base is None or name is None or base.startswith("//") or name.startswith("@"):

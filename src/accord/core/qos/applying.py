@@ -22,7 +22,7 @@ CONDITIONS: Final = (
 _MAX_SHOWN: Final = 5
 
 
-class Unmet(Struct, frozen=True, kw_only=True):
+class UnmetCondition(Struct, frozen=True, kw_only=True):
     """A policy that does not apply: the condition that is not met, what it asks and what is so."""
 
     policy: str
@@ -31,7 +31,7 @@ class Unmet(Struct, frozen=True, kw_only=True):
     found: str
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class OperationFacts(Struct, frozen=True, kw_only=True):
     """What somebody does, and all that is known about it; `values` None: no event in particular."""
 
     operation: str
@@ -42,7 +42,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     resources: Mapping[str, Value] | None
 
 
-def first_unmet(rule: Rule, asked: Asked) -> Unmet | None:
+def first_unmet(rule: Rule, asked: OperationFacts) -> UnmetCondition | None:
     """None where the policy applies, or would to some event."""
     context, policy = rule.context, rule.context.policy
     entity = asked.entity
@@ -72,8 +72,8 @@ def _is_met(names: Names, found: tuple[str, ...]) -> bool:
     return any(names.select(name) for name in found)
 
 
-def _unmet(rule: Rule, condition: str, asked: str, found: str) -> Unmet:
-    return Unmet(policy=rule.context.name, condition=condition, asked=asked, found=found)
+def _unmet(rule: Rule, condition: str, asked: str, found: str) -> UnmetCondition:
+    return UnmetCondition(policy=rule.context.name, condition=condition, asked=asked, found=found)
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -87,7 +87,7 @@ def _who(entity: Entity) -> str:
     return ", ".join([*parts, f"groups = {_listed(entity.groups) or 'none'}"])
 
 
-def _resources(rule: Rule, asked: Asked) -> str:
+def _resources(rule: Rule, asked: OperationFacts) -> str:
     if asked.resources is None:
         return "does not hold now"
     return _values(sorted(rule.context.resources), asked.resources)

@@ -23,18 +23,18 @@ from accord.core.qos.writing import policy_document, write_toml
 
 __all__ = [
     "STRATEGIES",
-    "Book",
-    "Limit",
+    "ClientLimit",
+    "PolicySet",
     "book_from",
     "document",
+    "parse_policy_set",
     "policy_document",
     "policy_from",
-    "read_book",
+    "render_policy_set",
     "with_policy",
     "with_settings",
     "with_version",
     "without_policy",
-    "write_book",
     "write_json",
 ]
 
@@ -49,14 +49,14 @@ _SETTINGS: Final = ("strategy", "shaping", "bandwidth", "client_bandwidth", "wei
 _LIMIT: Final = ("client", "bandwidth")
 
 
-class Limit(Struct, frozen=True):
+class ClientLimit(Struct, frozen=True):
     """What one client may be sent."""
 
     client: str
     bandwidth_bps: int
 
 
-class Book(Struct, frozen=True, kw_only=True):
+class PolicySet(Struct, frozen=True, kw_only=True):
     """`weights` are by importance; a bandwidth of None is no limit.
 
     `bandwidth_bps` is for all clients together, `client_bandwidth_bps` for each that has no limit
@@ -69,14 +69,14 @@ class Book(Struct, frozen=True, kw_only=True):
     bandwidth_bps: int | None = None
     client_bandwidth_bps: int | None = None
     weights: tuple[int, ...] = DEFAULT_WEIGHTS
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[ClientLimit, ...] = ()
     policies: tuple[Policy, ...] = ()
 
     def policy(self, name: str) -> Policy | None:
         return next((policy for policy in self.policies if policy.name == name), None)
 
 
-def with_policy(book: Book, policy: Policy) -> Book:
+def with_policy(book: PolicySet, policy: Policy) -> PolicySet:
     """The next version, with `policy` in the place of the one of its name, or as the last."""
     policies = list(book.policies)
     places = [place for place, each in enumerate(policies) if each.name == policy.name]
@@ -89,7 +89,7 @@ def with_policy(book: Book, policy: Policy) -> Book:
     return replace(book, version=book.version + 1, policies=tuple(policies))
 
 
-def without_policy(book: Book, name: str) -> Book:
+def without_policy(book: PolicySet, name: str) -> PolicySet:
     """The next version, without the policy of that name."""
     policies = tuple(policy for policy in book.policies if policy.name != name)
     if len(policies) == len(book.policies):
@@ -97,20 +97,20 @@ def without_policy(book: Book, name: str) -> Book:
     return replace(book, version=book.version + 1, policies=policies)
 
 
-def with_version(book: Book, version: int) -> Book:
+def with_version(book: PolicySet, version: int) -> PolicySet:
     return replace(book, version=version)
 
 
-def read_book(text: str, *, is_json: bool = False) -> Book:
+def parse_policy_set(text: str, *, is_json: bool = False) -> PolicySet:
     """The book that `text` says; raises PolicyError at the first mistake."""
     return book_from(decode(text, is_json=is_json))
 
 
-def book_from(document: object) -> Book:
+def book_from(document: object) -> PolicySet:
     """The same from what TOML or JSON was parsed to."""
     given = fields.table(document, ("version", *_SETTINGS, "policies"), "")
     settings: dict[str, object] = {name: given[name] for name in _SETTINGS if name in given}
-    book = _with_settings(Book(), settings)
+    book = _with_settings(PolicySet(), settings)
     version = fields.integer(given.get("version", 0), 0, MAX_VERSION, "version")
     listed = fields.items(given.get("policies", []), "policies", MAX_POLICIES)
     policies = [policy_from(each, f"policies[{number}]") for number, each in enumerate(listed)]
@@ -118,7 +118,7 @@ def book_from(document: object) -> Book:
     return replace(book, version=version, policies=tuple(policies))
 
 
-def with_settings(book: Book, document: object) -> Book:
+def with_settings(book: PolicySet, document: object) -> PolicySet:
     """The next version, with the settings that `document` names; null removes a bandwidth."""
     if not isinstance(document, Mapping):
         raise PolicyError("settings", f"expected a table, got {fields.shown(document)}")
@@ -127,7 +127,7 @@ def with_settings(book: Book, document: object) -> Book:
     return replace(_with_settings(book, document), version=book.version + 1)
 
 
-def document(book: Book) -> dict[str, object]:
+def document(book: PolicySet) -> dict[str, object]:
     """For JSON: bandwidths in bit/s, durations in ms, null for no limit."""
     return {
         "version": book.version,
@@ -143,16 +143,16 @@ def document(book: Book) -> dict[str, object]:
     }
 
 
-def write_json(book: Book) -> str:
+def write_json(book: PolicySet) -> str:
     return msgspec.json.encode(document(book)).decode()
 
 
-def write_book(book: Book) -> str:
+def render_policy_set(book: PolicySet) -> str:
     """As TOML, with units."""
     return write_toml(document(book))
 
 
-def _with_settings(book: Book, document: dict[str, object]) -> Book:
+def _with_settings(book: PolicySet, document: dict[str, object]) -> PolicySet:
     for field, value in document.items():
         if field in ("bandwidth", "client_bandwidth"):
             limit = fields.bandwidth(value, field)
@@ -182,14 +182,14 @@ def _weights(value: object) -> tuple[int, ...]:
     )
 
 
-def _limits(value: object) -> tuple[Limit, ...]:
+def _limits(value: object) -> tuple[ClientLimit, ...]:
     listed = fields.items(value, "limits", MAX_LIMITS)
     limits = tuple(_limit(each, f"limits[{number}]") for number, each in enumerate(listed))
     _check_names([limit.client for limit in limits], "limits", "client")
     return limits
 
 
-def _limit(value: object, place: str) -> Limit:
+def _limit(value: object, place: str) -> ClientLimit:
     given = fields.table(value, _LIMIT, place)
     for field in _LIMIT:
         if field not in given:
@@ -201,7 +201,7 @@ def _limit(value: object, place: str) -> Limit:
     if "*" in client:
         problem = f"expected the name of one client, got {fields.shown(client)}"
         raise PolicyError(under(place, "client"), problem)
-    return Limit(client, bandwidth_bps)
+    return ClientLimit(client, bandwidth_bps)
 
 
 def _check_names(names: list[str], place: str, field: str) -> None:

@@ -18,7 +18,7 @@ from accord.core.predicates.predicate import Predicate
 from accord.core.qos.entity import Entity
 from accord.core.qos.policy import OPERATIONS, Policy
 from accord.core.qos.preferences import NO_SHAPING, Preferences
-from accord.core.qos.selectors import Selectors, Who, parse_selectors
+from accord.core.qos.selectors import EntitySelector, Selectors, parse_selectors
 
 PUBLISH: Final = 1
 SUBSCRIBE: Final = 2
@@ -26,7 +26,7 @@ QUERY: Final = 4
 ANY_OPERATION: Final = 7
 OPERATION_BITS: Final = dict(zip(OPERATIONS, (PUBLISH, SUBSCRIBE, QUERY), strict=True))
 
-UNSAID: Final = -1
+UNSET: Final = -1
 # Bits of what a policy says.
 IMPORTANCE: Final = 1
 DEADLINE: Final = 2
@@ -66,7 +66,7 @@ def _compile(pattern: str) -> Callable[[str], bool]:
     return compile_pattern(normalise_pattern(like, "\\"))
 
 
-class Context:
+class PolicyContext:
     """What one policy asks and decides, whatever other policies there are.
 
     A setting that is left to others is UNSAID, or None for `shaping`; `replacement` is 0 or 1.
@@ -83,7 +83,7 @@ class Context:
         self.user: Final[Names | None] = _names(policy.user)
         self.group: Final[Names | None] = _names(policy.group)
         self.node: Final[Names | None] = _names(policy.node)
-        self.who: Final[Who | None] = selectors.who
+        self.who: Final[EntitySelector | None] = selectors.who
         self.where: Final[Predicate | None] = selectors.where
         self.when: Final[Predicate | None] = selectors.when
         self.resources: Final[frozenset[str]] = selectors.resources
@@ -100,10 +100,10 @@ class Context:
         # Not among what it says: that is of deliveries, this of taking a subscription at all.
         self.guarantee: Final[str | float | None] = policy.guarantee
         self.says: Final[int] = (
-            IMPORTANCE * (self.importance != UNSAID)
-            | DEADLINE * (self.deadline_ms != UNSAID)
+            IMPORTANCE * (self.importance != UNSET)
+            | DEADLINE * (self.deadline_ms != UNSET)
             | SHAPING * (self.shaping is not None)
-            | REPLACEMENT * (self.replacement != UNSAID)
+            | REPLACEMENT * (self.replacement != UNSET)
         )
 
     def selects(self, entity: Entity) -> bool:
@@ -137,7 +137,7 @@ def _names(given: tuple[str, ...]) -> Names | None:
 
 
 def _said(value: int | None) -> int:
-    return UNSAID if value is None else int(value)
+    return UNSET if value is None else int(value)
 
 
 def _shaping(asked: Preferences) -> str | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from accord.core.model.values import Value
-from accord.core.qos.policies import NO_SIDE, Entity, Grant, Policies, Side
-from accord.core.qos.settings import SETTINGS, granted_by, said_by
+from accord.core.qos.policies import NO_SIDE, Entity, Grant, Policies, PolicySide
+from accord.core.qos.settings import SETTINGS, granted_by, settings_of
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenOperation:
     """Something open: an operation of an entity on a channel (not on a filter).
 
     Where `resources` are not given, conditions on them count as they hold for the entity now, and
@@ -26,7 +26,7 @@ class Open:
     resources: Mapping[str, Value] | None = None
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class SettingChange(Struct, frozen=True, kw_only=True):
     """A setting before and after, in words."""
 
     setting: str
@@ -47,17 +47,17 @@ class Affected(Struct, frozen=True, kw_only=True):
     user: str
     policy_before: str
     policy_after: str
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
     has_other_conditions: bool
 
 
-def affected(old: Policies, new: Policies, open_: Iterable[Open]) -> list[Affected]:
+def affected(old: Policies, new: Policies, open_: Iterable[OpenOperation]) -> list[Affected]:
     """In the order of `open_`."""
     found = (_compared(old, new, each) for each in open_)
     return [each for each in found if each is not None]
 
 
-def _compared(old: Policies, new: Policies, asked: Open) -> Affected | None:
+def _compared(old: Policies, new: Policies, asked: OpenOperation) -> Affected | None:
     entity, resources = asked.entity, asked.resources
     if resources is None:
         before_holding, after_holding = entity.holding, new.carry(old, entity.holding)
@@ -68,7 +68,7 @@ def _compared(old: Policies, new: Policies, asked: Open) -> Affected | None:
     after_side, after = _outcome(new, asked, after_holding)
     was, will = granted_by(before), granted_by(after)
     changes = tuple(
-        Change(setting=setting, before=was[setting], after=will[setting])
+        SettingChange(setting=setting, before=was[setting], after=will[setting])
         for setting in SETTINGS
         if was[setting] != will[setting]
     )
@@ -87,7 +87,7 @@ def _compared(old: Policies, new: Policies, asked: Open) -> Affected | None:
     )
 
 
-def _outcome(policies: Policies, asked: Open, holding: int) -> tuple[Side, Grant]:
+def _outcome(policies: Policies, asked: OpenOperation, holding: int) -> tuple[PolicySide, Grant]:
     """What counts for events that meet no condition."""
     view = policies.view(asked.channel)
     entity = asked.entity.with_holding(holding)
@@ -100,5 +100,7 @@ def _outcome(policies: Policies, asked: Open, holding: int) -> tuple[Side, Grant
     return side, view.grant(NO_SIDE, side)
 
 
-def _conditional(side: Side) -> list[tuple[str, dict[str, str]]]:
-    return [(str(rule.context.where), said_by(rule.context)) for rule in side.rules if rule.where]
+def _conditional(side: PolicySide) -> list[tuple[str, dict[str, str]]]:
+    return [
+        (str(rule.context.where), settings_of(rule.context)) for rule in side.rules if rule.where
+    ]

@@ -12,15 +12,15 @@ from typing import Final
 from accord.core.errors import PolicyError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.values import Value
-from accord.core.qos.applying import CONDITIONS, Asked, Unmet, first_unmet
-from accord.core.qos.contexts import Context
+from accord.core.qos.applying import CONDITIONS, OperationFacts, UnmetCondition, first_unmet
+from accord.core.qos.contexts import PolicyContext
 from accord.core.qos.explanation import (
-    Applying,
+    ApplicablePolicy,
     Conditional,
-    Decision,
     Explanation,
-    Granted,
+    GrantedSettings,
     Overridden,
+    SettingDecision,
     Specificity,
 )
 from accord.core.qos.fields import choice
@@ -28,7 +28,7 @@ from accord.core.qos.grants import Grant, decide
 from accord.core.qos.policies import Entity, Policies
 from accord.core.qos.policy import NODE_RESOURCES, OPERATIONS, PAYLOAD_BYTES
 from accord.core.qos.rules import Rule
-from accord.core.qos.settings import GUARANTEE, SETTINGS, granted_by, said_by
+from accord.core.qos.settings import GUARANTEE, SETTINGS, granted_by, settings_of
 
 __all__ = ["Explanation", "explain"]
 
@@ -97,8 +97,8 @@ def _asked(  # noqa: PLR0913, PLR0917
     entity: Entity,
     values: Mapping[str, Value] | None,
     resources: Mapping[str, Value] | None,
-) -> Asked:
-    return Asked(
+) -> OperationFacts:
+    return OperationFacts(
         operation=operation,
         channel=channel,
         entity=entity,
@@ -125,10 +125,10 @@ def _decided(applying: list[Rule]) -> Grant:
 class _Sorting:
     """All rules, in order: those that apply, those that depend on the event, those that don't."""
 
-    def __init__(self, rules: Sequence[Rule], asked: Sequence[Asked]) -> None:
+    def __init__(self, rules: Sequence[Rule], asked: Sequence[OperationFacts]) -> None:
         self.applying: list[tuple[Rule, str]] = []
         self.conditional: list[Conditional] = []
-        self.unmet: list[Unmet] = []
+        self.unmet: list[UnmetCondition] = []
         self._decided: set[str] = set()
         for rule in rules:
             found = [(first_unmet(rule, each), each) for each in asked]
@@ -140,11 +140,11 @@ class _Sorting:
                 self._add_conditional(rule, met.operation)
             else:
                 self.applying.append((rule, met.operation))
-                self._decided |= said_by(rule.context).keys()
+                self._decided |= settings_of(rule.context).keys()
 
     def _add_conditional(self, rule: Rule, operation: str) -> None:
         context = rule.context
-        said = said_by(context)
+        said = settings_of(context)
         self.conditional.append(
             Conditional(
                 policy=context.name,
@@ -157,20 +157,22 @@ class _Sorting:
         )
 
 
-def _closeness(unmet: Unmet) -> int:
+def _closeness(unmet: UnmetCondition) -> int:
     return -CONDITIONS.index(unmet.condition)
 
 
-def _decision(setting: str, applying: Sequence[tuple[Rule, str]], grant: Grant) -> Decision:
+def _decision(setting: str, applying: Sequence[tuple[Rule, str]], grant: Grant) -> SettingDecision:
     saying = [
         (rule.context, said[setting])
         for rule, _ in applying
-        if setting in (said := said_by(rule.context))
+        if setting in (said := settings_of(rule.context))
     ]
     if not saying:
         value = granted_by(grant)[setting]
         reason = "no policy that applies says it, so the default counts"
-        return Decision(setting=setting, value=value, policy="", reason=reason, overridden=())
+        return SettingDecision(
+            setting=setting, value=value, policy="", reason=reason, overridden=()
+        )
     (first, value), *others = saying
     overridden = tuple(
         _overridden(_difference(first, context), context, said) for context, said in others
@@ -178,17 +180,17 @@ def _decision(setting: str, applying: Sequence[tuple[Rule, str]], grant: Grant) 
     reason = "the only policy that applies and says it"
     if others:
         reason = _difference(first, others[0][0])[1]
-    return Decision(
+    return SettingDecision(
         setting=setting, value=value, policy=first.name, reason=reason, overridden=overridden
     )
 
 
-def _overridden(difference: tuple[str, str, str], context: Context, value: str) -> Overridden:
+def _overridden(difference: tuple[str, str, str], context: PolicyContext, value: str) -> Overridden:
     rule, _, reason = difference
     return Overridden(policy=context.name, value=value, rule=rule, reason=reason)
 
 
-def _difference(first: Context, other: Context) -> tuple[str, str, str]:
+def _difference(first: PolicyContext, other: PolicyContext) -> tuple[str, str, str]:
     """The rule by which `first` comes before `other`, seen from the one and from the other."""
     higher, lower = first.policy.precedence, other.policy.precedence
     if higher != lower:
@@ -214,9 +216,9 @@ def _difference(first: Context, other: Context) -> tuple[str, str, str]:
 _MEASURES: Final = ("conditions", "exact names", "lists of names", "levels of the channel")
 
 
-def _applying(rule: Rule, operation: str, decisions: Sequence[Decision]) -> Applying:
+def _applying(rule: Rule, operation: str, decisions: Sequence[SettingDecision]) -> ApplicablePolicy:
     context = rule.context
-    return Applying(
+    return ApplicablePolicy(
         policy=context.name,
         operation=operation,
         precedence=context.policy.precedence,
@@ -225,8 +227,8 @@ def _applying(rule: Rule, operation: str, decisions: Sequence[Decision]) -> Appl
     )
 
 
-def _granted(grant: Grant) -> Granted:
-    return Granted(
+def _granted(grant: Grant) -> GrantedSettings:
+    return GrantedSettings(
         importance=grant.importance,
         deadline_ms=grant.deadline_ms,
         shaping=grant.shaping,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from accord.core.qos.applying import Unmet
+from accord.core.qos.applying import UnmetCondition
 
 
 class Specificity(Struct, frozen=True):
@@ -16,7 +16,7 @@ class Specificity(Struct, frozen=True):
     levels: int
 
 
-class Applying(Struct, frozen=True, kw_only=True):
+class ApplicablePolicy(Struct, frozen=True, kw_only=True):
     """A policy that applies, to which operation, and which settings it decides."""
 
     policy: str
@@ -46,7 +46,7 @@ class Overridden(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class SettingDecision(Struct, frozen=True, kw_only=True):
     """One setting: its value, the policy that decided ("" for the default), and why that one."""
 
     setting: str
@@ -56,7 +56,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     overridden: tuple[Overridden, ...]
 
 
-class Granted(Struct, frozen=True, kw_only=True):
+class GrantedSettings(Struct, frozen=True, kw_only=True):
     """The decisions as numbers: 0 and "" stand for none."""
 
     importance: int
@@ -79,9 +79,9 @@ class Explanation(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...]
     node: str
     publisher: str
-    granted: Granted
-    decisions: tuple[Decision, ...]
-    applying: tuple[Applying, ...]
+    granted: GrantedSettings
+    decisions: tuple[SettingDecision, ...]
+    applying: tuple[ApplicablePolicy, ...]
     conditional: tuple[Conditional, ...]
-    unmet: tuple[Unmet, ...]
+    unmet: tuple[UnmetCondition, ...]
     unmet_count: int

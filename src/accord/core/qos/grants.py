@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.importance import DEFAULT_IMPORTANCE
-from accord.core.qos.contexts import UNSAID
+from accord.core.qos.contexts import UNSET
 from accord.core.qos.rules import Rule
 
 
@@ -85,7 +85,7 @@ def ordered(grant: Grant, importance: int) -> Grant:
     )
 
 
-class Side:
+class PolicySide:
     """What one operation of one entity contributes on a channel.
 
     `mask` are the bits of the conditions on events that it depends on.
@@ -100,7 +100,7 @@ class Side:
         self.mask: Final = mask
 
 
-NO_SIDE: Final = Side(0, [])
+NO_SIDE: Final = PolicySide(0, [])
 
 
 def deciding(rules: list[Rule]) -> list[Rule]:
@@ -127,7 +127,7 @@ def merged(left: list[Rule], right: list[Rule]) -> list[Rule]:
 
 def decide(rules: list[Rule], matching: int) -> Grant:
     """Each setting from the first rule that says it."""
-    importance = deadline_ms = replacement = UNSAID
+    importance = deadline_ms = replacement = UNSET
     shaping: str | None = None
     max_bytes = max_pixels = 0
     policy = first = deadline_policy = shaping_policy = ""
@@ -136,11 +136,11 @@ def decide(rules: list[Rule], matching: int) -> Grant:
             continue
         context = rule.context
         is_deciding = False
-        if importance == UNSAID and context.importance != UNSAID:
+        if importance == UNSET and context.importance != UNSET:
             importance = context.importance
             policy = context.name
             is_deciding = True
-        if deadline_ms == UNSAID and context.deadline_ms != UNSAID:
+        if deadline_ms == UNSET and context.deadline_ms != UNSET:
             deadline_ms = context.deadline_ms
             deadline_policy = context.name
             is_deciding = True
@@ -150,7 +150,7 @@ def decide(rules: list[Rule], matching: int) -> Grant:
             max_bytes = context.max_bytes
             max_pixels = context.max_pixels
             is_deciding = True
-        if replacement == UNSAID and context.replacement != UNSAID:
+        if replacement == UNSET and context.replacement != UNSET:
             replacement = context.replacement
             is_deciding = True
         if is_deciding and not first:
@@ -158,7 +158,7 @@ def decide(rules: list[Rule], matching: int) -> Grant:
     if not first:
         return DEFAULT_GRANT
     return Grant(
-        DEFAULT_IMPORTANCE if importance == UNSAID else importance,
+        DEFAULT_IMPORTANCE if importance == UNSET else importance,
         max(deadline_ms, 0),
         shaping or "",
         max_bytes,

@@ -23,15 +23,15 @@ from accord.core.model.channels import ChannelMap
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.index import FrameMatches, Index
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.conditions import Condition, Conditions, bits_of
-from accord.core.qos.contexts import PUBLISH, QUERY, SUBSCRIBE, Context
+from accord.core.qos.contexts import PUBLISH, QUERY, SUBSCRIBE, PolicyContext
 from accord.core.qos.entity import Entity, Key
 from accord.core.qos.grants import (
     DEFAULT_GRANT,
     NO_SIDE,
     Grant,
-    Side,
+    PolicySide,
     decide,
     deciding,
     merged,
@@ -40,7 +40,15 @@ from accord.core.qos.grants import (
 from accord.core.qos.policy import CLIENT_RESOURCES, NODE_RESOURCES, PAYLOAD_BYTES
 from accord.core.qos.rules import Rule, RuleIndex, in_order, selected
 
-__all__ = ["DEFAULT_GRANT", "NO_SIDE", "Entity", "Grant", "Policies", "Side", "View"]
+__all__ = [
+    "DEFAULT_GRANT",
+    "NO_SIDE",
+    "ChannelPolicies",
+    "Entity",
+    "Grant",
+    "Policies",
+    "PolicySide",
+]
 
 ORDERED_GRANT: Final = ordered(DEFAULT_GRANT, DEFAULT_GRANT.importance)
 
@@ -53,7 +61,7 @@ MAX_CONCERNS: Final = 100_000
 _MAX_SIDES_OF_CASE: Final = 64
 
 
-class Case:
+class CandidateRules:
     """The rules that may apply to one operation of one entity on one channel.
 
     `mask` are the bits of the conditions on resources that it depends on, by which its sides are
@@ -66,10 +74,10 @@ class Case:
         for rule in rules:
             mask |= rule.when
         self.mask: Final = mask
-        self.sides: Final[dict[int, Side]] = {}
+        self.sides: Final[dict[int, PolicySide]] = {}
 
 
-class View:
+class ChannelPolicies:
     """All that policies say of one channel.
 
     `is_plain`: nothing, everything gets the default. `has_conditions`: `matching` must be asked for
@@ -88,17 +96,17 @@ class View:
         self._index: Index | None = None  # of the same conditions, under their bits
         self._needs_size = False
         self._asked = 0
-        self._publishers: dict[Key, Case] = {}
-        self._receivers: dict[Key, Case] = {}
-        self._queries: dict[Key, Case] = {}
+        self._publishers: dict[Key, CandidateRules] = {}
+        self._receivers: dict[Key, CandidateRules] = {}
+        self._queries: dict[Key, CandidateRules] = {}
 
-    def publisher(self, entity: Entity) -> Side:
+    def publisher(self, entity: Entity) -> PolicySide:
         return self._side(self._publishers, entity, PUBLISH)
 
-    def receiver(self, entity: Entity) -> Side:
+    def receiver(self, entity: Entity) -> PolicySide:
         return self._side(self._receivers, entity, SUBSCRIBE)
 
-    def query(self, entity: Entity) -> Side:
+    def query(self, entity: Entity) -> PolicySide:
         return self._side(self._queries, entity, QUERY)
 
     def matching(
@@ -124,7 +132,7 @@ class View:
                 self._index.add(condition.bit, condition.predicate)
         return self._index.match_frames(self.channel, data, spans)
 
-    def grant(self, publisher: Side, receiver: Side, matching: int = 0) -> Grant:
+    def grant(self, publisher: PolicySide, receiver: PolicySide, matching: int = 0) -> Grant:
         """What counts for a delivery from one to the other."""
         relevant = matching & (publisher.mask | receiver.mask)
         if relevant:
@@ -133,7 +141,7 @@ class View:
         return self._policies.decide(publisher, receiver) if found is None else found
 
     def ordered_grant(
-        self, publisher: Side, receiver: Side, matching: int, is_same_order: bool
+        self, publisher: PolicySide, receiver: PolicySide, matching: int, is_same_order: bool
     ) -> Grant:
         """The same on a channel whose order counts, of each publisher or of all.
 
@@ -146,7 +154,7 @@ class View:
         common = self.grant(NO_SIDE if is_same_order else publisher, receiver)
         return ordered(granted, common.importance)
 
-    def publish_grant(self, publisher: Side, matching: int = 0) -> Grant:
+    def publish_grant(self, publisher: PolicySide, matching: int = 0) -> Grant:
         """What counts for one operation by itself: taking in an event, answering a query."""
         return self.grant(publisher, NO_SIDE, matching)
 
@@ -156,7 +164,7 @@ class View:
         self._receivers.clear()
         self._queries.clear()
 
-    def _side(self, cases: dict[Key, Case], entity: Entity, operation: int) -> Side:
+    def _side(self, cases: dict[Key, CandidateRules], entity: Entity, operation: int) -> PolicySide:
         if self.is_plain:
             return NO_SIDE
         case = cases.get(entity.key)
@@ -166,17 +174,19 @@ class View:
         side = case.sides.get(holding)
         return self._resolve(case, holding) if side is None else side
 
-    def _case(self, cases: dict[Key, Case], entity: Entity, operation: int) -> Case:
+    def _case(
+        self, cases: dict[Key, CandidateRules], entity: Entity, operation: int
+    ) -> CandidateRules:
         found: dict[int, Rule] = {}
         for index in self._indexes:
             index.find(entity, operation, found)
         self._policies.count_case()
         rules = selected(found, entity)
-        case = Case(rules) if rules else self._policies.no_case
+        case = CandidateRules(rules) if rules else self._policies.no_case
         cases[entity.key] = case
         return case
 
-    def _resolve(self, case: Case, holding: int) -> Side:
+    def _resolve(self, case: CandidateRules, holding: int) -> PolicySide:
         applying = [rule for rule in case.rules if not rule.when or rule.when & holding]
         side = self._policies.side_of(deciding(applying))
         for rule in side.rules:
@@ -204,20 +214,20 @@ class Policies:
     """
 
     def __init__(
-        self, book: Book, contexts: list[Context] | None = None, is_indexed: bool = True
+        self, book: PolicySet, contexts: list[PolicyContext] | None = None, is_indexed: bool = True
     ) -> None:
         """Not indexed, it must be so before it is asked: see `index`."""
         self.book: Final = book
         self.grants: Final[dict[int, Grant]] = {0: DEFAULT_GRANT}
-        self.no_case: Final = Case([])
+        self.no_case: Final = CandidateRules([])
         self.node_resources: frozenset[str] = frozenset()
         self.client_resources: frozenset[str] = frozenset()
         self.rules: Final[list[Rule]] = []
         self.guaranteeing: Final[list[Rule]] = []  # those that say what subscriptions are promised
         self._conditional: dict[tuple[int, int], Grant] = {}
-        self._sides: dict[tuple[int, ...], Side] = {(): NO_SIDE}
+        self._sides: dict[tuple[int, ...], PolicySide] = {(): NO_SIDE}
         self._made = 0
-        self._views: dict[str, View] = {}
+        self._views: dict[str, ChannelPolicies] = {}
         self._cases = 0
         self._whens = Conditions()
         self._wheres = Conditions()
@@ -226,7 +236,7 @@ class Policies:
         self._resourceful = RuleIndex()
         self._concerns: dict[Key, list[Condition]] = {}
         if contexts is None:
-            contexts = [Context(policy) for policy in book.policies]
+            contexts = [PolicyContext(policy) for policy in book.policies]
         self._contexts = in_order(contexts)
         if is_indexed:
             self.index(len(contexts))
@@ -244,7 +254,7 @@ class Policies:
             self._index(rule)
         return len(self.rules) < len(self._contexts)
 
-    def view(self, channel: str) -> View:
+    def view(self, channel: str) -> ChannelPolicies:
         found = self._views.get(channel)
         return self._view(channel) if found is None else found
 
@@ -263,7 +273,7 @@ class Policies:
         assert predicate is not None
         return self._wheres.get(predicate)
 
-    def side_of(self, rules: list[Rule]) -> Side:
+    def side_of(self, rules: list[Rule]) -> PolicySide:
         """The side of these rules, which are in order."""
         key = tuple([rule.rank for rule in rules])
         side = self._sides.get(key)
@@ -272,10 +282,10 @@ class Policies:
                 self._sides.clear()
                 self._sides[()] = NO_SIDE
             self._made += 1
-            side = self._sides[key] = Side(self._made, rules)
+            side = self._sides[key] = PolicySide(self._made, rules)
         return side
 
-    def decide(self, publisher: Side, receiver: Side) -> Grant:
+    def decide(self, publisher: PolicySide, receiver: PolicySide) -> Grant:
         if len(self.grants) >= MAX_GRANTS:
             self.grants.clear()
             self.grants[0] = DEFAULT_GRANT
@@ -283,7 +293,9 @@ class Policies:
         self.grants[publisher.number << 31 | receiver.number] = grant
         return grant
 
-    def decide_conditional(self, publisher: Side, receiver: Side, matching: int) -> Grant:
+    def decide_conditional(
+        self, publisher: PolicySide, receiver: PolicySide, matching: int
+    ) -> Grant:
         key = (publisher.number << 31 | receiver.number, matching)
         grant = self._conditional.get(key)
         if grant is None:
@@ -301,13 +313,13 @@ class Policies:
                 view.forget()
             self._cases = 1
 
-    def _view(self, channel: str) -> View:
+    def _view(self, channel: str) -> ChannelPolicies:
         indexes = self._by_channel.select(channel)
         if not self._anywhere.is_empty:
             indexes.append(self._anywhere)
         if len(self._views) >= MAX_VIEWS:
             del self._views[next(iter(self._views))]
-        view = self._views[channel] = View(channel, indexes, self)
+        view = self._views[channel] = ChannelPolicies(channel, indexes, self)
         return view
 
     def _concerning(self, entity: Entity) -> list[Condition]:

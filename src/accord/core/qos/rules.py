@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.qos.contexts import EVERYTHING, Context, Order
+from accord.core.qos.contexts import EVERYTHING, Order, PolicyContext
 from accord.core.qos.entity import Entity
 from accord.core.qos.policy import ENTITY_NAMES
 
@@ -24,7 +24,7 @@ class Rule:
     `when` and `where` are the bits of these conditions, 0 where it has none.
     """
 
-    def __init__(self, context: Context, rank: int, when: int, where: int) -> None:
+    def __init__(self, context: PolicyContext, rank: int, when: int, where: int) -> None:
         self.context: Final = context
         self.operations: Final[int] = context.operations
         self.says: Final[int] = context.says
@@ -103,12 +103,12 @@ class RuleIndex:
         self._by_node.find(entity.node, operations, found)
 
 
-def in_order(contexts: list[Context]) -> list[Context]:
+def in_order(contexts: list[PolicyContext]) -> list[PolicyContext]:
     """As they decide; those that are alike as they stand in the book."""
     return sorted(contexts, key=_order_of)
 
 
-def _order_of(context: Context) -> Order:
+def _order_of(context: PolicyContext) -> Order:
     return context.order
 
 

@@ -23,11 +23,11 @@ from accord.core.predicates.tree import (
     And,
     Attribute,
     Compare,
+    Expr,
     In,
     IsNull,
     Like,
     Literal,
-    Node,
     Or,
     PathTest,
     XPath,
@@ -51,7 +51,7 @@ _GROUP: Final = Attribute("group")
 class Selectors:
     """None where the policy does not ask."""
 
-    who: Who | None = None
+    who: EntitySelector | None = None
     where: Predicate | None = None
     when: Predicate | None = None
 
@@ -88,7 +88,7 @@ def parse_selectors(policy: Policy) -> Selectors:
     )
 
 
-class Who:
+class EntitySelector:
     """A condition on an entity's names.
 
     `required` are the names of one kind without one of which nobody meets it, if it has such.
@@ -108,7 +108,7 @@ class Who:
                 values[name] = membership.holds(entity.groups)
         return self._evaluate(values, None) is True
 
-    def _rewritten(self, node: Node) -> Node:
+    def _rewritten(self, node: Expr) -> Expr:
         """The tree with tests of `group` as attributes of their own, named by their text."""
         if isinstance(node, And | Or):
             return type(node)(tuple(map(self._rewritten, node.items)))
@@ -121,13 +121,13 @@ class Who:
 class _Membership:
     """One test of `group`, for a set of them."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Expr) -> None:
         self._is_null = isinstance(node, IsNull)
         self._is_negated = False
         match node:
             case Compare("=" | "<>", Attribute(), Literal(value)):
                 self._is_negated = node.op == "<>"
-                test: Node = Compare("=", _GROUP, Literal(value))
+                test: Expr = Compare("=", _GROUP, Literal(value))
             case In(Attribute(), values, is_negated):
                 self._is_negated = is_negated
                 test = In(_GROUP, values)
@@ -149,13 +149,13 @@ class _Membership:
         return found is not self._is_negated
 
 
-def _parse_who(text: str, place: str) -> Who | None:
+def _parse_who(text: str, place: str) -> EntitySelector | None:
     predicate = _parse(text, place)
     if predicate is None:
         return None
     _check_names(predicate, ENTITY_NAMES, place)
     try:
-        return Who(predicate)
+        return EntitySelector(predicate)
     except ValueError as error:
         raise PolicyError(place, str(error)) from None
 
@@ -197,7 +197,7 @@ def _has_xpath(predicate: Predicate) -> bool:
     return any(isinstance(node, PathTest | XPath) for node in walk(predicate.tree))
 
 
-def _required(tree: Node) -> tuple[str, frozenset[str]] | None:
+def _required(tree: Expr) -> tuple[str, frozenset[str]] | None:
     for node in tree.items if isinstance(tree, And) else (tree,):
         match node:
             case Compare("=", Attribute(name), Literal(str(value))):

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.units import DURATIONS_MS, render
-from accord.core.qos.contexts import UNSAID, Context
+from accord.core.qos.contexts import UNSET, PolicyContext
 from accord.core.qos.grants import Grant
 
 GUARANTEE: Final = "guarantee"  # of subscriptions, where a policy says it
 SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
 
 
-def said_by(context: Context) -> dict[str, str]:
+def settings_of(context: PolicyContext) -> dict[str, str]:
     """What a policy says of each setting that it does not leave to others."""
     said: dict[str, str] = {}
-    if context.importance != UNSAID:
+    if context.importance != UNSET:
         said["importance"] = str(context.importance)
-    if context.deadline_ms != UNSAID:
+    if context.deadline_ms != UNSET:
         said["deadline"] = _deadline(context.deadline_ms)
     if context.shaping is not None:
         said["shaping"] = _shaping(context.shaping, context.max_bytes, context.max_pixels)
-    if context.replacement != UNSAID:
+    if context.replacement != UNSET:
         said["replacement"] = _replacement(context.replacement == 1)
     if context.guarantee is not None:
         said[GUARANTEE] = guarantee_text(context.guarantee)

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
-from accord.core.qos.book import Book
-from accord.core.qos.contexts import Context
+from accord.core.qos.book import PolicySet
+from accord.core.qos.contexts import PolicyContext
 from accord.core.qos.policies import NO_SIDE, Entity, Policies
 
 SLICE: Final = 100
 
 
-def compiling(
-    book: Book, previous: Policies | None = None, slice_size: int = SLICE
+def compile_in_slices(
+    book: PolicySet, previous: Policies | None = None, slice_size: int = SLICE
 ) -> Generator[None, None, Policies]:
     """The policies of `book`, ready to decide, a slice of them at a time."""
     known = {} if previous is None else {rule.context.name: rule.context for rule in previous.rules}
-    contexts: list[Context] = []
+    contexts: list[PolicyContext] = []
     for number, policy in enumerate(book.policies, start=1):
         before = known.get(policy.name)
         is_known = before is not None and before.policy == policy
-        contexts.append(before if before is not None and is_known else Context(policy))
+        contexts.append(before if before is not None and is_known else PolicyContext(policy))
         if number % slice_size == 0:
             yield
     policies = Policies(book, contexts, is_indexed=False)
@@ -36,7 +36,7 @@ def compiling(
     return policies
 
 
-def prepare(
+def resolve_in_slices(
     policies: Policies,
     open_: Iterable[tuple[str, Entity]],
     previous: Policies | None = None,

@@ -25,7 +25,7 @@ def bin_of(importance: int, mean: float, light_below: float) -> int:
     return 2 * importance + (1 if mean < light_below else 0)
 
 
-class Learned:
+class CostEstimate:
     """The exponential mean of what something takes, and whether that is light."""
 
     def __init__(self, light_below: float) -> None:

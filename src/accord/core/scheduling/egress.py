@@ -21,13 +21,13 @@ from typing import Final
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
 from accord.core.scheduling.pacing import Gate
-from accord.core.scheduling.parcels import NEVER, Parcel, due_ms
-from accord.core.scheduling.strategies import FIRST_COME, LAXITY, Discipline
+from accord.core.scheduling.parcels import NEVER, QueueEntry, due_ms
+from accord.core.scheduling.strategies import FIFO, LAXITY, Discipline
 
 _FEW: Final = 64
 
 
-class Turn:
+class WaitingDestination:
     """A destination's place; `owner` is the driver's own."""
 
     __slots__ = (
@@ -62,11 +62,11 @@ class _Waiting(Bin):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.turns: list[tuple[int, int, Turn]] = []
+        self.turns: list[tuple[int, int, WaitingDestination]] = []
         self.size = 0  # turns that count
         self.mark = 0
 
-    def front(self) -> Turn | None:
+    def front(self) -> WaitingDestination | None:
         turns = self.turns
         while turns:
             _, number, turn = turns[0]
@@ -92,7 +92,9 @@ class Egress:
         self._active: list[Bin] = []
         self._chosen: Bin | None = None
 
-    def put(self, turn: Turn, head: Parcel, bytes_wanted: int, largest: int = NEVER) -> None:
+    def put(
+        self, turn: WaitingDestination, head: QueueEntry, bytes_wanted: int, largest: int = NEVER
+    ) -> None:
         """Let `turn` wait with `head`; it keeps its place if that is of the same kind as before."""
         if self._version != self.discipline.version:
             self._sort()
@@ -107,7 +109,7 @@ class Egress:
         self.remove(turn)
         self._enter(turn, self._bins[number])
 
-    def take(self, gate: Gate | None = None) -> Turn | None:
+    def take(self, gate: Gate | None = None) -> WaitingDestination | None:
         """The next destination; follow with `sent`, and with `put` if it has more.
 
         With a `gate` None also stands for its `wait_us`.
@@ -142,7 +144,7 @@ class Egress:
         self.remove(turn)
         return turn
 
-    def sent(self, turn: Turn, size: int) -> None:
+    def sent(self, turn: WaitingDestination, size: int) -> None:
         """What was taken last has sent so many bytes."""
         chosen = self._chosen
         assert isinstance(chosen, _Waiting)
@@ -158,7 +160,7 @@ class Egress:
         self._chosen = None
         self._active = []
 
-    def remove(self, turn: Turn) -> None:
+    def remove(self, turn: WaitingDestination) -> None:
         """It can't be sent to at the moment, or has nothing."""
         if turn.bin >= 0:
             found = self._bins[turn.bin]
@@ -168,7 +170,7 @@ class Egress:
             turn.number = 0
             found.tidy()
 
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[WaitingDestination]:
         """All that wait."""
         return [
             turn for each in self._bins for _, number, turn in each.turns if turn.number == number
@@ -181,7 +183,7 @@ class Egress:
             assert all(turn.bin == each.bin for turn in turns)
         assert self.waiting == sum(each.size for each in self._bins)
 
-    def _enter(self, turn: Turn, found: _Waiting) -> None:
+    def _enter(self, turn: WaitingDestination, found: _Waiting) -> None:
         self._number += 1
         turn.bin = found.bin
         turn.number = self._number
@@ -190,11 +192,11 @@ class Egress:
         found.size += 1
         self.waiting += 1
 
-    def _mark(self, turn: Turn, found: _Waiting) -> int:
+    def _mark(self, turn: WaitingDestination, found: _Waiting) -> int:
         """Who has the least goes first."""
         if self.discipline.strategy == LAXITY:
             return turn.due_ms
-        if self.discipline.strategy == FIRST_COME:
+        if self.discipline.strategy == FIFO:
             return turn.queued_ms
         # Nobody saves up turns while having nothing to send.
         if turn.served_bin == found.bin and turn.version == self._version:
@@ -202,7 +204,7 @@ class Egress:
         return found.mark
 
     def _has_own_order(self) -> bool:
-        return self.discipline.strategy in (LAXITY, FIRST_COME)
+        return self.discipline.strategy in (LAXITY, FIFO)
 
     def _sort(self) -> None:
         """The strategy is another one: so are all marks."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.strategies import FAIR, FIRST_COME, Discipline
+from accord.core.scheduling.strategies import FIFO, WEIGHTED_FAIR, Discipline
 
 _WINDOW_MS: Final = 1_000
-_LEAST_SHARE: Final = 8  # what is left is never taken to be less than an eighth of the link
+_MIN_SHARE: Final = 8  # what is left is never taken to be less than an eighth of the link
 
 
-class Flows:
+class ImportanceRates:
     """One destination's; kept only where somebody asks for it."""
 
     def __init__(self, now_ms: int) -> None:
@@ -27,11 +27,11 @@ class Flows:
     ) -> int:
         """What a link leaves to `importance`, as the last second or two were."""
         self._advance(now_ms)
-        if discipline.strategy == FIRST_COME:
+        if discipline.strategy == FIFO:
             return carries_bps
         above_bps = sum(self._rates_bps[importance + 1 :])
-        left_bps = max(carries_bps - above_bps, carries_bps // _LEAST_SHARE)
-        if discipline.strategy == FAIR:
+        left_bps = max(carries_bps - above_bps, carries_bps // _MIN_SHARE)
+        if discipline.strategy == WEIGHTED_FAIR:
             weights = discipline.weights
             active = weights[importance]
             for other in range(IMPORTANCES):

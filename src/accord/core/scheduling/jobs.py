@@ -8,7 +8,7 @@ from typing import Any
 from accord.core.scheduling.tasks import Task
 
 
-class Job(Task):
+class WorkerJob(Task):
     """`work` says what is to be done, in terms of whoever does it.
 
     `done` is told the outcome and the microseconds spent on it, once, whatever happens. What jobs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.scheduling.parcels import ANY_NUMBER, Parcel, Run, due_ms
+from accord.core.scheduling.parcels import ANY_NUMBER, EventRun, QueueEntry, due_ms
 
 _COMPACT_AFTER: Final = 64
 _COUNTED: Final = 1_000
@@ -26,17 +26,17 @@ class Lane:
     )
 
     def __init__(self) -> None:
-        self.items: list[Parcel] = []
+        self.items: list[QueueEntry] = []
         self.head = 0
-        self.void: set[Parcel] | None = None
+        self.void: set[QueueEntry] | None = None
 
     def is_empty(self) -> bool:
         return self.head == len(self.items)
 
-    def first(self) -> Parcel:
+    def first(self) -> QueueEntry:
         return self.items[self.head]
 
-    def waiting(self) -> list[Parcel]:
+    def waiting(self) -> list[QueueEntry]:
         void = self.void
         if void is None:
             return self.items[self.head :]
@@ -54,7 +54,7 @@ class Lane:
             looked_at += parcel.size
         return events * size // max(looked_at, 1)
 
-    def insert(self, parcel: Parcel) -> None:
+    def insert(self, parcel: QueueEntry) -> None:
         """Add it in order of due time, behind those that are due at the same time."""
         items = self.items
         low = self.head
@@ -77,7 +77,7 @@ class Lane:
         items.sort(key=due_ms if by_due else _arrival)
         self._restart(items)
 
-    def move(self, bytes_wanted: int, most: int, taken: list[Parcel]) -> tuple[int, int]:
+    def move(self, bytes_wanted: int, most: int, taken: list[QueueEntry]) -> tuple[int, int]:
         """Add the first parcels to `taken`, until they have enough bytes or `most` events.
 
         Gives how many bytes and events they have.
@@ -104,13 +104,13 @@ class Lane:
             taken.append(parcel)
         return got, events
 
-    def pop(self, bytes_wanted: int, most: int = ANY_NUMBER) -> Parcel:
+    def pop(self, bytes_wanted: int, most: int = ANY_NUMBER) -> QueueEntry:
         """The first parcel, or as many of its events as are wanted."""
         parcel = self.items[self.head]
         if (
             parcel.count > 1
             and (parcel.size > bytes_wanted or parcel.count > most)
-            and isinstance(parcel, Run)
+            and isinstance(parcel, EventRun)
         ):
             parts = parcel.split(bytes_wanted, most)
             if parts is not None:
@@ -122,20 +122,20 @@ class Lane:
         self._skip()
         return parcel
 
-    def pop_first(self) -> Parcel:
+    def pop_first(self) -> QueueEntry:
         parcel = self.items[self.head]
         self.head += 1
         self._skip()
         return parcel
 
-    def put_first(self, parcel: Parcel) -> None:
+    def put_first(self, parcel: QueueEntry) -> None:
         if self.head:
             self.head -= 1
             self.items[self.head] = parcel
         else:
             self.items.insert(0, parcel)
 
-    def pop_last(self) -> Parcel:
+    def pop_last(self) -> QueueEntry:
         items = self.items
         parcel = items.pop()
         void = self.void
@@ -144,13 +144,13 @@ class Lane:
         self._skip()
         return parcel
 
-    def shed(self, by_due: bool) -> Parcel:
+    def shed(self, by_due: bool) -> QueueEntry:
         """The one that gives way: the oldest, or in order of due time one without, if any."""
         if by_due and self.items[-1].expires_ms <= 0:
             return self.pop_last()
         return self.pop_first()
 
-    def remove(self, parcel: Parcel) -> None:
+    def remove(self, parcel: QueueEntry) -> None:
         """Take it out, wherever it is."""
         if parcel is self.items[self.head]:
             self.pop_first()
@@ -165,7 +165,7 @@ class Lane:
         if len(void) >= _COMPACT_AFTER and len(void) * 2 >= len(self.items) - self.head:
             self._restart(self.waiting())
 
-    def relocate(self, parcel: Parcel, was_due_ms: int) -> None:
+    def relocate(self, parcel: QueueEntry, was_due_ms: int) -> None:
         """Its due time has changed: bring it to its new place."""
         items = self.items
         low = self.head
@@ -184,15 +184,15 @@ class Lane:
         self._restart(self.waiting())
         self.insert(parcel)
 
-    def clear(self) -> list[Parcel]:
+    def clear(self) -> list[QueueEntry]:
         waiting = self.waiting()
         self._restart([])
         return waiting
 
-    def expire(self, now_ms: int) -> list[Parcel]:
+    def expire(self, now_ms: int) -> list[QueueEntry]:
         """Take out what has expired."""
-        expired: list[Parcel] = []
-        left: list[Parcel] = []
+        expired: list[QueueEntry] = []
+        left: list[QueueEntry] = []
         for parcel in self.waiting():
             if 0 < parcel.expires_ms <= now_ms:
                 expired.append(parcel)
@@ -212,7 +212,7 @@ class Lane:
             due = [due_ms(parcel) for parcel in waiting]
             assert due == sorted(due)
 
-    def _restart(self, items: list[Parcel]) -> None:
+    def _restart(self, items: list[QueueEntry]) -> None:
         self.items = items
         self.head = 0
         self.void = None
@@ -308,5 +308,5 @@ class Bin:
             self.deficit = 0
 
 
-def _arrival(parcel: Parcel) -> tuple[int, int]:
+def _arrival(parcel: QueueEntry) -> tuple[int, int]:
     return (parcel.queued_ms, parcel.number)

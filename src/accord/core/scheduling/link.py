@@ -43,7 +43,7 @@ _LONG_WINDOW_US: Final = 400_000
 _WINDOW_SEGMENTS: Final = 8
 _BURST_US: Final = 200_000
 _CLEAN_WINDOWS: Final = 16
-_MOST_MARGIN: Final = 8
+_MAX_MARGIN: Final = 8
 # Looks: not before so long, nor after, and while nothing moves ever less often.
 _SOON_US: Final = 1_000
 _LATE_US: Final = 40_000
@@ -54,7 +54,7 @@ _AT_ONCE_US: Final = 5_000
 _STALE_US: Final = 50_000
 
 
-class Link:
+class LinkEstimator:
     """One connection's; times are those of any clock that does not jump, in microseconds."""
 
     __slots__ = (
@@ -274,7 +274,7 @@ class Link:
         is_growing = 4 * rate > 5 * fastest
         if self._is_dry and (fastest == 0 or rate <= fastest):
             self._clean = 0
-            self._margin = min(2 * self._margin, _MOST_MARGIN)
+            self._margin = min(2 * self._margin, _MAX_MARGIN)
         else:
             self._clean += 1
             if self._clean == _CLEAN_WINDOWS:

@@ -24,11 +24,11 @@ from __future__ import annotations
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.lanes import Bin, Lane
 from accord.core.scheduling.pacing import Gate
-from accord.core.scheduling.parcels import ANY_NUMBER, Parcel, Run, due_ms
+from accord.core.scheduling.parcels import ANY_NUMBER, EventRun, QueueEntry, due_ms
 from accord.core.scheduling.queues import Queues
-from accord.core.scheduling.strategies import FAIR, STRICT, Discipline
+from accord.core.scheduling.strategies import STRICT, WEIGHTED_FAIR, Discipline
 
-__all__ = ["Outbox", "Parcel", "Run"]
+__all__ = ["EventRun", "Outbox", "QueueEntry"]
 
 
 class Outbox(Queues):
@@ -62,7 +62,7 @@ class Outbox(Queues):
     def is_empty(self) -> bool:
         return self.bytes == 0 and self.tracked == 0
 
-    def put(self, parcel: Parcel) -> list[Parcel] | None:
+    def put(self, parcel: QueueEntry) -> list[QueueEntry] | None:
         """Queue `parcel`; gives what had to be shed for it, possibly the parcel itself."""
         size = parcel.size
         if size > self.bytes_limit:
@@ -81,13 +81,15 @@ class Outbox(Queues):
             return None
         return self._shed_untracked()
 
-    def put_tracked(self, parcel: Parcel, *, is_promised: bool = False) -> list[Parcel] | None:
+    def put_tracked(
+        self, parcel: QueueEntry, *, is_promised: bool = False
+    ) -> list[QueueEntry] | None:
         """Queue `parcel` for acknowledged delivery; gives what was refused for it.
 
         What was promised before is queued whatever the limits. Of a run, the first events may be
         queued and the others refused.
         """
-        refused: list[Parcel] | None = None
+        refused: list[QueueEntry] | None = None
         if not is_promised:
             # Room for the newcomer will do: what was promised may be beyond the limits.
             count = min(self.tracked + parcel.count - self.tracked_limit, parcel.count)
@@ -108,11 +110,11 @@ class Outbox(Queues):
         self.tracked_bytes += parcel.size
         return refused
 
-    def _put_first(self, parcel: Parcel) -> list[Parcel]:
+    def _put_first(self, parcel: QueueEntry) -> list[QueueEntry]:
         """Queue as many events of a run as there is room for; gives the others."""
         room = self.tracked_limit - self.tracked
         room_bytes = self.tracked_bytes_limit - self.tracked_bytes
-        if parcel.count > 1 and room > 0 and isinstance(parcel, Run):
+        if parcel.count > 1 and room > 0 and isinstance(parcel, EventRun):
             fitting = room_bytes * parcel.count // parcel.size  # if they are about the same size
             parts = parcel.split(parcel.size, min(room, fitting)) if fitting > 0 else None
             if parts is not None and parts[0].size <= room_bytes:
@@ -120,12 +122,12 @@ class Outbox(Queues):
                 return [parts[1]]
         return [parcel]
 
-    def take(self, bytes_wanted: int, window: int) -> list[Parcel]:
+    def take(self, bytes_wanted: int, window: int) -> list[QueueEntry]:
         """What to send next: at least `bytes_wanted` if there is so much, in the strategy's order.
 
         At most one event goes beyond that, and at most `window` tracked events are among it.
         """
-        taken: list[Parcel] = []
+        taken: list[QueueEntry] = []
         if self._version != self.discipline.version:
             self._adapt()
         only: Bin | None = None
@@ -140,7 +142,7 @@ class Outbox(Queues):
             only.deficit = 0  # it had all there was, and so has saved up nothing
         return taken
 
-    def take_single(self, bytes_wanted: int, window: int) -> Parcel | None:
+    def take_single(self, bytes_wanted: int, window: int) -> QueueEntry | None:
         """The only parcel there is, as most often; None if there are others, or it is too much."""
         size = self.bytes + self.tracked_bytes
         last = self._last
@@ -157,9 +159,9 @@ class Outbox(Queues):
         last.deficit = 0
         return items.pop()
 
-    def take_admitted(self, bytes_wanted: int, window: int, gate: Gate) -> list[Parcel]:
+    def take_admitted(self, bytes_wanted: int, window: int, gate: Gate) -> list[QueueEntry]:
         """As `take`, as far as limits allow it; nothing where `gate` has to be waited for."""
-        taken: list[Parcel] = []
+        taken: list[QueueEntry] = []
         got = 0
         self._adapt()
         while got < bytes_wanted:
@@ -182,7 +184,9 @@ class Outbox(Queues):
                 window -= parcel.count
         return taken
 
-    def peek(self, window: int, bytes_wanted: int = 1, gate: Gate | None = None) -> Parcel | None:
+    def peek(
+        self, window: int, bytes_wanted: int = 1, gate: Gate | None = None
+    ) -> QueueEntry | None:
         """What `take` would begin with, or with a gate `take_admitted`; it stays where it is."""
         if gate is None:
             found = self._next_bin(window, bytes_wanted)
@@ -195,7 +199,7 @@ class Outbox(Queues):
         lane = found.open_lane(window, self._by_due)
         return None if lane is None else lane.first()
 
-    def void(self, parcel: Parcel, is_tracked: bool) -> None:
+    def void(self, parcel: QueueEntry, is_tracked: bool) -> None:
         """Take a queued parcel out, in constant time."""
         found = self._bin(parcel)
         if is_tracked:
@@ -210,8 +214,8 @@ class Outbox(Queues):
         found.settle()
 
     def resize(
-        self, parcel: Parcel, size: int, is_tracked: bool, expires_ms: int = -1
-    ) -> list[Parcel] | None:
+        self, parcel: QueueEntry, size: int, is_tracked: bool, expires_ms: int = -1
+    ) -> list[QueueEntry] | None:
         """A queued parcel has other contents now, and keeps its place.
 
         `expires_ms` is to be given if that changes too. Gives what had to give way for it,
@@ -245,9 +249,9 @@ class Outbox(Queues):
             self.void(parcel, True)
         return refused
 
-    def expire(self, now_ms: int) -> list[Parcel]:
+    def expire(self, now_ms: int) -> list[QueueEntry]:
         """Take out what has expired; looks at everything that waits."""
-        expired: list[Parcel] = []
+        expired: list[QueueEntry] = []
         for each in self._bins:
             for parcel in each.untracked.expire(now_ms):
                 each.bytes -= parcel.size
@@ -261,9 +265,9 @@ class Outbox(Queues):
             each.settle()
         return expired
 
-    def drop_tracked(self) -> list[Parcel]:
+    def drop_tracked(self) -> list[QueueEntry]:
         """Forget what waits for acknowledged delivery: its owner has it too."""
-        dropped: list[Parcel] = []
+        dropped: list[QueueEntry] = []
         for each in self._bins:
             dropped += each.tracked.clear()
             each.tracked_bytes = 0
@@ -272,12 +276,12 @@ class Outbox(Queues):
         self.tracked_bytes = 0
         return dropped
 
-    def tracked_parcels(self) -> list[Parcel]:
+    def tracked_parcels(self) -> list[QueueEntry]:
         return [parcel for each in self._bins for parcel in each.tracked.waiting()]
 
-    def drop_untracked(self) -> list[Parcel]:
+    def drop_untracked(self) -> list[QueueEntry]:
         """Forget what nobody will ask for again."""
-        dropped: list[Parcel] = []
+        dropped: list[QueueEntry] = []
         for each in reversed(self._bins):
             dropped += each.untracked.clear()
             each.bytes = 0
@@ -320,7 +324,7 @@ class Outbox(Queues):
             each.cost = lane.first().part(wanted, largest)
         return active
 
-    def _take_by_turns(self, bytes_wanted: int, window: int, taken: list[Parcel]) -> None:
+    def _take_by_turns(self, bytes_wanted: int, window: int, taken: list[QueueEntry]) -> None:
         strategy = self.discipline.current
         is_strict = self.discipline.strategy == STRICT
         active = self._active(window, bytes_wanted)
@@ -350,7 +354,7 @@ class Outbox(Queues):
             if not is_open or (window == 0 and self.tracked < tracked):
                 active = self._active(window, bytes_wanted)
 
-    def _move(self, chosen: Bin, bytes_wanted: int, window: int, taken: list[Parcel]) -> int:
+    def _move(self, chosen: Bin, bytes_wanted: int, window: int, taken: list[QueueEntry]) -> int:
         """As much of one bin as is wanted; gives how many bytes."""
         wanted = bytes_wanted
         untracked = chosen.untracked
@@ -379,7 +383,7 @@ class Outbox(Queues):
             chosen.settle()
         return bytes_wanted - wanted
 
-    def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int, window: int) -> Parcel:
+    def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int, window: int) -> QueueEntry:
         if lane is chosen.tracked:
             parcel = lane.pop(bytes_wanted, window)
             chosen.tracked_bytes -= parcel.size
@@ -391,13 +395,13 @@ class Outbox(Queues):
             self.bytes -= parcel.size
         return parcel
 
-    def _refuse_tracked(self, newcomer: Parcel, count: int, size: int) -> list[Parcel]:
+    def _refuse_tracked(self, newcomer: QueueEntry, count: int, size: int) -> list[QueueEntry]:
         """The newest of what is less important gives way, or if that is not enough the newcomer.
 
         Under weighted fair instead: of those who have more than their share of what waits.
         """
-        refused: list[Parcel] = []
-        is_fair = self.discipline.strategy == FAIR
+        refused: list[QueueEntry] = []
+        is_fair = self.discipline.strategy == WEIGHTED_FAIR
         for each in reversed(self._bins):
             if is_fair:
                 if not self._has_more(each, newcomer):
@@ -416,7 +420,7 @@ class Outbox(Queues):
             self.void(parcel, True)
         return refused
 
-    def _has_more(self, each: Bin, newcomer: Parcel) -> bool:
+    def _has_more(self, each: Bin, newcomer: QueueEntry) -> bool:
         """Whether more waits in `each`, for its weight, than would with `newcomer` in its bin."""
         weights = self.discipline.weights
         own = newcomer.size
@@ -428,9 +432,9 @@ class Outbox(Queues):
             and each.tracked_bytes * weights[newcomer.importance] > own * weights[each.importance]
         )
 
-    def _shed_fairly(self) -> list[Parcel]:
+    def _shed_fairly(self) -> list[QueueEntry]:
         """Who has most for its weight gives way: else what matters little would never be sent."""
-        shed: list[Parcel] = []
+        shed: list[QueueEntry] = []
         weights = self.discipline.weights
         while self.bytes > self.bytes_limit:
             chosen: Bin | None = None
@@ -449,10 +453,10 @@ class Outbox(Queues):
             chosen.settle()
         return shed
 
-    def _shed_untracked(self) -> list[Parcel]:
-        if self.discipline.strategy == FAIR:
+    def _shed_untracked(self) -> list[QueueEntry]:
+        if self.discipline.strategy == WEIGHTED_FAIR:
             return self._shed_fairly()
-        shed: list[Parcel] = []
+        shed: list[QueueEntry] = []
         for each in reversed(self._bins):
             lane = each.untracked
             while self.bytes > self.bytes_limit and not lane.is_empty():

@@ -30,15 +30,15 @@ from typing import Final
 
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
-from accord.core.scheduling.strategies import FIRST_COME, Discipline
+from accord.core.scheduling.strategies import FIFO, Discipline
 
 WINDOW_S: Final = 30
 
 _CREDIT_US: Final = 10_000
 _SEGMENT: Final = 1_460
-_LONGEST_US: Final = 50_000
+_MAX_US: Final = 50_000
 _LARGE_US: Final = 100_000
-_MOST_OWED_US: Final = 100_000
+_MAX_OWED_US: Final = 100_000
 _SLOT_US: Final = 125_000
 # One more than 30 s have: who measures where events arrive sees them some milliseconds apart.
 _SLOTS: Final = WINDOW_S * 1_000_000 // _SLOT_US + 1
@@ -82,9 +82,7 @@ class Pacer:
         self._borrowed_us = 0
         self._kept_bin = -1
         self._window = max(self._bytes_in(WINDOW_S * 1_000_000), 1)
-        self.portion = max(
-            self._bytes_in(_CREDIT_US), min(_SEGMENT, self._bytes_in(_LONGEST_US)), 1
-        )
+        self.portion = max(self._bytes_in(_CREDIT_US), min(_SEGMENT, self._bytes_in(_MAX_US)), 1)
         self.large = max(self._bytes_in(_LARGE_US), self.portion)
 
     def advance(self, now_us: int) -> None:
@@ -159,8 +157,8 @@ class Pacer:
         free_us = self.free_us
         borrowed_us = self._borrowed_us
         self.sent(size, now_us)
-        self.free_us = max(free_us, min(self.free_us, now_us + _MOST_OWED_US))
-        self._borrowed_us = max(borrowed_us, min(self._borrowed_us, now_us + _MOST_OWED_US))
+        self.free_us = max(free_us, min(self.free_us, now_us + _MAX_OWED_US))
+        self._borrowed_us = max(borrowed_us, min(self._borrowed_us, now_us + _MAX_OWED_US))
 
     def _roll(self, now_us: int) -> None:
         """Forget what is more than 30 s ago."""
@@ -224,7 +222,7 @@ class Gate:
         self.wait_us = 0
         if self.lowest_bin > 0:
             active = [each for each in active if each.bin >= self.lowest_bin]
-        is_plain = discipline.strategy == FIRST_COME
+        is_plain = discipline.strategy == FIFO
         is_bounded = False
         while active:
             found = active[0] if len(active) == 1 else discipline.current.choose(active)

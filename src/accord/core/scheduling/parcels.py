@@ -9,7 +9,7 @@ NEVER: Final = 1 << 60
 ANY_NUMBER: Final = 1 << 60  # of events
 
 
-class Parcel:
+class QueueEntry:
     """Something for one or more destinations, with what scheduling needs to know of it.
 
     `importance`, `bin` and `queued_ms` stay as they are while it is queued anywhere. `number` is
@@ -49,7 +49,7 @@ class Parcel:
         return self.size
 
 
-class Run(Parcel):
+class EventRun(QueueEntry):
     """Events published together to one channel, as frames ready to send."""
 
     __slots__ = ("frames",)
@@ -74,7 +74,7 @@ class Run(Parcel):
         self.bin = bin_ if bin_ >= 0 else 2 * importance + 1
         self.frames = frames
 
-    def split(self, bytes_wanted: int, most: int) -> tuple[Run, Run] | None:  # noqa: ARG002
+    def split(self, bytes_wanted: int, most: int) -> tuple[EventRun, EventRun] | None:  # noqa: ARG002
         """The first whole events, at least `bytes_wanted` bytes or `most` events, and the others.
 
         None where it must stay whole. It is not changed itself: other outboxes hold the same run.
@@ -83,14 +83,14 @@ class Run(Parcel):
         return None
 
 
-def cost_in_parts(run: Run, wanted: int) -> int:
+def cost_in_parts(run: EventRun, wanted: int) -> int:
     """About what the next part of a run takes."""
     if run.count == 1 or run.size <= wanted:
         return run.size
     return max(wanted, run.size // run.count)
 
 
-def due_ms(parcel: Parcel) -> int:
+def due_ms(parcel: QueueEntry) -> int:
     """When it must have been sent.
 
     Not when its sending must begin: that would change with each estimate of the link, and on one

@@ -13,8 +13,8 @@ from __future__ import annotations
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
-from accord.core.scheduling.parcels import Parcel, due_ms
-from accord.core.scheduling.strategies import FIRST_COME, LAXITY, Discipline
+from accord.core.scheduling.parcels import QueueEntry, due_ms
+from accord.core.scheduling.strategies import FIFO, LAXITY, Discipline
 
 
 class Queues:
@@ -58,7 +58,7 @@ class Queues:
                     waiting[each.importance] += parcel.size
         return waiting
 
-    def find(self, number: int) -> Parcel | None:
+    def find(self, number: int) -> QueueEntry | None:
         """The parcel with the event of that number; looks at everything that waits."""
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
@@ -67,7 +67,7 @@ class Queues:
                         return parcel
         return None
 
-    def ahead_of(self, parcel: Parcel) -> tuple[list[int], list[int]]:
+    def ahead_of(self, parcel: QueueEntry) -> tuple[list[int], list[int]]:
         """The events that go before a queued parcel and their bytes, by importance.
 
         Under weighted fair what is less important may go before it, too, when it has its share.
@@ -85,12 +85,12 @@ class Queues:
                         sizes[other.importance] += other.size
         return events, sizes
 
-    def _order(self, parcel: Parcel) -> tuple[int, int, int]:
+    def _order(self, parcel: QueueEntry) -> tuple[int, int, int]:
         strategy = self.discipline.strategy
         due = due_ms(parcel) if strategy == LAXITY else 0
-        return (due, 0 if strategy == FIRST_COME else -parcel.bin, parcel.queued_ms)
+        return (due, 0 if strategy == FIFO else -parcel.bin, parcel.queued_ms)
 
-    def _bin(self, parcel: Parcel) -> Bin:
+    def _bin(self, parcel: QueueEntry) -> Bin:
         """The bin a parcel belongs to, which is new if need be."""
         number = parcel.bin
         position = 0

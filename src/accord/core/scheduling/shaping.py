@@ -28,7 +28,7 @@ _STEPS: Final[list[int]] = [MIN_BYTES * 2**power for power in range(17)] + [
 _STEPS.sort()
 
 
-class Shape:
+class ShapingTarget:
     """What an event is to become. 0 stands for no target, "" for no argument.
 
     `argument` is what a shaper wants to know beyond targets, such as the attributes to keep.
@@ -47,7 +47,7 @@ class Shape:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, Shape)
+            isinstance(other, ShapingTarget)
             and self.max_bytes == other.max_bytes
             and self.max_pixels == other.max_pixels
             and self.shaper == other.shaper
@@ -82,7 +82,7 @@ def choose_shape(
     rate_bps: int,
     queued_ahead_bytes: int,
     payload_pixels: int = 0,
-) -> Shape | None:
+) -> ShapingTarget | None:
     """The shape to send an event in; None where it is to be sent as it is.
 
     `shaping` is a shaper's name, after a colon its argument. `deadline_ms` is the time left, 0
@@ -107,7 +107,7 @@ def choose_shape(
     argument = argument.strip()
     if not (target_bytes or target_pixels or argument):
         return None
-    return Shape(name, target_bytes, target_pixels, argument)
+    return ShapingTarget(name, target_bytes, target_pixels, argument)
 
 
 def bytes_in_time(deadline_ms: int, rate_bps: int, queued_ahead_bytes: int) -> int:

@@ -19,16 +19,16 @@ from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.lanes import Bin
 
 STRICT: Final = 0
-FAIR: Final = 1
+WEIGHTED_FAIR: Final = 1
 LAXITY: Final = 2
-FIRST_COME: Final = 3
+FIFO: Final = 3
 STRATEGY_NAMES: Final = ("strict", "weighted fair", "laxity", "first come")
 
 # Sums stay well within 62 bits, whatever the sizes.
 WEIGHT_LIMIT: Final = 1_000_000
 
 
-class Strategy:
+class SchedulingStrategy:
     """Chooses among bins; both methods are given the active ones, the highest first."""
 
     def choose(self, active: list[Bin]) -> Bin:
@@ -38,14 +38,14 @@ class Strategy:
         """The chosen one has spent `cost`."""
 
 
-class Strict(Strategy):
+class Strict(SchedulingStrategy):
     """Always the highest bin."""
 
     def choose(self, active: list[Bin]) -> Bin:
         return active[0]
 
 
-class Laxity(Strategy):
+class Laxity(SchedulingStrategy):
     """The one that is due first; without deadlines the highest bin."""
 
     def choose(self, active: list[Bin]) -> Bin:
@@ -56,7 +56,7 @@ class Laxity(Strategy):
         return chosen
 
 
-class FirstCome(Strategy):
+class Fifo(SchedulingStrategy):
     """The one that has waited longest, whatever its importance."""
 
     def choose(self, active: list[Bin]) -> Bin:
@@ -67,7 +67,7 @@ class FirstCome(Strategy):
         return chosen
 
 
-class WeightedFair(Strategy):
+class WeightedFair(SchedulingStrategy):
     """Shares by weight; nobody starves."""
 
     def __init__(self, weights: list[int]) -> None:
@@ -129,7 +129,7 @@ class Discipline:
         self.strategy: int = STRICT
         self.weights: list[int] = [1 << importance for importance in range(IMPORTANCES)]
         self.version: int = 0
-        self.current: Strategy = Strict()
+        self.current: SchedulingStrategy = Strict()
         self.change(strategy, weights)
 
     def change(self, strategy: int, weights: list[int] | None = None) -> None:
@@ -140,12 +140,12 @@ class Discipline:
             _check_weights(weights)
             self.weights = list(weights)
         self.strategy = strategy
-        if strategy == FAIR:
+        if strategy == WEIGHTED_FAIR:
             self.current = WeightedFair(self.weights)
         elif strategy == LAXITY:
             self.current = Laxity()
-        elif strategy == FIRST_COME:
-            self.current = FirstCome()
+        elif strategy == FIFO:
+            self.current = Fifo()
         else:
             self.current = Strict()
         self.version += 1

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.bins import LIGHT_US, Learned, bin_of
+from accord.core.scheduling.bins import LIGHT_US, CostEstimate, bin_of
 from accord.core.scheduling.lanes import Bin, Lane
-from accord.core.scheduling.parcels import Parcel
+from accord.core.scheduling.parcels import QueueEntry
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import Discipline
 
@@ -22,7 +22,7 @@ UNKNOWN_US: Final = 100
 CHANNELS_LIMIT: Final = 10_000
 
 
-class Task(Parcel):
+class Task(QueueEntry):
     """Work for one event or a run of them: what it is, says `run` of a subclass."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Tasks(Queues):
         self.bytes = 0
         self._promised = 0
         self._promised_bytes = 0
-        self._costs: dict[str, Learned] = {}
+        self._costs: dict[str, CostEstimate] = {}
 
     def put(self, task: Task) -> list[Task] | None:
         """Queue `task`; gives what had to be shed for it, possibly the task itself.
@@ -139,14 +139,14 @@ class Tasks(Queues):
         """A task of `channel` has taken so long."""
         self.learned(channel).add(spent_us)
 
-    def learned(self, channel: str) -> Learned:
+    def learned(self, channel: str) -> CostEstimate:
         """What tasks of `channel` take: those who have many of them keep it."""
         learned = self._costs.get(channel)
         if learned is None:
             if len(self._costs) >= CHANNELS_LIMIT:
                 # The one known longest: if it is in use, it is soon known again.
                 del self._costs[next(iter(self._costs))]
-            learned = self._costs[channel] = Learned(LIGHT_US)
+            learned = self._costs[channel] = CostEstimate(LIGHT_US)
         return learned
 
     def cost_of(self, channel: str) -> int:

@@ -20,7 +20,7 @@ _ROOM_BYTES: Final = 32 << 10  # for these, that nothing else takes of what a no
 _MOST: Final = 8  # parents that get an answer; a child has two, and some that it has just left
 
 
-class Answering:
+class FeedbackRouter:
     """As one backbone node sends them."""
 
     def __init__(self, channels: Channels) -> None:

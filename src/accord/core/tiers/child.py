@@ -15,42 +15,42 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.persistent.messages import Question
-from accord.core.overlay.binding import Bound
-from accord.core.overlay.needs import Condition
-from accord.core.overlay.signals import Carried, Said
+from accord.core.channels.persistent.messages import HistoryRequest
+from accord.core.overlay.binding import ChannelTraits
+from accord.core.overlay.needs import PredicateText
+from accord.core.overlay.signals import Carried, TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import TierStatus
 from accord.core.predicates.predicate import Predicate
-from accord.core.tiers.flows import Inflow, Outflow
-from accord.core.tiers.lookups import Lookups
+from accord.core.tiers.flows import InboundWindow, OutboundWindow
+from accord.core.tiers.lookups import ChannelCache
 from accord.core.tiers.messages import (
     NUMBERS,
-    Attend,
-    Down,
+    ChannelLookupReply,
+    ChildHeartbeat,
+    DownstreamEvent,
+    EventId,
     FromChild,
-    Had,
-    Key,
-    Offer,
-    Recalled,
-    Recalls,
-    Roster,
-    Serve,
-    Told,
-    Up,
-    key_of,
+    Inventory,
+    InventoryReply,
+    ParentHeartbeat,
+    PeerListUpdate,
+    RelayedHistoryReply,
+    RelayedHistoryRequest,
+    UpstreamEvent,
+    event_id_of,
 )
-from accord.core.tiers.needs_log import NeedsLog
+from accord.core.tiers.needs_log import InterestLog
 from accord.core.tiers.options import TierOptions
-from accord.core.tiers.recalling import Recalling
-from accord.core.tiers.roles import NEVER, ParentView, Roles
-from accord.core.tiers.seen import Seen
+from accord.core.tiers.recalling import HistoryViaParent
+from accord.core.tiers.roles import NEVER, ParentSelector, ParentState
+from accord.core.tiers.seen import SeenEvents
 
 NO_ROOM: Final = "no room on the way to a parent"
 _OVERHEAD: Final = 200
 _LOSSES: Final = 1_000  # remembered at a time
 # Held until the definition of the channel is known.
-_UNSURE: Final = Bound(is_ordered=True, can_be_full=True, goes_up=True)
+_UNSURE: Final = ChannelTraits(is_ordered=True, can_be_full=True, goes_up=True)
 
 
 class Child:
@@ -65,8 +65,8 @@ class Child:
         self.ready: list[str] = []
         self.deliveries: list[Carried] = []
         self.losses: list[tuple[Carried, str]] = []
-        self.lookups = Lookups(options)
-        self.roles = Roles(options, self._begin_turn)
+        self.lookups = ChannelCache(options)
+        self.roles = ParentSelector(options, self._begin_turn)
         self.tiers = TierLinks()  # over which services speak with its parents
         self.tiers.send = lambda parent, said: self.sends.append((parent, said))
         self.on_bound: list[Callable[[], None]] = []
@@ -79,24 +79,26 @@ class Child:
         # what local clients are to get back from there would not come.
         self._turn_version = 0
         self._options = options
-        self._log = NeedsLog(incarnation)
-        self.recalling = Recalling(name, incarnation, self._log, self._recall)
-        self._inflow: Inflow[Carried] = Inflow()
-        self._up: Outflow[tuple[Carried, bool, int]] = Outflow()  # echoed or not, and since when
+        self._log = InterestLog(incarnation)
+        self.recalling = HistoryViaParent(name, incarnation, self._log, self._recall)
+        self._inflow: InboundWindow[Carried] = InboundWindow()
+        self._up: OutboundWindow[tuple[Carried, bool, int]] = (
+            OutboundWindow()
+        )  # echoed or not, and since when
         self._undecided: deque[tuple[Carried, int]] = deque()  # and since when
         self._undecided_bytes = 0
-        self._seen = Seen()
+        self._seen = SeenEvents()
         self._roster = -1  # which the active parent was told to be known
 
     # ------------------------------------------------------------------------------ for its clients
 
-    def need(self, pattern: str, condition: Condition, predicate: Predicate | None) -> None:
+    def need(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
         self._log.needs.add(pattern, condition, predicate)
 
-    def unneed(self, pattern: str, condition: Condition) -> None:
+    def unneed(self, pattern: str, condition: PredicateText) -> None:
         self._log.needs.remove(pattern, condition)
 
-    def bound(self, channel: str, now_us: int) -> Bound:
+    def bound(self, channel: str, now_us: int) -> ChannelTraits:
         """What is asked of clients that publish to a channel."""
         found = self.lookups.bound(channel)
         if found is not None:
@@ -108,7 +110,7 @@ class Child:
         """How many filters of its clients the parents are told wider, for want of room."""
         return self._log.needs.widened()
 
-    def new_name(self) -> Key:
+    def new_name(self) -> EventId:
         """No other event has it, of no other life of this node either; later ones are larger."""
         self._names += 1
         return self.name, self._incarnation * NUMBERS + self._names
@@ -118,7 +120,7 @@ class Child:
         named = event if event.origin else self._named(event)
         self._send_up(named, now_us, is_echoed=False)
 
-    def submit(self, event: Carried, now_us: int) -> Key | None:
+    def submit(self, event: Carried, now_us: int) -> EventId | None:
         """What local clients are to get when its turn has come, as its template decides.
 
         Gives what all will call it, where that is known yet.
@@ -169,30 +171,32 @@ class Child:
             return
         known.heard_us = now_us
         match message:
-            case Serve():
+            case ParentHeartbeat():
                 self._served(known, message, now_us)
-            case Down():
+            case DownstreamEvent():
                 self._came(known, message, now_us)
-            case Offer():
+            case Inventory():
                 self._offered(known, message, now_us)
-            case Recalled():
+            case RelayedHistoryReply():
                 self.recalling.recalled(message, now_us)
-            case Roster() if parent == self.roles.active and message.turn == self.roles.turn:
+            case PeerListUpdate() if (
+                parent == self.roles.active and message.turn == self.roles.turn
+            ):
                 self.recalling.told(message)
-            case Told() if parent == self.roles.active:
+            case ChannelLookupReply() if parent == self.roles.active:
                 self.lookups.told(message, now_us)
                 self._decide(now_us)
-            case Said():
+            case TemplateMessage():
                 self.tiers.heard(parent, message, now_us)
 
-    def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[Up]:
+    def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[UpstreamEvent]:
         """Events to send to a parent next."""
         active = self.roles.met()
         if active is None or parent != active.name or active.version < self._turn_version:
             return []
         taken = self._up.take(bytes_wanted, active.through)
         return [
-            Up(
+            UpstreamEvent(
                 self._incarnation,
                 number,
                 msgspec.structs.replace(event, age_us=event.age_us + now_us - since_us),
@@ -265,22 +269,24 @@ class Child:
     # ------------------------------------------------------------------------------------- parents
 
     def _begin_turn(self, now_us: int) -> None:
-        self._inflow = Inflow()
+        self._inflow = InboundWindow()
         self._turn_version = self._log.version
         self.recalling.begin_turn(now_us)
 
     def _take_leave(self) -> None:
         for name in self.roles.left:
             if self.roles.parents[name].is_linked:
-                left = Attend(self._incarnation, self.roles.turn, is_active=False, is_leaving=True)
+                left = ChildHeartbeat(
+                    self._incarnation, self.roles.turn, is_active=False, is_leaving=True
+                )
                 self.sends.append((name, left))
         self.roles.left.clear()
 
-    def _attend(self, parent: ParentView, now_us: int) -> None:
+    def _attend(self, parent: ParentState, now_us: int) -> None:
         is_active = parent.name == self.roles.active
         again_us = self._again_us(parent)
         parent.attend_us = now_us + self._options.pulse_us
-        attend = Attend(
+        attend = ChildHeartbeat(
             self._incarnation,
             self.roles.turn,
             is_active,
@@ -300,12 +306,12 @@ class Child:
         if ask_us is not None:
             parent.attend_by(ask_us)
 
-    def _again_us(self, parent: ParentView) -> int:
+    def _again_us(self, parent: ParentState) -> int:
         return max(self._options.again_us, int(2 * parent.round_trip.mean_us))
 
     # ---------------------------------------------------------------------------------- what comes
 
-    def _served(self, parent: ParentView, message: Serve, now_us: int) -> None:
+    def _served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> None:
         life = parent.life
         if message.child != self._incarnation or not self.roles.served(parent, message, now_us):
             return
@@ -320,7 +326,7 @@ class Child:
         if parent.name == self.roles.active and message.turn == self.roles.turn:
             self._flows(parent, message, now_us)
 
-    def _flows(self, parent: ParentView, message: Serve, now_us: int) -> None:
+    def _flows(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> None:
         """What the active parent says of both flows."""
         self._inflow.hear(message.top)
         self.recalling.served(message)
@@ -337,7 +343,7 @@ class Child:
             self.ready.append(parent.name)
         self.lookups.hear(parent.name, message.incarnation, message.directory, now_us)
 
-    def _came(self, parent: ParentView, message: Down, now_us: int) -> None:
+    def _came(self, parent: ParentState, message: DownstreamEvent, now_us: int) -> None:
         if parent.name != self.roles.active or message.turn != self.roles.turn:
             return
         on_way_us = int(parent.round_trip.mean_us) // 2
@@ -348,13 +354,13 @@ class Child:
         parent.attend_by(now_us + self._options.soon_us)
 
     def _hand_over(self, event: Carried) -> None:
-        if self._seen.is_new(key_of(event)):
+        if self._seen.is_new(event_id_of(event)):
             self._delivered += 1
             self.deliveries.append(event)
         else:
             self._again += 1
 
-    def _offered(self, parent: ParentView, message: Offer, now_us: int) -> None:
+    def _offered(self, parent: ParentState, message: Inventory, now_us: int) -> None:
         if message.turn != self.roles.turn or not message.events:
             return
         places, lacking = [], []
@@ -364,7 +370,7 @@ class Child:
             else:
                 lacking.append((node, number))
         last = message.events[-1][0]
-        had = Had(self._incarnation, self.roles.turn, last, tuple(places))
+        had = InventoryReply(self._incarnation, self.roles.turn, last, tuple(places))
         self.sends.append((parent.name, had))
         if lacking and parent.name == self.roles.standby:
             self.roles.offered(lacking, self._seen, now_us)
@@ -387,7 +393,7 @@ class Child:
 
     # ---------------------------------------------------------------------------------------- needs
 
-    def _tell_needs(self, parent: ParentView, now_us: int) -> None:
+    def _tell_needs(self, parent: ParentState, now_us: int) -> None:
         if not self._is_to_tell(parent) or now_us < parent.told_us + self._again_us(parent):
             return
         parent.told_us = now_us
@@ -399,19 +405,21 @@ class Child:
         if wants is not None:
             self.sends.append((parent.name, wants))
 
-    def _is_to_tell(self, parent: ParentView) -> bool:
+    def _is_to_tell(self, parent: ParentState) -> bool:
         return parent.is_known() and parent.version < self._most_to_tell(parent)
 
-    def _most_to_tell(self, parent: ParentView) -> int:
+    def _most_to_tell(self, parent: ParentState) -> int:
         """A standby keeps nothing that the active parent does not know to be wanted yet."""
         active = self.roles.met()
         is_second = parent.name == self.roles.standby and active is not None
         return active.version if is_second and active is not None else self._log.version
 
-    def _recall(self, node: str, question: Question) -> None:
+    def _recall(self, node: str, question: HistoryRequest) -> None:
         active = self.roles.met()
         if active is not None:
-            self.sends.append((active.name, Recalls(self._incarnation, node, question)))
+            self.sends.append(
+                (active.name, RelayedHistoryRequest(self._incarnation, node, question))
+            )
 
     # --------------------------------------------------------------------------------- on their way
 
@@ -433,12 +441,12 @@ class Child:
             is_ordered = is_kept or (bound is not None and bound.is_ordered)
             self._decided(aged, now_us, is_ordered=is_ordered)
 
-    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> Key:
+    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> EventId:
         named = self._named(event)
         if not is_ordered:
             self.deliveries.append(named)
         self._send_up(named, now_us, is_echoed=is_ordered)
-        return key_of(named)
+        return event_id_of(named)
 
     def _named(self, event: Carried) -> Carried:
         _, original = self.new_name()
@@ -461,7 +469,7 @@ class Child:
         self, event: Carried, now_us: int, *, is_echoed: bool = False, is_loose: bool = False
     ) -> None:
         if not is_echoed:
-            self._seen.is_new(key_of(event))
+            self._seen.is_new(event_id_of(event))
         up = (event, is_echoed, now_us)
         self._up.put(up, _size(event), event.channel, event.importance, is_loose=is_loose)
         active = self.roles.met()
@@ -481,7 +489,7 @@ class Child:
         )
 
 
-def _way_us(parent: ParentView) -> int:
+def _way_us(parent: ParentState) -> int:
     """0 where that is not known."""
     trip = parent.round_trip
     return max(1, int(trip.mean_us) // 2) if trip.is_measured else 0

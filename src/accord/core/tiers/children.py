@@ -12,16 +12,22 @@ from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
 from accord.core.channels.streams.stream import NEVER
-from accord.core.model.recent import Recent
-from accord.core.node.remotes import Remotes, predicate_of
+from accord.core.model.recent import LruMap
+from accord.core.node.remotes import RemoteInterests, predicate_of
 from accord.core.node.rights import FEEDBACK
 from accord.core.node.router import Router
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
 from accord.core.overlay.signals import Carried
-from accord.core.tiers.answering import Answering
-from accord.core.tiers.messages import Ask, Told, Trait, key_of, life_of
-from accord.core.tiers.seen import Seen
+from accord.core.tiers.answering import FeedbackRouter
+from accord.core.tiers.messages import (
+    ChannelLookup,
+    ChannelLookupReply,
+    TemplateTraits,
+    child_incarnation_of,
+    event_id_of,
+)
+from accord.core.tiers.seen import SeenEvents
 
 _PAGE: Final = 64
 _PAGE_BYTES: Final = 32_768
@@ -29,19 +35,19 @@ LINES: Final = 16_384  # children's channels with an order that are remembered
 _PLAIN: Final = ("", "")
 
 
-class Children:
+class ChildReceivers:
     """`wanted` says which of them want the message that was published last."""
 
-    def __init__(self, router: Router, channels: Channels, answering: Answering) -> None:
-        self.remotes = Remotes(router)
+    def __init__(self, router: Router, channels: Channels, answering: FeedbackRouter) -> None:
+        self.remotes = RemoteInterests(router)
         self.wanted = self.remotes.wanted
         self._channels = channels
         self._answering = answering
         self._needs: dict[tuple[str, str], Need] = {}
-        self._seen = Seen()
+        self._seen = SeenEvents()
         self._sorted: tuple[int, list[ChannelDefinition]] = (-1, [])  # as of a version
         # By child, its life, and channel.
-        self._latest: Recent[tuple[str, int, str], int] = Recent(LINES)
+        self._latest: LruMap[tuple[str, int, str], int] = LruMap(LINES)
         # Since when a child that is known here has been there; 0 where it is not known.
         self.incarnation_of: Callable[[str], int] = lambda _: 0
 
@@ -68,18 +74,18 @@ class Children:
         if not event.origin:
             return True
         if not self._channels.is_in_order(event.channel):
-            return self._seen.is_new(key_of(event))
+            return self._seen.is_new(event_id_of(event))
         if self.has_seen(event):
             return False
-        self._latest.put((event.origin, life_of(event), event.channel), event.original)
+        self._latest.put((event.origin, child_incarnation_of(event), event.channel), event.original)
         return True
 
     def has_seen(self, event: Carried) -> bool:
         """Whether an event of a child, or a later one, has come here, by whichever way."""
         if self._channels.is_in_order(event.channel):
-            line = event.origin, life_of(event), event.channel
+            line = event.origin, child_incarnation_of(event), event.channel
             return event.original <= (self._latest.get(line) or 0)
-        return key_of(event) in self._seen
+        return event_id_of(event) in self._seen
 
     def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
         """Of those that want an event, who is to get it: not the child it is of, if it is that one.
@@ -91,7 +97,7 @@ class Children:
         self.wanted.clear()
         if is_echoed or event.origin not in found:
             return found
-        if self.incarnation_of(event.origin) not in (0, life_of(event)):
+        if self.incarnation_of(event.origin) not in (0, child_incarnation_of(event)):
             return found  # it is of a namesake, or of a life before
         bound = self._channels.bound(event.channel)
         if bound.is_ordered or bound.is_persistent:
@@ -109,7 +115,7 @@ class Children:
     def directory(self) -> int:
         return self._channels.overlay.registry.version
 
-    def answer(self, ask: Ask) -> Told:
+    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
         registry = self._channels.overlay.registry
         found = tuple((each, registry.look_up(each)) for each in ask.channels)
         if self._sorted[0] != registry.version:
@@ -120,10 +126,10 @@ class Children:
         page = _page(left)
         names = dict.fromkeys([ROUTED, *(each.template for each in definitions)])
         traits = {name: self._channels.trait(name) for name in names}
-        return Told(
+        return ChannelLookupReply(
             registry.version,
             {
-                name: Trait(bound.is_ordered, bound.can_be_full, bound.keeps_order)
+                name: TemplateTraits(bound.is_ordered, bound.can_be_full, bound.keeps_order)
                 for name, bound in traits.items()
                 if bound is not None
             },

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.tiers.lanes import Lanes
-from accord.core.tiers.messages import MOST_RANGES, Ranges
+from accord.core.tiers.lanes import PriorityLanes
+from accord.core.tiers.messages import MAX_RANGES, Ranges
 
 WINDOW: Final = 1_024  # numbers on their way
-_RANGES: Final = MOST_RANGES
+_RANGES: Final = MAX_RANGES
 
 T = TypeVar("T")
 
 
-class Inflow(Generic[T]):
+class InboundWindow(Generic[T]):
     """`through`: all up to it has been taken out. `top`: so much was sent, as far as is known.
 
     No more than `most_bytes` wait, if that is given, and the one whose turn it is.
@@ -116,7 +116,7 @@ class Inflow(Generic[T]):
                     return
 
 
-class Outflow(Generic[T]):
+class OutboundWindow(Generic[T]):
     """Kept from `base` on, until all of it up to some number is confirmed.
 
     What was put waits in lanes, and gets its number when it is sent for the first time: the more
@@ -131,7 +131,7 @@ class Outflow(Generic[T]):
         self._last = 0  # number that was given
         self._items: dict[int, tuple[T, int]] = {}
         self._again: dict[int, bool] = {}
-        self._lanes = Lanes()
+        self._lanes = PriorityLanes()
         self._waiting: dict[int, tuple[T, int]] = {}  # without a number, by place
 
     def put(

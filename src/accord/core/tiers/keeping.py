@@ -27,19 +27,28 @@ import msgspec
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.tiers.flows import WINDOW
-from accord.core.tiers.lanes import Lanes
-from accord.core.tiers.messages import MOST_OFFERED, Down, Had, Key, Offer, Ranges, key_of, life_of
+from accord.core.tiers.lanes import PriorityLanes
+from accord.core.tiers.messages import (
+    MAX_OFFERED,
+    DownstreamEvent,
+    EventId,
+    Inventory,
+    InventoryReply,
+    Ranges,
+    child_incarnation_of,
+    event_id_of,
+)
 from accord.core.tiers.options import TierOptions
 
 NO_ROOM: Final = "no room for a secondary node"
 _OVERHEAD: Final = 200
-_OFFERED: Final = MOST_OFFERED
+_OFFERED: Final = MAX_OFFERED
 _REOFFER: Final = 5  # rounds until all is offered again, if it is much
 _NAMES_PER_ROUND: Final = 64  # that a narrow link carries at least
 _NAMES: Final = 8  # kept of events that were given up, for each that may be kept whole
 
 
-class Entry:
+class CustodyEntry:
     """`event` is None once it was given up, for that `cause`; `number` is 0 until it is sent.
 
     All of one `line` come in their order; None where no order is promised. What `is_promised`
@@ -56,23 +65,23 @@ class Entry:
         self.event: Carried | None = event
         self.cause = ""
         self.is_promised = is_promised
-        self.key: Key = key_of(event)
+        self.key: EventId = event_id_of(event)
         self.channel = event.channel
-        line = (event.origin or event.source, life_of(event), event.channel)
+        line = (event.origin or event.source, child_incarnation_of(event), event.channel)
         self.line = line if is_in_order else None
         self.size = len(event.payload) + len(event.block) + _OVERHEAD
         self.at_us = now_us
         self.number = 0
 
 
-class Keeping:
+class CustodyBuffer:
     """`lost` and `losses` tell what the child does not get, and why; `top` is the last sent.
 
     `moved_us` is when the child had got something, or had nothing to get.
     """
 
     def __init__(self, options: TierOptions, now_us: int) -> None:
-        self.entries: dict[int, Entry] = {}  # by place
+        self.entries: dict[int, CustodyEntry] = {}  # by place
         self.bytes = 0
         self.top = 0
         self.turn = 0
@@ -87,11 +96,11 @@ class Keeping:
         self._promised = 0  # of them
         self._promised_bytes = 0
         self._through = 0
-        self._unsent = Lanes()
+        self._unsent = PriorityLanes()
         self._sent: dict[int, int] = {}  # the place of each number
         self._again: dict[int, bool] = {}
         self._offered = 0  # up to this place
-        self._open: dict[int, Offer] = {}  # by their last places, that were not answered yet
+        self._open: dict[int, Inventory] = {}  # by their last places, that were not answered yet
         self._rounds = 0
         self._all_round = 0  # when all was offered last
         self._again_round = 0  # when an answer should have come; 0 if nothing was said
@@ -132,7 +141,7 @@ class Keeping:
         if not self._whole:
             self.moved_us = now_us
         is_promised = patience_us > 0
-        entry = Entry(event, now_us, is_in_order=is_in_order, is_promised=is_promised)
+        entry = CustodyEntry(event, now_us, is_in_order=is_in_order, is_promised=is_promised)
         self._place += 1
         self.entries[self._place] = entry
         self._count_in(entry, 1)
@@ -154,7 +163,7 @@ class Keeping:
         self.top = self._through = 0
         self._sent.clear()
         self._again.clear()
-        self._unsent = Lanes()
+        self._unsent = PriorityLanes()
         self._offered = 0
         for place, entry in self.entries.items():
             entry.number = 0
@@ -184,9 +193,9 @@ class Keeping:
         is_open = self.top < self._through + WINDOW
         return bool(self._again) or (is_open and len(self._unsent) > 0)
 
-    def take(self, bytes_wanted: int, now_us: int) -> list[Down]:
+    def take(self, bytes_wanted: int, now_us: int) -> list[DownstreamEvent]:
         """What to send next."""
-        taken: list[Down] = []
+        taken: list[DownstreamEvent] = []
         size = 0
         while size < bytes_wanted and self.has_more():
             if self._again:
@@ -204,13 +213,13 @@ class Keeping:
             assert entry.event is not None
             age_us = entry.event.age_us + now_us - entry.at_us
             aged = msgspec.structs.replace(entry.event, age_us=age_us)
-            taken.append(Down(self.turn, number, aged))
+            taken.append(DownstreamEvent(self.turn, number, aged))
             size += entry.size
         return taken
 
     # ------------------------------------------------------------------------------- as the standby
 
-    def offers(self) -> list[Offer]:
+    def offers(self) -> list[Inventory]:
         """What to say of what is kept: what is new, and if that is much, all from time to time.
 
         No more before that is answered, or should have been: the way to the child may be narrow.
@@ -232,7 +241,7 @@ class Keeping:
         self._wait_for_answers()
         return offers
 
-    def had(self, message: Had, now_us: int) -> None:
+    def had(self, message: InventoryReply, now_us: int) -> None:
         """The child has some, and nothing before them is for it any more."""
         if message.turn != self.turn or (self.is_active and message.last not in self._open):
             return
@@ -301,11 +310,11 @@ class Keeping:
         assert all(number in self._sent for number in self._again)
         assert not (self.is_active and self._open and self.top)
 
-    def _all(self, after: int) -> list[Offer]:
+    def _all(self, after: int) -> list[Inventory]:
         """Names of what is kept beyond a place."""
         names = [(place, *entry.key) for place, entry in self.entries.items() if place > after]
         return [
-            Offer(self.turn, tuple(names[first : first + _OFFERED]))
+            Inventory(self.turn, tuple(names[first : first + _OFFERED]))
             for first in range(0, len(names), _OFFERED)
         ]
 
@@ -315,7 +324,7 @@ class Keeping:
             return
         self._again_round = 0
 
-    def _wait(self, place: int, entry: Entry) -> None:
+    def _wait(self, place: int, entry: CustodyEntry) -> None:
         """Until it is sent."""
         assert entry.event is not None
         self._unsent.put(
@@ -373,7 +382,7 @@ class Keeping:
         if entry.event is not None:
             self._count_in(entry, -1)
 
-    def _count_in(self, entry: Entry, sign: int) -> None:
+    def _count_in(self, entry: CustodyEntry, sign: int) -> None:
         self._whole += sign
         self.bytes += sign * entry.size
         if entry.is_promised:
@@ -381,10 +390,10 @@ class Keeping:
             self._promised_bytes += sign * entry.size
 
 
-def _by_last(offers: list[Offer]) -> dict[int, Offer]:
+def _by_last(offers: list[Inventory]) -> dict[int, Inventory]:
     return {offer.events[-1][0]: offer for offer in offers}
 
 
-def _is_expired(entry: Entry, now_us: int) -> bool:
+def _is_expired(entry: CustodyEntry, now_us: int) -> bool:
     event = entry.event
     return event is not None and 0 < event.deadline_us <= event.age_us + now_us - entry.at_us

@@ -28,7 +28,7 @@ class _Line:
         self.lane = _ORDERED  # it stands in none
 
 
-class Lanes:
+class PriorityLanes:
     """Events are known by their places, of which later ones are larger."""
 
     def __init__(self) -> None:

@@ -13,14 +13,14 @@ from typing import Final
 
 from accord.core.channels.persistent.options import is_persistent
 from accord.core.model.channels import ChannelMap, filter_selects
-from accord.core.model.recent import Recent
-from accord.core.overlay.binding import Bound
+from accord.core.model.recent import LruMap
+from accord.core.overlay.binding import ChannelTraits
 from accord.core.overlay.registry import (
     ChannelDefinition,
     problem_with_definition,
     specificity,
 )
-from accord.core.tiers.messages import MOST_ASKED, Ask, Told, Trait
+from accord.core.tiers.messages import MAX_ASKED, ChannelLookup, ChannelLookupReply, TemplateTraits
 from accord.core.tiers.options import TierOptions
 
 NEVER: Final = 1 << 62
@@ -30,19 +30,19 @@ _MOST: Final = 4_096  # definitions, and channels
 _AGAIN_US: Final = 500_000
 
 
-class Lookups:
+class ChannelCache:
     """`news` is set when answers may have changed what `bound` says."""
 
     def __init__(self, options: TierOptions) -> None:
         self.news = False
-        self.templates: dict[str, Trait] = {}
+        self.templates: dict[str, TemplateTraits] = {}
         self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with their nodes
         self.is_complete = False
         # Persistent channels from before a start, until it is known what is defined now.
         self.remembered: tuple[str, ...] = ()
         self._options = options
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
-        self._found: Recent[str, ChannelDefinition | None] = Recent(_MOST)  # by channel
+        self._found: LruMap[str, ChannelDefinition | None] = LruMap(_MOST)  # by channel
         self._wanted: dict[str, bool] = {}
         self._directory: tuple[str, int, int] = ("", 0, 0)
         self._page: list[tuple[ChannelDefinition, str]] = []
@@ -52,7 +52,7 @@ class Lookups:
 
     # -------------------------------------------------------------------------------------- answers
 
-    def bound(self, channel: str) -> Bound | None:
+    def bound(self, channel: str) -> ChannelTraits | None:
         """What the template of a channel asks of this node; None where that is not known yet."""
         name = self._template_of(channel)
         if name is None:
@@ -60,10 +60,12 @@ class Lookups:
         trait = self.templates.get(name)
         if trait is None:
             parent = self._directory[0]
-            return Bound(problem=f"the template {name} of {channel} is not installed at {parent}")
+            return ChannelTraits(
+                problem=f"the template {name} of {channel} is not installed at {parent}"
+            )
         # What is kept has its number where it is: it comes from there to clients of this node, too.
         is_kept = self._is_kept(channel)
-        return Bound(
+        return ChannelTraits(
             trait.is_ordered or is_kept,
             can_be_full=True,
             is_persistent=is_kept,
@@ -115,16 +117,16 @@ class Lookups:
             self._wanted.update(dict.fromkeys([] if self.is_complete else self._found, True))
             self._ask_us = now_us
 
-    def ask(self, now_us: int) -> Ask | None:
+    def ask(self, now_us: int) -> ChannelLookup | None:
         """What to ask the active parent now."""
         if self._ask_us > now_us:
             return None
-        channels = tuple(list(self._wanted)[:MOST_ASKED])
+        channels = tuple(list(self._wanted)[:MAX_ASKED])
         is_asking = bool(channels) or self._after is not None
         self._ask_us = now_us + _AGAIN_US if is_asking else NEVER
-        return Ask(channels, self._after) if is_asking else None
+        return ChannelLookup(channels, self._after) if is_asking else None
 
-    def told(self, message: Told, now_us: int) -> None:
+    def told(self, message: ChannelLookupReply, now_us: int) -> None:
         if message.directory != self._directory[2]:
             return
         self.templates = message.templates
@@ -152,7 +154,7 @@ class Lookups:
         for name in self.definitions:
             assert self._defined.get(name) is not None
 
-    def _turn_page(self, message: Told, now_us: int) -> None:
+    def _turn_page(self, message: ChannelLookupReply, now_us: int) -> None:
         sound = [each for each in message.page if not problem_with_definition(each[0])]
         self._page += sound[: _MOST - len(self._page)]
         is_whole = len(sound) == len(message.page) and len(self._page) < _MOST

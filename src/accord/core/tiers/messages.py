@@ -15,26 +15,26 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.persistent.asker import Standing
-from accord.core.channels.persistent.messages import Answer, Question, Stamp
+from accord.core.channels.persistent.asker import PeerState
+from accord.core.channels.persistent.messages import HistoryReply, HistoryRequest, Stamp
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.signals import Carried, TemplateMessage
 
 # In one message.
-MOST_RANGES: Final = 32
-MOST_CHANGES: Final = 128
-MOST_CHANGES_TEXT: Final = 65_536  # characters of all of them, if there are several
-MOST_OFFERED: Final = 512
-MOST_ASKED: Final = 64
+MAX_RANGES: Final = 32
+MAX_CHANGES: Final = 128
+MAX_CHANGES_TEXT: Final = 65_536  # characters of all of them, if there are several
+MAX_OFFERED: Final = 512
+MAX_ASKED: Final = 64
 
 NUMBERS: Final = 1_000_000  # of a child's events in a millisecond
 Ranges = tuple[tuple[int, int], ...]  # first and last number of each
-Key = tuple[str, int]  # the node where an event was published, and what it is called there
+EventId = tuple[str, int]  # the node where an event was published, and what it is called there
 
 
-class Attend(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
-    """From a child, again and again; its parent answers with `Serve`.
+class ChildHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
+    """From a child, again and again; its parent answers with `ParentHeartbeat`.
 
     All up to `through` has come down. All below `base` is done with on the way up, and has been
     sent up to `top`.
@@ -54,7 +54,7 @@ class Attend(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
     roster: int = -1  # which it knows of who has a past; -1 where it does not want to
 
 
-class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
+class ParentHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
     """A parent's answer, to what the child said at `at_us`.
 
     Down: `top` was sent, and `waiting` are kept in all. Up: all up to `through` was taken, and all
@@ -84,7 +84,7 @@ class Serve(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
     shed: int = 0
 
 
-class Wants(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
+class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
     """What changes in a child's needs from version `since` to `version`, by their keys."""
 
     incarnation: int
@@ -93,14 +93,14 @@ class Wants(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
     changes: tuple[tuple[str, Need | None], ...]
 
 
-class Offer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
+class Inventory(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
     """What a parent keeps for a child and has not sent: place, node and number of each event."""
 
     turn: int
     events: tuple[tuple[int, str, int], ...]
 
 
-class Had(msgspec.Struct, frozen=True, array_like=True, tag="had"):
+class InventoryReply(msgspec.Struct, frozen=True, array_like=True, tag="had"):
     """Of what was offered, up to the place `last`, the child has these already."""
 
     incarnation: int
@@ -109,13 +109,13 @@ class Had(msgspec.Struct, frozen=True, array_like=True, tag="had"):
     places: tuple[int, ...]
 
 
-class Down(msgspec.Struct, frozen=True, array_like=True, tag="down"):
+class DownstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="down"):
     turn: int
     number: int
     event: Carried
 
 
-class Up(msgspec.Struct, frozen=True, array_like=True, tag="up"):
+class UpstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="up"):
     """`is_echoed`: the child's own clients get it when it comes back."""
 
     incarnation: int
@@ -124,14 +124,14 @@ class Up(msgspec.Struct, frozen=True, array_like=True, tag="up"):
     is_echoed: bool = False
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+class ChannelLookup(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     """How are these channels defined? And which definitions are there after that name?"""
 
     channels: tuple[str, ...]
     after: str | None = None
 
 
-class Trait(msgspec.Struct, frozen=True, array_like=True):
+class TemplateTraits(msgspec.Struct, frozen=True, array_like=True):
     """What a node must know of a template where clients publish."""
 
     is_ordered: bool = False
@@ -139,60 +139,77 @@ class Trait(msgspec.Struct, frozen=True, array_like=True):
     keeps_order: bool = False
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
+class ChannelLookupReply(msgspec.Struct, frozen=True, array_like=True, tag="told"):
     """How channels are defined, by an answer's `directory`; a name without definition has none."""
 
     directory: int
-    templates: dict[str, Trait]
+    templates: dict[str, TemplateTraits]
     channels: tuple[tuple[str, ChannelDefinition | None], ...] = ()
     page: tuple[tuple[ChannelDefinition, str], ...] = ()  # with the node that defined it
     after: str | None = None  # the page that was asked for
     is_last: bool = False
 
 
-class Recalls(msgspec.Struct, frozen=True, array_like=True, tag="recalls"):
+class RelayedHistoryRequest(msgspec.Struct, frozen=True, array_like=True, tag="recalls"):
     """A question about the past, to whoever `node` is."""
 
     incarnation: int
     node: str
-    question: Question
+    question: HistoryRequest
 
 
-class Recalled(msgspec.Struct, frozen=True, array_like=True, tag="recalled"):
+class RelayedHistoryReply(msgspec.Struct, frozen=True, array_like=True, tag="recalled"):
     """What `node` has answered."""
 
     node: str
-    answer: Answer
+    answer: HistoryReply
 
 
-class Roster(msgspec.Struct, frozen=True, array_like=True, tag="roster"):
+class PeerListUpdate(msgspec.Struct, frozen=True, array_like=True, tag="roster"):
     """Who may have a past."""
 
     turn: int
     version: int
-    nodes: tuple[tuple[str, Standing], ...]
+    nodes: tuple[tuple[str, PeerState], ...]
 
 
-# `Said` is of services, which speak across tiers as they do with neighbours in the overlay.
-FromChild = Attend | Wants | Had | Up | Ask | Recalls | Said
-FromParent = Serve | Offer | Down | Told | Recalled | Roster | Said
+# `TemplateMessage` is of services, which speak across tiers as they do with neighbours in the
+# overlay.
+FromChild = (
+    ChildHeartbeat
+    | InterestDelta
+    | InventoryReply
+    | UpstreamEvent
+    | ChannelLookup
+    | RelayedHistoryRequest
+    | TemplateMessage
+)
+FromParent = (
+    ParentHeartbeat
+    | Inventory
+    | DownstreamEvent
+    | ChannelLookupReply
+    | RelayedHistoryReply
+    | PeerListUpdate
+    | TemplateMessage
+)
 
 
-def is_too_much(message: FromChild) -> bool:
+def exceeds_limits(message: FromChild) -> bool:
     """Whether it has more than a child says at once."""
     match message:
-        case Attend():
-            return len(message.missing) > MOST_RANGES
-        case Wants():
-            return len(message.changes) > MOST_CHANGES or _text_of(message) > MOST_CHANGES_TEXT
-        case Had():
-            return len(message.places) > MOST_OFFERED
-        case Ask():
-            return len(message.channels) > MOST_ASKED
+        case ChildHeartbeat():
+            return len(message.missing) > MAX_RANGES
+        case InterestDelta():
+            return len(message.changes) > MAX_CHANGES or _text_of(message) > MAX_CHANGES_TEXT
+        case InventoryReply():
+            return len(message.places) > MAX_OFFERED
+        case ChannelLookup():
+            return len(message.channels) > MAX_ASKED
     return False
 
 
-def _text_of(message: Wants) -> int:
+def _text_of(message: InterestDelta) -> int:
     return sum(text_of(need) for _, need in message.changes)
 
 
@@ -201,12 +218,12 @@ def text_of(need: Need | None) -> int:
     return 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
 
 
-def key_of(event: Carried) -> Key:
+def event_id_of(event: Carried) -> EventId:
     """What an event is called wherever it goes."""
     return (event.origin, event.original) if event.origin else (event.source, event.event)
 
 
-def life_of(event: Carried) -> int:
+def child_incarnation_of(event: Carried) -> int:
     """The incarnation of the child that an event is of: it differs where two have one name.
 
     After each million events it is one more. That is harmless: it makes another line of events, in

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decoded
-from accord.core.overlay.facts import FactStore
-from accord.core.overlay.map import Map
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.facts import StateStore
+from accord.core.overlay.map import LinkStateMap
 from accord.core.tiers.answering import CHILD
 
 SURE_US: Final = 20_000_000  # longer than a link that hears nothing is kept
@@ -23,10 +23,10 @@ _LOOK_US: Final = 1_000_000
 _decoder: Final = msgspec.msgpack.Decoder(int)
 
 
-class ChildNamesakes:
+class ChildNameConflicts:
     """`problems` are for people, by child."""
 
-    def __init__(self, store: FactStore, map_: Map) -> None:
+    def __init__(self, store: StateStore, map_: LinkStateMap) -> None:
         self.problems: dict[str, str] = {}
         self._store = store
         self._map = map_
@@ -48,7 +48,7 @@ class ChildNamesakes:
         found: dict[str, str] = {}
         for origin, child, value in self._others():
             own = children.get(child)
-            if own is not None and own != decoded(_decoder, value):
+            if own is not None and own != decode_or_none(_decoder, value):
                 found[child] = (
                     f"another secondary node {child!r} is linked with {origin!r}: one of the two "
                     "must be renamed"

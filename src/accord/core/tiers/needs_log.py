@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.overlay.change_log import ChangeLog, Limits
-from accord.core.overlay.needs import Need, Needs
-from accord.core.tiers.messages import MOST_CHANGES, MOST_CHANGES_TEXT, Wants, text_of
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
+from accord.core.overlay.needs import InterestTable, Need
+from accord.core.tiers.messages import MAX_CHANGES, MAX_CHANGES_TEXT, InterestDelta, text_of
 
-_LIMITS: Final = Limits(changes=MOST_CHANGES, bytes=MOST_CHANGES_TEXT, gone=4_096)
+_LIMITS: Final = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_CHANGES_TEXT, gone=4_096)
 BUDGET: Final = 16 << 20  # bytes of needs: no more of them than a parent accepts
 
 
-class NeedsLog(ChangeLog[str, Need]):
+class InterestLog(ChangeLog[str, Need]):
     def __init__(self, incarnation: int) -> None:
         super().__init__(_LIMITS, lambda _, need: text_of(need))
-        self.needs = Needs(BUDGET)
+        self.needs = InterestTable(BUDGET)
         self._incarnation = incarnation
 
     def update(self, now_us: int) -> bool:
@@ -25,13 +25,13 @@ class NeedsLog(ChangeLog[str, Need]):
             self.put(key, need)
         return bool(changes)
 
-    def since(self, version: int, most: int) -> Wants | None:
+    def since(self, version: int, most: int) -> InterestDelta | None:
         """The next changes for who knows those up to `version`, up to version `most`."""
         last, changes = self.after(version, most)
         if last <= version:
             return None
         told = tuple((key, need) for _, key, need in changes)
-        return Wants(self._incarnation, version, last, told)
+        return InterestDelta(self._incarnation, version, last, told)
 
     def check_invariants(self, known: int = 0) -> None:
         super().check_invariants(known)

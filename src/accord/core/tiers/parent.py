@@ -20,47 +20,47 @@ from typing import Final, Protocol
 
 import msgspec
 
-from accord.core.channels.persistent.messages import Page, PageAsked, Working
+from accord.core.channels.persistent.messages import HistoryPage, PageInProgress, PageRequest
 from accord.core.model.channels import ChannelMap
 from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.needs import Need, size_of
 from accord.core.overlay.sanity import problem_with_need
-from accord.core.overlay.signals import Carried, Said
+from accord.core.overlay.signals import Carried, TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import ChildStatus
-from accord.core.tiers.flows import WINDOW, Inflow
-from accord.core.tiers.keeping import NO_ROOM, Keeping
+from accord.core.tiers.flows import WINDOW, InboundWindow
+from accord.core.tiers.keeping import NO_ROOM, CustodyBuffer
 from accord.core.tiers.messages import (
-    Ask,
-    Attend,
-    Down,
+    ChannelLookup,
+    ChannelLookupReply,
+    ChildHeartbeat,
+    DownstreamEvent,
     FromChild,
     FromParent,
-    Had,
-    Recalled,
-    Recalls,
-    Serve,
-    Told,
-    Up,
-    Wants,
-    is_too_much,
+    InterestDelta,
+    InventoryReply,
+    ParentHeartbeat,
+    RelayedHistoryReply,
+    RelayedHistoryRequest,
+    UpstreamEvent,
+    exceeds_limits,
 )
 from accord.core.tiers.needs_log import BUDGET
 from accord.core.tiers.options import TierOptions
-from accord.core.tiers.relaying import PastPort, Relaying
+from accord.core.tiers.relaying import HistoryPort, HistoryRelay
 
 NEVER: Final = 1 << 62
 _LOSSES: Final = 1_000  # remembered at a time
 _PAUSES: Final = 8
-MOST_CHILDREN: Final = 1_024  # as many as there are links at most
-_MOST_NEEDS: Final = 65_536
+MAX_CHILDREN: Final = 1_024  # as many as there are links at most
+_MAX_NEEDS: Final = 65_536
 _NEEDS_BYTES: Final = 2 * BUDGET  # while others take their place
-_MOST_KEY: Final = 65_536
+_MAX_KEY: Final = 65_536
 _FEW: Final = 512  # events that are gone through at once, however often
 _TEXT_AT_ONCE: Final = 4_096  # of needs: to read long conditions takes a while
 
 
-class ParentPort(Protocol):
+class ParentHost(Protocol):
     """What a parent does for its children at its node."""
 
     def joined(self, child: str, incarnation: int) -> None:
@@ -84,20 +84,20 @@ class ParentPort(Protocol):
     def patience_us(self, channel: str) -> int:
         """How long a child that gets nothing is waited for; 0 where events may be lost."""
 
-    def answer(self, ask: Ask) -> Told:
+    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
         """How channels are defined."""
 
     def directory(self) -> int:
         """Changes with the definitions of channels."""
 
 
-class _State:
+class _ChildState:
     """What is known of one child since it was started."""
 
     def __init__(self, incarnation: int, options: TierOptions, now_us: int) -> None:
         self.incarnation = incarnation
         self.birth_us = now_us
-        self.keeping = Keeping(options, now_us)
+        self.keeping = CustodyBuffer(options, now_us)
         self.needs: dict[str, Need] = {}
         self.needs_bytes = 0
         self.version = 0
@@ -106,15 +106,15 @@ class _State:
         self.has_other = False  # another parent
         self._filters: ChannelMap[int] = ChannelMap()  # how many needs have each
         # A child keeps no more than that, unless there are very large ones among it.
-        self.up: Inflow[Up] = Inflow(most_bytes=4 * options.up_bytes)
+        self.up: InboundWindow[UpstreamEvent] = InboundWindow(most_bytes=4 * options.up_bytes)
         self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, event
         self.settled = 0
         self.heard_us = now_us
         self.at_us = 0
         self.turned_us = now_us  # when it chose its parents last
-        self.asked: Ask | None = None  # not answered yet
+        self.asked: ChannelLookup | None = None  # not answered yet
         self.serve_us = NEVER
-        self.relaying = Relaying()
+        self.relaying = HistoryRelay()
 
     def wants(self, channel: str) -> bool:
         """Whether it may want an event of that channel; answers come unasked."""
@@ -125,7 +125,7 @@ class _State:
         size = size_of(need) - (0 if known is None else size_of(known))
         is_one_more = known is None
         return (
-            len(self.needs) + is_one_more <= _MOST_NEEDS and self.needs_bytes + size <= _NEEDS_BYTES
+            len(self.needs) + is_one_more <= _MAX_NEEDS and self.needs_bytes + size <= _NEEDS_BYTES
         )
 
     def need(self, key: str, need: Need | None) -> None:
@@ -144,7 +144,7 @@ class _State:
             self._filters.set(need.filter, (self._filters.get(need.filter) or 0) + 1)
 
     def check_invariants(self) -> None:
-        assert len(self.needs) <= _MOST_NEEDS
+        assert len(self.needs) <= _MAX_NEEDS
         assert self.needs_bytes == sum(map(size_of, self.needs.values())) <= _NEEDS_BYTES
         for need in self.needs.values():
             assert self._filters.get(need.filter)
@@ -160,7 +160,7 @@ class Parent:
         self,
         incarnation: int,
         options: TierOptions,
-        port: ParentPort,
+        port: ParentHost,
         tiers: TierLinks | None = None,
     ) -> None:
         self.tiers = TierLinks() if tiers is None else tiers
@@ -168,11 +168,11 @@ class Parent:
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
         self.losses: list[tuple[Carried, str, str]] = []  # event, child and cause
-        self.past: PastPort | None = None  # where channels can be persistent
+        self.past: HistoryPort | None = None  # where channels can be persistent
         self._incarnation = incarnation
         self._options = options
         self._port = port
-        self._children: dict[str, _State] = {}
+        self._children: dict[str, _ChildState] = {}
         self._links: dict[str, bool] = {}
         self._offer_us = NEVER
         self._settle_us = NEVER
@@ -196,31 +196,33 @@ class Parent:
         return child in self._links
 
     def receive(self, child: str, message: object, now_us: int) -> None:
-        if not isinstance(message, FromChild) or is_too_much(message):
+        if not isinstance(message, FromChild) or exceeds_limits(message):
             return  # nothing that a child says
-        if isinstance(message, Ask):
+        if isinstance(message, ChannelLookup):
             if child in self._children:
                 self._children[child].asked = message  # one at a time: it asks again
             return
-        if isinstance(message, Said):
+        if isinstance(message, TemplateMessage):
             self.tiers.heard(child, message, now_us)
             return
-        state = self._state(child, message.incarnation, now_us, is_new=isinstance(message, Attend))
+        state = self._state(
+            child, message.incarnation, now_us, is_new=isinstance(message, ChildHeartbeat)
+        )
         if state is None:
             return
         state.heard_us = now_us
         match message:
-            case Attend():
+            case ChildHeartbeat():
                 self._attended(child, state, message, now_us)
-            case Wants():
+            case InterestDelta():
                 self._wanted(child, state, message)
                 self._serve(child, state, now_us)
-            case Had():
+            case InventoryReply():
                 state.keeping.had(message, now_us)
                 self._is_ready(child, state.keeping)
-            case Recalls():
+            case RelayedHistoryRequest():
                 self._recalls(child, state, message, now_us)
-            case Up():
+            case UpstreamEvent():
                 event = message.event
                 state.up.put(message.number, message, len(event.payload) + len(event.block))
                 self._take_up(child, state, now_us)
@@ -243,12 +245,12 @@ class Parent:
         self._offer_us = min(self._offer_us, now_us + self._options.offer_us)
         return True
 
-    def recalled(self, child: str, message: Recalled) -> None:
+    def recalled(self, child: str, message: RelayedHistoryReply) -> None:
         """What a node answered to a child about the past; events go before pages."""
         state = self._children.get(child)
         if state is None or child not in self._links:
             return  # it asks again, whoever is its parent then
-        if isinstance(message.answer, Page):
+        if isinstance(message.answer, HistoryPage):
             state.relaying.put(message)
             self.ready.append(child)
         else:
@@ -270,7 +272,9 @@ class Parent:
                 return False
         return True
 
-    def take(self, child: str, bytes_wanted: int, now_us: int) -> Sequence[Down | Recalled]:
+    def take(
+        self, child: str, bytes_wanted: int, now_us: int
+    ) -> Sequence[DownstreamEvent | RelayedHistoryReply]:
         """Events to send to a child next, and pages of the past where there are none."""
         state = self._children.get(child)
         if state is None or child not in self._links:
@@ -337,7 +341,7 @@ class Parent:
         ]
 
     def check_invariants(self) -> None:
-        assert len(self._children) <= MOST_CHILDREN
+        assert len(self._children) <= MAX_CHILDREN
         for state in self._children.values():
             state.keeping.check_invariants()
             state.up.check_invariants()
@@ -351,7 +355,9 @@ class Parent:
 
     # ---------------------------------------------------------------------------------- what comes
 
-    def _state(self, child: str, incarnation: int, now_us: int, *, is_new: bool) -> _State | None:
+    def _state(
+        self, child: str, incarnation: int, now_us: int, *, is_new: bool
+    ) -> _ChildState | None:
         """None where it is not the child's latest life, or not known and not `is_new`."""
         known = self._children.get(child)
         if known is not None and known.incarnation == incarnation:
@@ -360,9 +366,9 @@ class Parent:
             return None
         if known is not None:
             self._forget(child)
-        elif len(self._children) >= MOST_CHILDREN and not self._make_room():
+        elif len(self._children) >= MAX_CHILDREN and not self._make_room():
             return None
-        state = self._children[child] = _State(incarnation, self._options, now_us)
+        state = self._children[child] = _ChildState(incarnation, self._options, now_us)
         self._port.joined(child, incarnation)
         return state
 
@@ -373,7 +379,9 @@ class Parent:
             self._forget(min(away, key=lambda each: self._children[each].heard_us))
         return bool(away)
 
-    def _attended(self, child: str, state: _State, message: Attend, now_us: int) -> None:
+    def _attended(
+        self, child: str, state: _ChildState, message: ChildHeartbeat, now_us: int
+    ) -> None:
         keeping = state.keeping
         if message.is_leaving:
             self._forget(child)
@@ -409,13 +417,13 @@ class Parent:
             if roster is not None:
                 self._send(child, roster)
 
-    def _wanted(self, child: str, state: _State, message: Wants) -> None:
+    def _wanted(self, child: str, state: _ChildState, message: InterestDelta) -> None:
         if message.since == state.version < message.version and not state.changes:
             state.changes.extend(message.changes)
             state.next_version = message.version
             self._change_needs(child, state)
 
-    def _change_needs(self, child: str, state: _State) -> None:
+    def _change_needs(self, child: str, state: _ChildState) -> None:
         """The next of them, and the version when that was the last."""
         left = _TEXT_AT_ONCE
         is_less = False
@@ -436,7 +444,7 @@ class Parent:
         if not state.changes:
             state.version = state.next_version
 
-    def _take_up(self, child: str, state: _State, now_us: int) -> None:
+    def _take_up(self, child: str, state: _ChildState, now_us: int) -> None:
         before = state.up.through
         while (up := state.up.first()) is not None:
             event = msgspec.structs.replace(up.event, source=child, origin=child)
@@ -456,12 +464,14 @@ class Parent:
         if state.up.through > before:
             self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
 
-    def _recalls(self, child: str, state: _State, message: Recalls, now_us: int) -> None:
+    def _recalls(
+        self, child: str, state: _ChildState, message: RelayedHistoryRequest, now_us: int
+    ) -> None:
         if self.past is None:
             return
         question = message.question
-        if isinstance(question, PageAsked) and state.relaying.has_page(message.node, question.id):
-            self._send(child, Recalled(message.node, Working(question.id)))
+        if isinstance(question, PageRequest) and state.relaying.has_page(message.node, question.id):
+            self._send(child, RelayedHistoryReply(message.node, PageInProgress(question.id)))
         else:
             self.past.relay(child, message.node, question, now_us)
 
@@ -493,7 +503,7 @@ class Parent:
         if self._settle_us == now_us:
             self._settle_us = now_us + pause_us
 
-    def _settled(self, state: _State, through: int) -> None:
+    def _settled(self, state: _ChildState, through: int) -> None:
         state.settled = through
         while state.unsettled and state.unsettled[0][0] <= through:
             state.unsettled.popleft()
@@ -511,10 +521,10 @@ class Parent:
                 for offer in keeping.offers():
                     self._send(child, offer)
 
-    def _serve(self, child: str, state: _State, now_us: int) -> None:
+    def _serve(self, child: str, state: _ChildState, now_us: int) -> None:
         keeping = state.keeping
         again_us = self._options.again_us
-        serve = Serve(
+        serve = ParentHeartbeat(
             self._incarnation,
             state.birth_us,
             state.incarnation,
@@ -537,17 +547,17 @@ class Parent:
         self._note_losses(child, keeping)
         self._send(child, serve)
 
-    def _note_losses(self, child: str, keeping: Keeping) -> None:
+    def _note_losses(self, child: str, keeping: CustodyBuffer) -> None:
         room = max(0, _LOSSES - len(self.losses))
         self.losses += [(event, child, cause) for event, cause in keeping.losses[:room]]
         keeping.losses.clear()
 
-    def _is_elsewhere(self, child: str, state: _State, now_us: int) -> bool:
+    def _is_elsewhere(self, child: str, state: _ChildState, now_us: int) -> bool:
         """Whether a child is not heard of here, and may well be served by its other parent."""
         is_here = child in self._links and now_us - state.heard_us < self._options.dead_us
         return state.has_other and not is_here
 
-    def _is_ready(self, child: str, keeping: Keeping) -> None:
+    def _is_ready(self, child: str, keeping: CustodyBuffer) -> None:
         if keeping.has_more():
             self.ready.append(child)
 
@@ -566,6 +576,6 @@ class Parent:
 
 def _is_bad(key: str, need: Need | None) -> bool:
     """Whether it is nothing that a node could have said."""
-    if not 0 < len(key) <= _MOST_KEY or need is None:
+    if not 0 < len(key) <= _MAX_KEY or need is None:
         return need is not None
     return problem_with_need(need) is not None

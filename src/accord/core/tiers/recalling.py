@@ -21,30 +21,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from accord.core.channels.persistent.asker import Asker, Standing
-from accord.core.channels.persistent.messages import Page, Question, Stamp
-from accord.core.tiers.messages import Recalled, Roster, Serve
-from accord.core.tiers.needs_log import NeedsLog
+from accord.core.channels.persistent.asker import HistoryClient, PeerState
+from accord.core.channels.persistent.messages import HistoryPage, HistoryRequest, Stamp
+from accord.core.tiers.messages import ParentHeartbeat, PeerListUpdate, RelayedHistoryReply
+from accord.core.tiers.needs_log import InterestLog
 
 SHED_US: Final = 1_000_000  # between two times that everything is looked for again
 _BREAK: Final = 1 << 64  # larger than any moment
 _UNHEARD: Final = (0, 0)
 
-Ask = Callable[[str, Question], None]
+Ask = Callable[[str, HistoryRequest], None]
 
 
-class Recalling:
+class HistoryViaParent:
     """What is around the `asker` of a secondary node; `ask` sends a question to the active parent.
 
     `roster` is which state of the nodes is known.
     """
 
-    def __init__(self, name: str, incarnation: int, log: NeedsLog, ask: Ask) -> None:
-        self.asker = Asker(name, incarnation, self)
+    def __init__(self, name: str, incarnation: int, log: InterestLog, ask: Ask) -> None:
+        self.asker = HistoryClient(name, incarnation, self)
         self.roster = 0
         self._log = log
         self._ask = ask
-        self._nodes: dict[str, Standing] = {}
+        self._nodes: dict[str, PeerState] = {}
         self._changes = 0
         self._heard: tuple[int, Stamp] = (0, _UNHEARD)  # which needs that includes
         self._come_us = 0
@@ -61,11 +61,11 @@ class Recalling:
     def names(self) -> Iterable[str]:
         return self._nodes
 
-    def standing(self, node: str) -> Standing:
+    def standing(self, node: str) -> PeerState:
         known = self._nodes.get(node)
         if known is None:
             # Without a parent nobody is here, but nobody is gone for good either.
-            return Standing(incarnation=0 if self.roster else 1)
+            return PeerState(incarnation=0 if self.roster else 1)
         return known._replace(since=known.since + self._breaks * _BREAK)
 
     def noted(self) -> Stamp | None:
@@ -78,7 +78,7 @@ class Recalling:
     def come_us(self, now_us: int) -> int:  # noqa: ARG002
         return self._come_us
 
-    def ask(self, node: str, question: Question, now_us: int) -> None:  # noqa: ARG002
+    def ask(self, node: str, question: HistoryRequest, now_us: int) -> None:  # noqa: ARG002
         self._ask(node, question)
 
     # ----------------------------------------------------------------------------- from the parent
@@ -94,7 +94,7 @@ class Recalling:
         self._is_broken = False
         self.asker.need_anew(now_us)
 
-    def served(self, message: Serve) -> None:
+    def served(self, message: ParentHeartbeat) -> None:
         if message.heard != _UNHEARD:
             self._heard = (message.version, message.heard)
         if message.at_us:
@@ -103,13 +103,13 @@ class Recalling:
             self._is_broken = True
         self._shed = message.shed
 
-    def told(self, roster: Roster) -> None:
+    def told(self, roster: PeerListUpdate) -> None:
         self.roster = roster.version
         self._nodes = dict(roster.nodes)
         self._changes += 1
 
-    def recalled(self, message: Recalled, now_us: int) -> None:
-        if isinstance(message.answer, Page):
+    def recalled(self, message: RelayedHistoryReply, now_us: int) -> None:
+        if isinstance(message.answer, HistoryPage):
             self.asker.take_page(message.node, message.answer, now_us)
         else:
             self.asker.answered(message.node, message.answer, now_us)

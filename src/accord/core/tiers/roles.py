@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
-from accord.core.overlay.round_trip import RoundTrip
+from accord.core.overlay.round_trip import RttEstimator
 from accord.core.overlay.tier_status import ParentStatus
-from accord.core.tiers.messages import Key, Serve
+from accord.core.tiers.messages import EventId, ParentHeartbeat
 from accord.core.tiers.options import TierOptions
 
 NEVER: Final = 1 << 62
-_MOST_DOUBLINGS: Final = 5
+_MAX_DOUBLINGS: Final = 5
 _UNBORN: Final = (0, 0)
 
 
-class ParentView:
+class ParentState:
     """A node that this one is linked with, or was."""
 
     def __init__(self, name: str) -> None:
@@ -42,7 +42,7 @@ class ParentView:
         self.lost = 0
         self.failures = 0
         self.steady_us = 0  # since when it stands by as it should
-        self.round_trip = RoundTrip()
+        self.round_trip = RttEstimator()
 
     def is_usable(self) -> bool:
         return self.is_linked and self.is_sound
@@ -55,14 +55,14 @@ class ParentView:
         self.attend_us = min(self.attend_us, due_us)
 
 
-class Roles:
+class ParentSelector:
     """`turn` counts the choices of an active parent; `on_turn` is told of each.
 
     `left` are those that this node has no more use for, to be told so.
     """
 
     def __init__(self, options: TierOptions, on_turn: Callable[[int], None]) -> None:
-        self.parents: dict[str, ParentView] = {}
+        self.parents: dict[str, ParentState] = {}
         self.active = ""
         self.standby = ""
         self.turn = 0
@@ -70,19 +70,19 @@ class Roles:
         self.left: list[str] = []
         self._options = options
         self._on_turn = on_turn
-        self._lacks: tuple[Key, int, int] | None = None  # what, since when, and when told last
+        self._lacks: tuple[EventId, int, int] | None = None  # what, since when, and when told last
 
-    def used(self) -> list[ParentView]:
+    def used(self) -> list[ParentState]:
         """The active one and the standby, as far as there are."""
         return [self.parents[name] for name in (self.active, self.standby) if name]
 
-    def met(self) -> ParentView | None:
+    def met(self) -> ParentState | None:
         """The active one, if it has answered since it is."""
         active = self.parents.get(self.active)
         return active if active is not None and active.turn == self.turn else None
 
     def link_up(self, parent: str, rank: int, now_us: int) -> None:
-        known = self.parents.setdefault(parent, ParentView(parent))
+        known = self.parents.setdefault(parent, ParentState(parent))
         known.rank = rank
         known.is_linked = True
         known.heard_us = known.steady_us = now_us
@@ -102,7 +102,7 @@ class Roles:
             known.attend_us = NEVER
             self.choose(now_us)
 
-    def served(self, parent: ParentView, message: Serve, now_us: int) -> bool:
+    def served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> bool:
         """What a parent says of itself; False where that was before it began anew."""
         life = (message.incarnation, message.birth)
         if life < parent.life:
@@ -120,14 +120,14 @@ class Roles:
             parent.round_trip.measure(max(0, now_us - message.at_us))
         return True
 
-    def offered(self, lacking: list[Key], seen: Container[Key], now_us: int) -> None:
+    def offered(self, lacking: list[EventId], seen: Container[EventId], now_us: int) -> None:
         """The standby has these, and this node has not."""
         if self._lacks is not None and self._lacks[0] in lacking:
             self._lacks = (self._lacks[0], self._lacks[1], now_us)
         elif self._lacks is None or self._lacks[0] in seen:
             self._lacks = (lacking[0], now_us, now_us)
 
-    def choose(self, now_us: int, seen: Container[Key] = (), version: int = 0) -> None:
+    def choose(self, now_us: int, seen: Container[EventId] = (), version: int = 0) -> None:
         """Who is active and who stands by; `version` is that of the needs."""
         linked = [each for each in self.parents.values() if each.is_linked]
         for each in linked:
@@ -177,7 +177,7 @@ class Roles:
             assert each.is_linked
             assert each.turn <= self.turn
 
-    def _replace(self, active: ParentView | None, linked: list[ParentView], now_us: int) -> None:
+    def _replace(self, active: ParentState | None, linked: list[ParentState], now_us: int) -> None:
         """The active one has failed, or there is none."""
         others = [each for each in linked if each is not active]
         usable = [each for each in others if each.is_sound]
@@ -211,7 +211,7 @@ class Roles:
             each.attend_us = now_us
         self._on_turn(now_us)
 
-    def _begin_elsewhere(self, active: ParentView, now_us: int) -> None:
+    def _begin_elsewhere(self, active: ParentState, now_us: int) -> None:
         """The active parent knows nothing of the flow so far."""
         standby = self.parents.get(self.standby)
         # One that may have failed, and has everything, before one that certainly has nothing.
@@ -232,17 +232,17 @@ class Roles:
             self.parents[parent].attend_us = now_us
             self.parents[parent].steady_us = now_us
 
-    def _is_standby_better(self, active: ParentView, version: int, now_us: int) -> bool:
+    def _is_standby_better(self, active: ParentState, version: int, now_us: int) -> bool:
         standby = self.parents.get(self.standby)
         if standby is None or standby.rank >= active.rank:
             return False
         if not standby.is_usable() or standby.version != version or self._lacks is not None:
             standby.steady_us = now_us
-        wait_us = self._options.return_us << min(standby.failures, _MOST_DOUBLINGS)
+        wait_us = self._options.return_us << min(standby.failures, _MAX_DOUBLINGS)
         was_heard = now_us - standby.heard_us <= 2 * self._options.pulse_us
         return was_heard and now_us - standby.steady_us >= wait_us
 
-    def _is_behind(self, active: ParentView, seen: Container[Key], now_us: int) -> bool:
+    def _is_behind(self, active: ParentState, seen: Container[EventId], now_us: int) -> bool:
         """Whether the standby has had something for long that the active one has not."""
         if self._lacks is None:
             return False

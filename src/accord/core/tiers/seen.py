@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.tiers.messages import Key
+from accord.core.tiers.messages import EventId
 
 GENERATION: Final = 32_768
 
 
-class Seen:
+class SeenEvents:
     def __init__(self, generation: int = GENERATION) -> None:
         if generation < 1:
             raise ValueError(f"generation: expected at least 1, got {generation}")
         self._generation = generation
-        self._younger: dict[Key, bool] = {}
-        self._older: dict[Key, bool] = {}
+        self._younger: dict[EventId, bool] = {}
+        self._older: dict[EventId, bool] = {}
 
-    def is_new(self, key: Key) -> bool:
+    def is_new(self, key: EventId) -> bool:
         """Whether it is the first time; from now on it is not."""
         if key in self:
             return False

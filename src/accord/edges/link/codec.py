@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 from accord.edges.link.framing import HEADER_BYTES
 
 LINK: Final = 0
@@ -71,4 +71,4 @@ def body_of(messages: Sequence[bytes]) -> bytes:
 
 
 def _unknown(error: Exception) -> LinkError:
-    return LinkError(Why.GARBAGE, f"a message that can't be read: {error}")
+    return LinkError(CloseReason.GARBAGE, f"a message that can't be read: {error}")

@@ -17,8 +17,8 @@ from typing import Any, Final
 from accord.edges.link.codec import LinkCodec, body_of
 from accord.edges.link.errors import LinkError
 from accord.edges.link.keys import ID_BYTES, DatagramKey
-from accord.edges.link.messages import Heard
-from accord.edges.link.traffic import Count
+from accord.edges.link.messages import DatagramReport
+from accord.edges.link.traffic import FrameCounts
 
 NUMBER_BYTES: Final = 8
 _MAC_BYTES: Final = 16
@@ -33,7 +33,7 @@ _SILENCES: Final = 3
 class Sealer:
     """One direction's sender."""
 
-    def __init__(self, key: DatagramKey, datagram_bytes: int, count: Count) -> None:
+    def __init__(self, key: DatagramKey, datagram_bytes: int, count: FrameCounts) -> None:
         self.message_bytes = datagram_bytes - OVERHEAD_BYTES - _ARRAY_BYTES
         self.number = 0  # of the next one
         self._key = key
@@ -67,7 +67,7 @@ class Sealer:
         return datagrams, too_large
 
 
-class Window:
+class ReplayWindow:
     """Lets each number pass once, if it is not too old; `first` is the lowest that may."""
 
     def __init__(self, first: int = 0) -> None:
@@ -97,13 +97,13 @@ class Window:
         return True
 
 
-class Hearing:
+class DatagramReachability:
     """Whether what this side sends gets through, as the other side reports it."""
 
     def __init__(self, report_us: int, first: int = 0) -> None:
         self.loss = 0.0
         self._report_us = report_us
-        self._heard = Heard(0, first - 1)
+        self._heard = DatagramReport(0, first - 1)
         self._heard_us = -1
 
     def is_open(self, now_us: int) -> bool:
@@ -116,15 +116,15 @@ class Hearing:
         came = received - self._heard.received
         if not (sent > 0 and came >= 0 and highest < next_number):
             return
-        self._heard = Heard(received, highest)
+        self._heard = DatagramReport(received, highest)
         self._heard_us = now_us
         self.loss += (max(1 - came / sent, 0.0) - self.loss) / 8
 
 
-class Opener(Window):
+class Opener(ReplayWindow):
     """One direction's receiver."""
 
-    def __init__(self, key: DatagramKey, codec: LinkCodec, count: Count) -> None:
+    def __init__(self, key: DatagramKey, codec: LinkCodec, count: FrameCounts) -> None:
         super().__init__()
         self.refused = 0  # forged, or nothing that can be read
         self.repeated = 0  # or too late to tell
@@ -164,7 +164,7 @@ class Datagrams:
         self.opener = opener
         self.due_us = now_us
         self._report_us = report_us
-        self._hearing = Hearing(report_us)
+        self._hearing = DatagramReachability(report_us)
         self._reported = -1
         self._probed = 0  # what had been sent at the last look
 
@@ -177,11 +177,11 @@ class Datagrams:
         """Whether the other side has heard a datagram lately."""
         return self._hearing.is_open(now_us)
 
-    def heard(self, report: Heard, now_us: int) -> None:
+    def heard(self, report: DatagramReport, now_us: int) -> None:
         """The other side's report."""
         self._hearing.heard(report.received, report.highest, self.sealer.number, now_us)
 
-    def advance(self, now_us: int) -> tuple[bytes | None, Heard | None]:
+    def advance(self, now_us: int) -> tuple[bytes | None, DatagramReport | None]:
         """When due: an empty datagram to send, and a report."""
         if now_us < self.due_us:
             return None, None
@@ -191,7 +191,7 @@ class Datagrams:
         if self.opener.highest == self._reported:
             return probe, None
         self._reported = self.opener.highest
-        return probe, Heard(self.opener.received, self.opener.highest)
+        return probe, DatagramReport(self.opener.received, self.opener.highest)
 
 
 def mac_of(key: DatagramKey, signed: bytes, body: bytes) -> bytes:

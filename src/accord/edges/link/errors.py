@@ -1,4 +1,4 @@
-"""Why a link is refused or ends, in words for both sides, and what to do about it."""
+"""CloseReason a link is refused or ends, in words for both sides, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.core.errors import AccordError
 _PROBLEM_CHARACTERS: Final = 300
 
 
-class Why(StrEnum):
+class CloseReason(StrEnum):
     """The kinds of reasons; they travel as text, so that newer nodes may have more of them."""
 
     GARBAGE = "garbage"
@@ -37,23 +37,27 @@ class Why(StrEnum):
 
 
 _REMEDIES: Final[dict[str, str]] = {
-    Why.GARBAGE: "check that address and port are those of a node's links, and TLS on both or none",
-    Why.TOO_LARGE: "set the same limits on both nodes",
-    Why.SLOW: "check that a node's links listen there, and TLS on both or none",
-    Why.CLOSED: "check that a node's links listen there, and TLS on both or none",
-    Why.VERSION: "update the older of the two nodes",
-    Why.KEY: "give both nodes the same shared key",
-    Why.NO_KEY: "give both nodes a shared key, or certificates",
-    Why.CERTIFICATE: "give it a certificate for its node name, or give both nodes a shared key",
-    Why.NAME: "choose a name of 1 to 64 bytes without spaces and control characters",
-    Why.SAME_NAME: "give each node a name of its own",
-    Why.TIER: "name backbone nodes as the neighbours of a secondary one",
-    Why.BUSY: "raise the limit of links, or connect to another node",
+    CloseReason.GARBAGE: (
+        "check that address and port are those of a node's links, and TLS on both or none"
+    ),
+    CloseReason.TOO_LARGE: "set the same limits on both nodes",
+    CloseReason.SLOW: "check that a node's links listen there, and TLS on both or none",
+    CloseReason.CLOSED: "check that a node's links listen there, and TLS on both or none",
+    CloseReason.VERSION: "update the older of the two nodes",
+    CloseReason.KEY: "give both nodes the same shared key",
+    CloseReason.NO_KEY: "give both nodes a shared key, or certificates",
+    CloseReason.CERTIFICATE: (
+        "give it a certificate for its node name, or give both nodes a shared key"
+    ),
+    CloseReason.NAME: "choose a name of 1 to 64 bytes without spaces and control characters",
+    CloseReason.SAME_NAME: "give each node a name of its own",
+    CloseReason.TIER: "name backbone nodes as the neighbours of a secondary one",
+    CloseReason.BUSY: "raise the limit of links, or connect to another node",
 }
 
 
 class LinkError(AccordError):
-    """Why a link is not there, or not any more; `is_told`: the other side said so."""
+    """CloseReason a link is not there, or not any more; `is_told`: the other side said so."""
 
     def __init__(self, why: str, problem: str, *, is_told: bool = False) -> None:
         self.why = why
@@ -69,4 +73,10 @@ class LinkError(AccordError):
     @property
     def is_routine(self) -> bool:
         """Whether it belongs to how links come and go."""
-        return self.why in (Why.DUPLICATE, Why.REPLACED, Why.ITSELF, Why.OTHER, Why.STOPPED)
+        return self.why in (
+            CloseReason.DUPLICATE,
+            CloseReason.REPLACED,
+            CloseReason.ITSELF,
+            CloseReason.OTHER,
+            CloseReason.STOPPED,
+        )

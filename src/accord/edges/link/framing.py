@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 
 HEADER_BYTES: Final = 5
 _LENGTH_BYTES: Final = 4
-LEAST_CLASS: Final = 0
-MOST_CLASS: Final = 4
+MIN_CLASS: Final = 0
+MAX_CLASS: Final = 4
 
 
-class Framer:
+class LinkFramer:
     """Collects what was read until whole frames are there, and gives them one by one.
 
     `limit` may change between two frames. No more than one frame of that size is kept beside what
@@ -78,9 +78,9 @@ class Framer:
 
     def _check(self, size: int, kind: int) -> None:
         if size < HEADER_BYTES:
-            raise LinkError(Why.GARBAGE, "a frame without a class")
-        if not LEAST_CLASS <= kind <= MOST_CLASS:
-            raise LinkError(Why.GARBAGE, f"a frame of the unknown class {kind}")
+            raise LinkError(CloseReason.GARBAGE, "a frame without a class")
+        if not MIN_CLASS <= kind <= MAX_CLASS:
+            raise LinkError(CloseReason.GARBAGE, f"a frame of the unknown class {kind}")
         if size > self.limit:
             problem = f"a frame of {size} bytes, at most {self.limit} accepted"
-            raise LinkError(Why.TOO_LARGE, problem)
+            raise LinkError(CloseReason.TOO_LARGE, problem)

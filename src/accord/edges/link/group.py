@@ -27,24 +27,24 @@ from accord.edges.link.datagrams import (
     NUMBER_BYTES,
     OVERHEAD_BYTES,
     SIGNED_BYTES,
-    Hearing,
-    Window,
+    DatagramReachability,
+    ReplayWindow,
     mac_of,
 )
 from accord.edges.link.errors import LinkError
 from accord.edges.link.keys import ID_BYTES, DatagramKey
-from accord.edges.link.messages import GroupHeard
+from accord.edges.link.messages import MulticastReport
 from accord.edges.link.names import name_problem
-from accord.edges.link.traffic import Count
+from accord.edges.link.traffic import FrameCounts
 
-MOST_ADDRESSES: Final = 8
+MAX_ADDRESSES: Final = 8
 ADDRESS_CHARACTERS: Final = 300
 _LENGTH_BYTES: Final = 2
 _ARRAY_BYTES: Final = 3
 _FEATURE_BYTES: Final = 6
 
 
-class GroupHead(Struct, frozen=True, array_like=True):
+class MulticastHeader(Struct, frozen=True, array_like=True):
     """Who has sent a datagram; in a beacon, where it listens."""
 
     sender: str
@@ -55,16 +55,16 @@ class GroupHead(Struct, frozen=True, array_like=True):
 class GroupDatagram(Struct, frozen=True):
     """One that was sent by somebody with the key; `body` has its messages."""
 
-    head: GroupHead
+    head: MulticastHeader
     number: int
     body: bytes
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_head: Final = msgspec.msgpack.Decoder(GroupHead)
+_head: Final = msgspec.msgpack.Decoder(MulticastHeader)
 
 
-class Group:
+class MulticastGroup:
     """This node's place in it: seals what it sends, and opens what others do."""
 
     def __init__(
@@ -77,12 +77,12 @@ class Group:
         datagram_bytes: int,
     ) -> None:
         self.number = 0  # of the next one
-        self.sent = Count()
-        self.received = Count()
+        self.sent = FrameCounts()
+        self.received = FrameCounts()
         self.refused = 0  # forged, or nothing that can be read
         self._key = key
         self._codec = codec
-        self._head = GroupHead(node, incarnation)
+        self._head = MulticastHeader(node, incarnation)
         self._own = _encode(self._head)
         overhead = OVERHEAD_BYTES + _LENGTH_BYTES + len(self._own) + _ARRAY_BYTES
         self.message_bytes = datagram_bytes - overhead
@@ -93,7 +93,7 @@ class Group:
         return int.from_bytes(self._key.id[:_FEATURE_BYTES])
 
     def beacon(self, addresses: tuple[str, ...]) -> bytes:
-        head = GroupHead(self._head.sender, self._head.incarnation, addresses[:MOST_ADDRESSES])
+        head = MulticastHeader(self._head.sender, self._head.incarnation, addresses[:MAX_ADDRESSES])
         return self._seal(_encode(head), [])
 
     def pack(self, messages: list[bytes]) -> list[bytes]:
@@ -153,18 +153,20 @@ class Group:
         return datagram
 
 
-class GroupEnd:
+class MulticastPeer:
     """One neighbour of the same group: whether it hears this node, and what it has sent."""
 
-    def __init__(self, group: Group, *, report_us: int, now_us: int) -> None:
+    def __init__(self, group: MulticastGroup, *, report_us: int, now_us: int) -> None:
         self.due_us = now_us
         self.repeated = 0
         self._group = group
         self._first = group.number
-        self._hearing = Hearing(report_us, self._first)
-        self._window: Window | None = None  # not before the other side has told where it begins
+        self._hearing = DatagramReachability(report_us, self._first)
+        self._window: ReplayWindow | None = (
+            None  # not before the other side has told where it begins
+        )
         self._report_us = report_us
-        self._reported: GroupHeard | None = None
+        self._reported: MulticastReport | None = None
 
     @property
     def loss(self) -> float:
@@ -175,9 +177,9 @@ class GroupEnd:
         """Whether it has heard this node lately."""
         return self._hearing.is_open(now_us)
 
-    def told(self, report: GroupHeard, now_us: int) -> None:
+    def told(self, report: MulticastReport, now_us: int) -> None:
         if self._window is None:
-            self._window = Window(max(report.first, 0))
+            self._window = ReplayWindow(max(report.first, 0))
             self.due_us = now_us
         self._hearing.heard(report.received, report.highest, self._group.number, now_us)
 
@@ -188,14 +190,14 @@ class GroupEnd:
             return False
         return True
 
-    def advance(self, now_us: int) -> GroupHeard | None:
+    def advance(self, now_us: int) -> MulticastReport | None:
         """When due: what to tell the neighbour, if that has changed."""
         if now_us < self.due_us:
             return None
         self.due_us = now_us + self._report_us
         window = self._window
         received, highest = (0, -1) if window is None else (window.received, window.highest)
-        report = GroupHeard(self._first, received, highest)
+        report = MulticastReport(self._first, received, highest)
         if report == self._reported:
             return None
         self._reported = report
@@ -203,6 +205,6 @@ class GroupEnd:
 
 
 def _are_addresses(addresses: tuple[str, ...]) -> bool:
-    return len(addresses) <= MOST_ADDRESSES and all(
+    return len(addresses) <= MAX_ADDRESSES and all(
         len(each) <= ADDRESS_CHARACTERS for each in addresses
     )

@@ -18,12 +18,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 from accord.edges.link.keys import DIALER, LISTENER, DatagramKey, SharedKey, transcript_of
 from accord.edges.link.messages import (
-    LEAST_VERSION,
     MAGIC,
-    MOST_VERSION,
+    MAX_VERSION,
+    MIN_VERSION,
     NONCE_BYTES,
     SECONDARY,
     Hello,
@@ -36,18 +36,18 @@ from accord.edges.link.names import name_problem
 _NO_FEATURES: Final[dict[str, int]] = {}
 
 
-class Local(Struct, frozen=True, kw_only=True):
+class LocalIdentity(Struct, frozen=True, kw_only=True):
     """This node, as it presents itself to others."""
 
     node: str
     incarnation: int
     key: SharedKey = SharedKey()
-    least: int = LEAST_VERSION
-    most: int = MOST_VERSION
+    least: int = MIN_VERSION
+    most: int = MAX_VERSION
     features: dict[str, int] = _NO_FEATURES
 
 
-class Remote(Struct, frozen=True, kw_only=True):
+class RemoteEndpoint(Struct, frozen=True, kw_only=True):
     """The other end, as the transport knows it; `certified` are the names of its certificate.
 
     Where only one node will do, that is `expected`.
@@ -60,7 +60,7 @@ class Remote(Struct, frozen=True, kw_only=True):
     expected: str = ""
 
 
-class Neighbour(Struct, frozen=True, kw_only=True):
+class LinkPeer(Struct, frozen=True, kw_only=True):
     """The node at the other end, once that is proved; `is_dialed`: this node opened the link."""
 
     node: str
@@ -73,14 +73,20 @@ class Neighbour(Struct, frozen=True, kw_only=True):
 
 
 # Why a node that has proved who it is can't be a neighbour now; None: it can.
-Admit = Callable[[Neighbour], LinkError | None]
+Admit = Callable[[LinkPeer], LinkError | None]
 
 
-class Handshake:
+class LinkHandshake:
     """One end's part. What is to be sent is in `outgoing`, encoded; mistakes raise LinkError."""
 
     def __init__(
-        self, local: Local, remote: Remote, *, is_dialer: bool, nonce: bytes, admit: Admit
+        self,
+        local: LocalIdentity,
+        remote: RemoteEndpoint,
+        *,
+        is_dialer: bool,
+        nonce: bytes,
+        admit: Admit,
     ) -> None:
         self.outgoing: list[bytes] = []
         self._local = local
@@ -106,20 +112,20 @@ class Handshake:
         local, remote = self._local, self._remote
         if not (local.key.is_set or remote.is_loopback or remote.certified):
             problem = "without a shared key or certificates only nodes of the same machine link"
-            raise LinkError(Why.NO_KEY, problem)
+            raise LinkError(CloseReason.NO_KEY, problem)
         if self._is_dialer:
             self.outgoing.append(self._own)
 
-    def receive(self, message: LinkMessage, encoded: bytes) -> Neighbour | None:
+    def receive(self, message: LinkMessage, encoded: bytes) -> LinkPeer | None:
         """The next message of the other side; gives who it is when all is said."""
         other = self._other
         if other is None:
             if not isinstance(message, Hello):
-                raise LinkError(Why.GARBAGE, "expected a greeting first")
+                raise LinkError(CloseReason.GARBAGE, "expected a greeting first")
             self._greeted(message, encoded)
             return None
         if not isinstance(message, Proof):
-            raise LinkError(Why.GARBAGE, "expected a proof after the greeting")
+            raise LinkError(CloseReason.GARBAGE, "expected a proof after the greeting")
         return self._proved(message, other)
 
     def _greeted(self, hello: Hello, encoded: bytes) -> None:
@@ -134,12 +140,12 @@ class Handshake:
             self._transcript = transcript_of(encoded, self._own)
             self.outgoing.append(self._own)
 
-    def _proved(self, proof: Proof, other: Hello) -> Neighbour:
+    def _proved(self, proof: Proof, other: Hello) -> LinkPeer:
         key = self._local.key
         role, other_role = (DIALER, LISTENER) if self._is_dialer else (LISTENER, DIALER)
         if not key.is_proof(proof.mac, other_role, self._transcript):
-            raise LinkError(Why.KEY, f"node {other.node} has not the same shared key")
-        neighbour = Neighbour(
+            raise LinkError(CloseReason.KEY, f"node {other.node} has not the same shared key")
+        neighbour = LinkPeer(
             node=other.node,
             incarnation=other.incarnation,
             version=min(self._local.most, other.most),
@@ -159,28 +165,28 @@ class Handshake:
     def _check(self, hello: Hello) -> None:
         local = self._local
         if hello.magic != MAGIC:
-            raise LinkError(Why.GARBAGE, "expected the greeting of a node")
+            raise LinkError(CloseReason.GARBAGE, "expected the greeting of a node")
         if hello.least > local.most or hello.most < local.least or hello.least > hello.most:
             problem = (
                 f"node {local.node} speaks versions {local.least} to {local.most} of the link "
                 f"protocol, the other {hello.least} to {hello.most}"
             )
-            raise LinkError(Why.VERSION, problem)
+            raise LinkError(CloseReason.VERSION, problem)
         problem = name_problem(hello.node)
         if problem:
-            raise LinkError(Why.NAME, problem)
+            raise LinkError(CloseReason.NAME, problem)
         if len(hello.nonce) != NONCE_BYTES or hello.nonce == self._hello.nonce:
-            raise LinkError(Why.GARBAGE, "expected a fresh nonce in the greeting")
+            raise LinkError(CloseReason.GARBAGE, "expected a fresh nonce in the greeting")
         if hello.node == local.node:
             if hello.incarnation == local.incarnation:
-                raise LinkError(Why.ITSELF, f"node {local.node} has reached itself")
-            raise LinkError(Why.SAME_NAME, f"both nodes are called {local.node}")
+                raise LinkError(CloseReason.ITSELF, f"node {local.node} has reached itself")
+            raise LinkError(CloseReason.SAME_NAME, f"both nodes are called {local.node}")
         if self._remote.expected not in ("", hello.node):
             problem = f"expected node {self._remote.expected} there, found {hello.node}"
-            raise LinkError(Why.OTHER, problem)
+            raise LinkError(CloseReason.OTHER, problem)
         if SECONDARY in hello.features and SECONDARY in local.features:
             problem = f"nodes {local.node} and {hello.node} are both secondary"
-            raise LinkError(Why.TIER, problem)
+            raise LinkError(CloseReason.TIER, problem)
         self._check_trust(hello)
 
     def _check_trust(self, hello: Hello) -> None:
@@ -190,9 +196,9 @@ class Handshake:
                 (local.node, hello.node) if local.key.is_set else (hello.node, local.node)
             )
             problem = f"node {with_key} asks for a shared key, and node {without} has none"
-            raise LinkError(Why.KEY, problem)
+            raise LinkError(CloseReason.KEY, problem)
         if local.key.is_set or remote.is_loopback or hello.node in remote.certified:
             return
         names = ", ".join(remote.certified)
         problem = f"node {hello.node} has a certificate for {names} only"
-        raise LinkError(Why.CERTIFICATE, problem)
+        raise LinkError(CloseReason.CERTIFICATE, problem)

@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 
 MAGIC: Final = "accord link"
-LEAST_VERSION: Final = 1
-MOST_VERSION: Final = 1
+MIN_VERSION: Final = 1
+MAX_VERSION: Final = 1
 NONCE_BYTES: Final = 32
 
 # Features of a Hello, each with a number; unknown ones mean nothing.
@@ -41,21 +41,21 @@ class Proof(Struct, frozen=True, array_like=True, tag="proof"):
     mac: bytes
 
 
-class Ended(Struct, frozen=True, array_like=True, tag="ended"):
+class LinkClose(Struct, frozen=True, array_like=True, tag="ended"):
     """The last words of who ends or refuses a link."""
 
     why: str
     problem: str
 
 
-class Heard(Struct, frozen=True, array_like=True, tag="heard"):
+class DatagramReport(Struct, frozen=True, array_like=True, tag="heard"):
     """Of the datagrams so far: how many came, and the highest number."""
 
     received: int
     highest: int
 
 
-class GroupHeard(Struct, frozen=True, array_like=True, tag="group"):
+class MulticastReport(Struct, frozen=True, array_like=True, tag="group"):
     """Of what the other side sends to their group: how many came, and the highest number.
 
     Of its own, those from the number `first` on are for this link.
@@ -66,7 +66,7 @@ class GroupHeard(Struct, frozen=True, array_like=True, tag="group"):
     highest: int
 
 
-LinkMessage = Hello | Proof | Ended | Heard | GroupHeard
+LinkMessage = Hello | Proof | LinkClose | DatagramReport | MulticastReport
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final[msgspec.msgpack.Decoder[LinkMessage]] = msgspec.msgpack.Decoder(LinkMessage)
@@ -80,4 +80,6 @@ def decode_link_message(body: memoryview) -> LinkMessage:
     try:
         return _decoder.decode(body)
     except (ValueError, RecursionError, OverflowError) as error:
-        raise LinkError(Why.GARBAGE, f"expected a message about the link: {error}") from None
+        raise LinkError(
+            CloseReason.GARBAGE, f"expected a message about the link: {error}"
+        ) from None

@@ -12,19 +12,19 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.edges.link.codec import CONTROL, DATA, FRAME_BYTES, LAST, LINK, PART, frame, frame_of
-from accord.edges.link.errors import LinkError, Why
+from accord.edges.link.errors import CloseReason, LinkError
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.traffic import Traffic
+from accord.edges.link.traffic import LinkTraffic
 
 # Data for so many bytes, or a little more, as encoded messages.
 Pull = Callable[[int], list[bytes]]
 
 # Smaller pieces than this would mostly consist of headers.
-_LEAST_PIECE: Final = 1_400
+_MIN_PIECE: Final = 1_400
 
 
-class Outgoing:
-    def __init__(self, options: LinkOptions, traffic: Traffic) -> None:
+class LinkSendQueue:
+    def __init__(self, options: LinkOptions, traffic: LinkTraffic) -> None:
         self.message_bytes = options.message_bytes  # of a message, as the other side accepts them
         self._options = options
         self._traffic = traffic
@@ -58,7 +58,9 @@ class Outgoing:
             return False
         if self._control_bytes + size > self._options.control_bytes:
             waiting = self._control_bytes
-            raise LinkError(Why.BEHIND, f"{waiting} bytes of control wait, and none are taken")
+            raise LinkError(
+                CloseReason.BEHIND, f"{waiting} bytes of control wait, and none are taken"
+            )
         self._control.append(message)
         self._control_bytes += size
         return True
@@ -90,7 +92,7 @@ class Outgoing:
                     break
                 self.put_data(pulled)
                 continue  # all of it may have been too large
-            made = self._next_frame(min(max(room, _LEAST_PIECE), piece_bytes))
+            made = self._next_frame(min(max(room, _MIN_PIECE), piece_bytes))
             frames.append(made)
             room -= len(made)
         return frames

@@ -8,12 +8,12 @@ the former self of a node is silent: as long as the standing one is heard of, an
 
 from __future__ import annotations
 
-from accord.edges.link.errors import LinkError, Why
-from accord.edges.link.handshake import Neighbour
+from accord.edges.link.errors import CloseReason, LinkError
+from accord.edges.link.handshake import LinkPeer
 
 
-def judge(
-    own: str, standing: Neighbour | None, new: Neighbour, *, is_heard: bool
+def reason_to_refuse(
+    own: str, standing: LinkPeer | None, new: LinkPeer, *, is_heard: bool
 ) -> LinkError | None:
     """Why `new` can't be, or None: then it takes the place of `standing`.
 
@@ -24,7 +24,9 @@ def judge(
     if new.incarnation != standing.incarnation:
         if not is_heard:
             return None
-        return LinkError(Why.SAME_NAME, f"another node {new.node} is linked with {own}, and alive")
+        return LinkError(
+            CloseReason.SAME_NAME, f"another node {new.node} is linked with {own}, and alive"
+        )
     if new.is_dialed in (standing.is_dialed, own < new.node):
         return None
-    return LinkError(Why.DUPLICATE, f"nodes {own} and {new.node} are linked already")
+    return LinkError(CloseReason.DUPLICATE, f"nodes {own} and {new.node} are linked already")

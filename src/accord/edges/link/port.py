@@ -35,7 +35,7 @@ class OverlayPort(Protocol):
         """
 
 
-class GroupPort(Protocol):
+class MulticastPort(Protocol):
     """The same for the multicast group of a node, where it is in one."""
 
     def reach_group(self, neighbours: list[str], message_bytes: int) -> None:

@@ -12,70 +12,76 @@ from msgspec.structs import replace
 
 from accord.edges.link.codec import CONTROL, DATA, LAST, LINK, PART, LinkCodec
 from accord.edges.link.datagrams import Datagrams, Opener, Sealer
-from accord.edges.link.errors import LinkError, Why
-from accord.edges.link.framing import HEADER_BYTES, Framer
-from accord.edges.link.group import Group, GroupEnd
-from accord.edges.link.handshake import Admit, Handshake, Local, Neighbour, Remote
+from accord.edges.link.errors import CloseReason, LinkError
+from accord.edges.link.framing import HEADER_BYTES, LinkFramer
+from accord.edges.link.group import MulticastGroup, MulticastPeer
+from accord.edges.link.handshake import (
+    Admit,
+    LinkHandshake,
+    LinkPeer,
+    LocalIdentity,
+    RemoteEndpoint,
+)
 from accord.edges.link.messages import (
     DATAGRAM_PORT,
     GROUP,
     KEEPALIVE_US,
     MESSAGE_BYTES,
-    Ended,
-    GroupHeard,
-    Heard,
+    DatagramReport,
     Hello,
+    LinkClose,
+    MulticastReport,
     decode_link_message,
     encode_link_message,
 )
 from accord.edges.link.options import LinkOptions
-from accord.edges.link.outgoing import Outgoing, Pull
+from accord.edges.link.outgoing import LinkSendQueue, Pull
 from accord.edges.link.traffic import no_traffic
 
 _DEFAULTS: Final = LinkOptions()
-_LEAST_MESSAGE_BYTES: Final = 4_096
+_MIN_MESSAGE_BYTES: Final = 4_096
 # Of a frame with several messages: nodes put no more together than a piece may have. Else one could
 # hold millions, and whoever takes them apart would have no time for anything else.
-_MOST_TOGETHER: Final = 1 << 20
+_MAX_TOGETHER: Final = 1 << 20
 _ONE: Final = 0x91  # how a frame with one message begins
 _TLS: Final = b"\x16\x03"
 
 
-class Session:
+class LinkSession:
     """`neighbour` is who is at the other end, once that is proved: then messages may be sent."""
 
     def __init__(  # noqa: PLR0913 - once per connection
         self,
         codec: LinkCodec,
-        local: Local,
-        remote: Remote,
+        local: LocalIdentity,
+        remote: RemoteEndpoint,
         *,
         is_dialer: bool,
         nonce: bytes,
         admit: Admit,
         now_us: int,
         options: LinkOptions = _DEFAULTS,
-        group: Group | None = None,
+        group: MulticastGroup | None = None,
     ) -> None:
         self.remote = remote
-        self.neighbour: Neighbour | None = None
+        self.neighbour: LinkPeer | None = None
         self.claimed = ""  # what the other end calls itself, proved or not
         self.ended: LinkError | None = None
         self.traffic = no_traffic()
         self.datagrams: Datagrams | None = None
-        self.in_group: GroupEnd | None = None  # where both are in the same multicast group
+        self.in_group: MulticastPeer | None = None  # where both are in the same multicast group
         self._group = group
         self._codec = codec
         self._options = options
         self._features = _features(local, remote, options)
-        self._framer = Framer(options.handshake_bytes)
-        self._outgoing = Outgoing(options, self.traffic)
+        self._framer = LinkFramer(options.handshake_bytes)
+        self._outgoing = LinkSendQueue(options, self.traffic)
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._probe: bytes | None = None
         self._started_us = self._received_us = self._sent_us = now_us
         self._idle_us = options.silences * options.keepalive_us
-        self._handshake: Handshake | None = Handshake(
+        self._handshake: LinkHandshake | None = LinkHandshake(
             replace(local, features=self._features),
             remote,
             is_dialer=is_dialer,
@@ -162,7 +168,7 @@ class Session:
             self._outgoing.put_data(too_large)
         return taken
 
-    def end(self, why: Why, problem: str) -> None:
+    def end(self, why: CloseReason, problem: str) -> None:
         """This side has had enough."""
         if self.ended is None:
             self._finish(LinkError(why, problem))
@@ -186,11 +192,11 @@ class Session:
             limit_us = self._options.handshake_us
             if now_us - self._started_us >= limit_us:
                 problem = f"the handshake took more than {limit_us / 1e6:g} s"
-                self._finish(LinkError(Why.SLOW, problem))
+                self._finish(LinkError(CloseReason.SLOW, problem))
             return
         if now_us - self._received_us >= self._idle_us:
             problem = f"nothing was heard for {self._idle_us / 1e6:g} s"
-            self._finish(LinkError(Why.IDLE, problem))
+            self._finish(LinkError(CloseReason.IDLE, problem))
             return
         if self.datagrams is not None:
             probe, report = self.datagrams.advance(now_us)
@@ -224,16 +230,18 @@ class Session:
             received.link.add(1, 1, size)
             self._receive_about_link(body, now_us)
         elif self.neighbour is None:
-            raise LinkError(Why.GARBAGE, "a message before the handshake has ended")
+            raise LinkError(CloseReason.GARBAGE, "a message before the handshake has ended")
         elif kind in (PART, LAST):
             received.data.add(1, int(kind == LAST), size)
             self._receive_piece(body, kind == LAST, messages)
         else:
             if kind == DATA and self._parts:
-                raise LinkError(Why.GARBAGE, "a message between the pieces of another")
-            if size > _MOST_TOGETHER and body[0] != _ONE:
+                raise LinkError(CloseReason.GARBAGE, "a message between the pieces of another")
+            if size > _MAX_TOGETHER and body[0] != _ONE:
                 problem = f"a frame of {size} bytes with several messages"
-                raise LinkError(Why.TOO_LARGE, f"{problem}, at most {_MOST_TOGETHER} accepted")
+                raise LinkError(
+                    CloseReason.TOO_LARGE, f"{problem}, at most {_MAX_TOGETHER} accepted"
+                )
             found = self._codec.decode(body)
             count = received.control if kind == CONTROL else received.data
             count.add(1, len(found), size)
@@ -243,7 +251,7 @@ class Session:
         self._parts_bytes += len(body)
         if self._parts_bytes > self._options.message_bytes:
             problem = f"a message of more than {self._options.message_bytes} bytes"
-            raise LinkError(Why.TOO_LARGE, problem)
+            raise LinkError(CloseReason.TOO_LARGE, problem)
         if body:
             self._parts.append(bytes(body))
         if is_last:
@@ -262,7 +270,7 @@ class Session:
         message = decode_link_message(body)
         if isinstance(message, Hello):
             self.claimed = message.node
-        if isinstance(message, Ended):
+        if isinstance(message, LinkClose):
             self._finish(LinkError(message.why, message.problem, is_told=True))
         elif handshake is not None:
             self._framer.limit -= len(body) + HEADER_BYTES
@@ -270,14 +278,14 @@ class Session:
             self._queue_handshake()
             if neighbour is not None:
                 self._begin(neighbour, now_us)
-        elif isinstance(message, Heard):
+        elif isinstance(message, DatagramReport):
             if self.datagrams is not None:
                 self.datagrams.heard(message, now_us)
-        elif isinstance(message, GroupHeard):
+        elif isinstance(message, MulticastReport):
             if self.in_group is not None:
                 self.in_group.told(message, now_us)
         else:
-            raise LinkError(Why.GARBAGE, "a second handshake")
+            raise LinkError(CloseReason.GARBAGE, "a second handshake")
 
     def _queue_handshake(self) -> None:
         handshake = self._handshake
@@ -286,7 +294,7 @@ class Session:
                 self._outgoing.put_link(encoded)
             handshake.outgoing.clear()
 
-    def _begin(self, neighbour: Neighbour, now_us: int) -> None:
+    def _begin(self, neighbour: LinkPeer, now_us: int) -> None:
         """The link is there."""
         options = self._options
         features = neighbour.features
@@ -294,7 +302,7 @@ class Session:
         self.neighbour = neighbour
         self._framer.limit = options.message_bytes
         accepted = features.get(MESSAGE_BYTES, options.message_bytes)
-        self._outgoing.message_bytes = max(accepted, _LEAST_MESSAGE_BYTES)
+        self._outgoing.message_bytes = max(accepted, _MIN_MESSAGE_BYTES)
         keepalive_us = min(features.get(KEEPALIVE_US, 0), options.longest_keepalive_us)
         self._idle_us = options.silences * max(keepalive_us, options.keepalive_us)
         if DATAGRAM_PORT in features and DATAGRAM_PORT in self._features:
@@ -306,15 +314,15 @@ class Session:
                 now_us=now_us,
             )
         if self._group is not None and features.get(GROUP) == self._features.get(GROUP, 0):
-            self.in_group = GroupEnd(self._group, report_us=options.report_us, now_us=now_us)
+            self.in_group = MulticastPeer(self._group, report_us=options.report_us, now_us=now_us)
 
     def _explained(self, error: LinkError, data: bytes) -> LinkError:
         """What is no greeting at all comes from something else than a node."""
         is_first = self.neighbour is None and self.traffic.received.link.frames == 0
-        if not is_first or error.why not in (Why.GARBAGE, Why.TOO_LARGE):
+        if not is_first or error.why not in (CloseReason.GARBAGE, CloseReason.TOO_LARGE):
             return error
         got = "TLS" if data.startswith(_TLS) else repr(data[:16])
-        return LinkError(Why.GARBAGE, f"expected the greeting of a node, got {got}")
+        return LinkError(CloseReason.GARBAGE, f"expected the greeting of a node, got {got}")
 
     def _finish(self, error: LinkError) -> None:
         self.ended = error
@@ -323,11 +331,11 @@ class Session:
         self._forget_parts()
         self._outgoing.clear()
         if not error.is_told:
-            last_words = Ended(error.why, error.problem)
+            last_words = LinkClose(error.why, error.problem)
             self._outgoing.put_link(encode_link_message(last_words))
 
 
-def _features(local: Local, remote: Remote, options: LinkOptions) -> dict[str, int]:
+def _features(local: LocalIdentity, remote: RemoteEndpoint, options: LinkOptions) -> dict[str, int]:
     features = dict(local.features)
     if remote.is_encrypted:
         # Datagrams are not: nothing that TLS was to hide may go by them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Count(Struct):
+class FrameCounts(Struct):
     frames: int = 0
     messages: int = 0
     bytes: int = 0  # headers included
@@ -16,15 +16,15 @@ class Count(Struct):
         self.bytes += size
 
 
-class Direction(Struct):
+class DirectionTraffic(Struct):
     """`link` is what the two ends say about the link itself: greetings, keepalives, reports."""
 
-    link: Count
-    control: Count
-    data: Count
-    datagrams: Count
+    link: FrameCounts
+    control: FrameCounts
+    data: FrameCounts
+    datagrams: FrameCounts
 
-    def all(self) -> tuple[Count, ...]:
+    def all(self) -> tuple[FrameCounts, ...]:
         return self.link, self.control, self.data, self.datagrams
 
     @property
@@ -32,21 +32,23 @@ class Direction(Struct):
         return self.link.bytes + self.control.bytes + self.data.bytes + self.datagrams.bytes
 
 
-class Traffic(Struct):
-    sent: Direction
-    received: Direction
+class LinkTraffic(Struct):
+    sent: DirectionTraffic
+    received: DirectionTraffic
     too_large: int = 0  # messages that the other side would not accept, and so were not sent
 
-    def add(self, other: Traffic) -> None:
+    def add(self, other: LinkTraffic) -> None:
         for mine, others in ((self.sent, other.sent), (self.received, other.received)):
             for count, more in zip(mine.all(), others.all(), strict=True):
                 count.add(more.frames, more.messages, more.bytes)
         self.too_large += other.too_large
 
 
-def no_traffic() -> Traffic:
-    return Traffic(sent=_nothing(), received=_nothing())
+def no_traffic() -> LinkTraffic:
+    return LinkTraffic(sent=_nothing(), received=_nothing())
 
 
-def _nothing() -> Direction:
-    return Direction(link=Count(), control=Count(), data=Count(), datagrams=Count())
+def _nothing() -> DirectionTraffic:
+    return DirectionTraffic(
+        link=FrameCounts(), control=FrameCounts(), data=FrameCounts(), datagrams=FrameCounts()
+    )

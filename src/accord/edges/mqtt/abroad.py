@@ -15,59 +15,59 @@ from accord.core.model.channels import problem_with_channel
 from accord.core.monitoring.ledger import DELIVERED, SHED
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.node.message import Message
-from accord.core.node.remotes import Remotes
+from accord.core.node.remotes import RemoteInterests
 from accord.core.node.rights import FEEDBACK
-from accord.core.node.routes import Subscription
+from accord.core.node.routes import RouterSubscription
 from accord.core.overlay.needs import Need
 from accord.core.overlay.registry import CHANNEL
 from accord.core.overlay.sanity import DAMAGED, problem_with_event
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.transit import EXPIRED
 from accord.core.qos.policies import Entity
-from accord.core.tiers.answering import Answering
-from accord.core.tiers.messages import key_of
+from accord.core.tiers.answering import FeedbackRouter
+from accord.core.tiers.messages import event_id_of
 from accord.edges.mqtt.feedback import UNKNOWN_NODE
-from accord.edges.mqtt.foreign import properties_of
+from accord.edges.mqtt.foreign import properties_of_transit_event
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
-    from accord.edges.mqtt.child_nodes import ChildNodes
+    from accord.edges.mqtt.child_nodes import ChildBridge
 
 _FEW: Final = 1_000
 
 
-class HeldBack(Protocol):
+class PausedPublisher(Protocol):
     """A client that waits until it may publish more."""
 
     def go_on(self) -> None: ...
 
 
-class Abroad:
+class OverlayBridge:
     """`clock_us` tells the overlay's time."""
 
     def __init__(self, broker: Broker, clock_us: Callable[[], int]) -> None:
         self.broker = broker
-        self.remotes = Remotes(broker.router)
+        self.remotes = RemoteInterests(broker.router)
         self._clock_us = clock_us
         self.channels: Channels | None = None
-        self.answering: Answering | None = None  # to sources at other nodes
+        self.answering: FeedbackRouter | None = None  # to sources at other nodes
         self.is_arriving = False
         self.source, self.incarnation = "", 0  # of the event that is
         self.event: Carried | None = None  # that one, as it came
         self._is_alone = False
-        self.children: ChildNodes | None = None  # secondary nodes, where it may have some
+        self.children: ChildBridge | None = None  # secondary nodes, where it may have some
         self.origin, self.original = "", 0  # of an event that one of them published
         # Who may not go on publishing before there is room for it, by channel.
-        self.held_back: dict[str, dict[HeldBack, bool]] = {}
+        self.held_back: dict[str, dict[PausedPublisher, bool]] = {}
         self._foreign: dict[str, bool] = {}  # channels whose retained message is another node's
 
     def join(self, channels: Channels, *, is_alone: bool = False) -> None:
         """`is_alone`: there is nobody who would have to know what clients of this node want."""
         self.channels = channels
         self._is_alone = is_alone
-        self.answering = Answering(channels)
+        self.answering = FeedbackRouter(channels)
         router = self.broker.router
         router.bound = channels.bound
         router.invalidate("#")
@@ -79,20 +79,20 @@ class Abroad:
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
 
-    def subscribed(self, subscription: Subscription) -> None:
+    def subscribed(self, subscription: RouterSubscription) -> None:
         """A client of this node wants something."""
         if self._tells(subscription):
             assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
             self.channels.overlay.need(subscription.pattern, condition, subscription.predicate)
 
-    def unsubscribed(self, subscription: Subscription) -> None:
+    def unsubscribed(self, subscription: RouterSubscription) -> None:
         if self._tells(subscription):
             assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
             self.channels.overlay.unneed(subscription.pattern, condition)
 
-    def _tells(self, subscription: Subscription) -> bool:
+    def _tells(self, subscription: RouterSubscription) -> bool:
         is_joined = self.channels is not None and not self._is_alone
         return is_joined and not subscription.pattern.startswith("$")
 
@@ -155,7 +155,7 @@ class Abroad:
         """To a child of this node; False where there is none of that name."""
         return self.children is not None and self.children.put(answered.node, event)
 
-    def hold_back(self, channel: str, client: HeldBack) -> bool:
+    def hold_back(self, channel: str, client: PausedPublisher) -> bool:
         """Whether `client` has to wait until there is room; then it is told when there is."""
         if self.channels is None or self.channels.has_room(channel):
             return False
@@ -266,7 +266,7 @@ class Abroad:
         way = broker.way(publisher, event.channel)
         message.counts = way.route.counts
         message.number = event.event
-        message.home, message.home_number = key_of(event)
+        message.home, message.home_number = event_id_of(event)
         self.is_arriving = True
         self.source, self.incarnation = event.source, event.incarnation
         self.event = event
@@ -306,7 +306,7 @@ def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
     """None where it is none: other nodes are believed, but not everything."""
     if problem_with_channel(event.channel) or event.channel.startswith("$"):
         return None
-    properties = properties_of(event)
+    properties = properties_of_transit_event(event)
     if properties is None:
         return None
     received_ms = now_ms - event.age_us // 1_000

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accord.core.monitoring.ledger import DELIVERED, EXPIRED, LATE, SHAPED, shape_detail
-from accord.core.scheduling.parcels import Parcel
-from accord.edges.mqtt.delivery import Delivery
-from accord.edges.mqtt.hub import Hub, Line
+from accord.core.scheduling.parcels import QueueEntry
+from accord.edges.mqtt.delivery import ClientDelivery
+from accord.edges.mqtt.hub import BrokerContext, ConnectionPort
 from accord.edges.mqtt.runs import MessageRun
 
 
-def received_ms(parcel: Parcel) -> int:
+def received_ms(parcel: QueueEntry) -> int:
     """When its events came."""
-    return parcel.message.received_ms if isinstance(parcel, Delivery) else parcel.queued_ms
+    return parcel.message.received_ms if isinstance(parcel, ClientDelivery) else parcel.queued_ms
 
 
 def count_sent(
-    hub: Hub, line: Line | None, receiver: str, parcel: Parcel, size: int, wait_ms: int
+    hub: BrokerContext,
+    line: ConnectionPort | None,
+    receiver: str,
+    parcel: QueueEntry,
+    size: int,
+    wait_ms: int,
 ) -> None:
     """It is on its way, as `size` bytes."""
     detail = ""
@@ -29,7 +34,7 @@ def count_sent(
         else:
             parcel.count_delivered(wait_ms)
     else:
-        assert isinstance(parcel, Delivery)
+        assert isinstance(parcel, ClientDelivery)
         message = parcel.message
         counts = message.counts
         if message.shaped_from:
@@ -40,24 +45,24 @@ def count_sent(
             counts.late += is_late
             counts.shaped += message.shaped_from > 0
     if hub.ledger.is_on:
-        note(hub, line, receiver, parcel, outcome, size, detail)
+        record_outcome(hub, line, receiver, parcel, outcome, size, detail)
 
 
-def count_lost(parcel: Parcel, is_expired: bool) -> None:
+def count_lost(parcel: QueueEntry, is_expired: bool) -> None:
     """It does not reach its receiver."""
     if isinstance(parcel, MessageRun):
         parcel.count_lost(is_expired)
-    elif isinstance(parcel, Delivery):
+    elif isinstance(parcel, ClientDelivery):
         counts = parcel.message.counts
         if counts is not None:
             counts.is_lost(1, is_expired)
 
 
-def note(
-    hub: Hub,
-    line: Line | None,
+def record_outcome(
+    hub: BrokerContext,
+    line: ConnectionPort | None,
     receiver: str,
-    parcel: Parcel,
+    parcel: QueueEntry,
     outcome: int,
     size: int,
     detail: str,
@@ -73,7 +78,7 @@ def note(
         else:
             events = parcel.numbered()
     else:
-        assert isinstance(parcel, Delivery)
+        assert isinstance(parcel, ClientDelivery)
         publisher = parcel.message.publisher
         grant = parcel.grant
         came_ms = parcel.message.received_ms
@@ -106,8 +111,8 @@ def note(
         )
 
 
-def note_untaken(
-    hub: Hub,
+def record_unrouted(
+    hub: BrokerContext,
     number: int,
     channel: str,
     publisher: str,

@@ -20,28 +20,35 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.door import TellingDoor
+from accord.core.admission.door import NetworkedAdmission
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.needs import Measured
-from accord.core.admission.options import Guarantee, Kind, Mode
-from accord.core.admission.request import State
+from accord.core.admission.options import Guarantee, GuaranteeKind, Mode
+from accord.core.admission.request import ReservationState
 from accord.core.admission.resources import Resource, client
-from accord.core.admission.subscriptions import Outcome, Refusal
+from accord.core.admission.subscriptions import AdmissionOutcome, AdmissionRefusal
 from accord.core.monitoring.ledger import REFUSED
 from accord.core.node.rights import ADVICE
-from accord.core.node.routes import Subscription
+from accord.core.node.routes import RouterSubscription
 from accord.core.predicates.predicate import Predicate, parse
 from accord.core.qos.guarantees import guarantee_of
 from accord.core.qos.policies import Entity
-from accord.edges.mqtt.advertising import Advertising
+from accord.edges.mqtt.advertising import ClientAdvertisements
 from accord.edges.mqtt.codes import Reason
 from accord.edges.mqtt.packets import Subscribe
-from accord.edges.mqtt.refusals import TAKEN, Answer, facts_of, refusal_text, refused, taken_by
-from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.telling import tell
+from accord.edges.mqtt.refusals import (
+    ACCEPTED,
+    SubackResult,
+    facts_of,
+    refusal_text,
+    refused,
+    taken_by,
+)
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.mqtt.telling import notify_client
 
 if TYPE_CHECKING:
-    from accord.edges.mqtt.broker import Broker, Condition
+    from accord.edges.mqtt.broker import Broker, SubscriptionPredicate
     from accord.edges.mqtt.connection import Connection
 
 LATELY: Final = 100  # refusals that are remembered
@@ -50,24 +57,24 @@ SHARED: Final = "$share/"
 _WAITING: Final = 1_000  # subscriptions of one client, for other nodes
 _GROUP: Final = "\0"  # no client is called so
 _ANYTHING: Final = parse("TRUE")
-_ANYHOW: Final = Guarantee(kind=Kind.PERCENTAGE, percent=0)
+_ANYHOW: Final = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=0)
 
 Which = tuple[str, Hashable]  # client and key, as admission knows a subscription
-Place = tuple[str, str]  # client and pattern, as the broker does
+SubscriptionKey = tuple[str, str]  # client and pattern, as the broker does
 
 
-class Lately(Struct, frozen=True, kw_only=True):
+class RecentRefusal(Struct, frozen=True, kw_only=True):
     """A subscription that was refused or withdrawn, or would have been."""
 
     at_ms: int
     client: str
     filter: str
     where: str
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[AdmissionRefusal, ...]
     is_binding: bool
 
 
-class Booked(Struct, frozen=True):
+class ReservedSubscription(Struct, frozen=True):
     """How admission knows a subscription."""
 
     which: Which
@@ -76,18 +83,18 @@ class Booked(Struct, frozen=True):
     xpath: str
 
 
-class Waiting:
+class PendingSubscribe:
     """A SUBSCRIBE that other nodes are asked about."""
 
-    def __init__(self, connection: Connection, session: Session, packet: Subscribe) -> None:
+    def __init__(self, connection: Connection, session: MqttSession, packet: Subscribe) -> None:
         self.connection = connection
         self.session = session
         self.packet = packet
-        self.answers: dict[str, Answer] = {}
-        self.open: dict[str, Booked] = {}  # by pattern
+        self.answers: dict[str, SubackResult] = {}
+        self.open: dict[str, ReservedSubscription] = {}  # by pattern
 
 
-class Admitting:
+class SubscriptionAdmission:
     """`door` is where is asked: admission at this node, or at this node and with others.
 
     `estimate` says what was measured of a channel and a predicate.
@@ -103,18 +110,18 @@ class Admitting:
     ) -> None:
         self.broker = broker
         self.admission = admission
-        self.door: Admission | TellingDoor = admission
-        self.advertising = Advertising(broker, admission, clock_us)
-        self.lately: deque[Lately] = deque(maxlen=LATELY)
+        self.door: Admission | NetworkedAdmission = admission
+        self.advertising = ClientAdvertisements(broker, admission, clock_us)
+        self.lately: deque[RecentRefusal] = deque(maxlen=LATELY)
         self.refused: dict[str, int] = {}  # subscriptions, by resource
         self.is_binding = admission.options.mode is Mode.ENFORCE
         self._clock_us = clock_us
         self._estimate = estimate
-        self.asked: dict[Which, Callable[[Outcome], None]] = {}
-        self._waiting: dict[Which, dict[Place, Waiting]] = {}
+        self.asked: dict[Which, Callable[[AdmissionOutcome], None]] = {}
+        self._waiting: dict[Which, dict[SubscriptionKey, PendingSubscribe]] = {}
         self._places: dict[str, dict[str, Which]] = {}  # of those that wait, by client and pattern
-        self._booked: dict[str, dict[str, Booked]] = {}  # by client and pattern
-        self._members: dict[Which, dict[Place, bool]] = {}  # of groups
+        self._booked: dict[str, dict[str, ReservedSubscription]] = {}  # by client and pattern
+        self._members: dict[Which, dict[SubscriptionKey, bool]] = {}  # of groups
         self._withdrawn: dict[Which, int] = {}  # and when they are asked for again
 
     # ------------------------------------------------------------------------- what clients ask for
@@ -122,13 +129,13 @@ class Admitting:
     def ask(
         self,
         connection: Connection,
-        session: Session,
+        session: MqttSession,
         packet: Subscribe,
-        condition: Condition,
+        condition: SubscriptionPredicate,
         patterns: Iterable[str],
-    ) -> dict[str, Answer] | None:
+    ) -> dict[str, SubackResult] | None:
         """What is decided of these patterns; None: `connection.decided` is called when all are."""
-        waiting = Waiting(connection, session, packet)
+        waiting = PendingSubscribe(connection, session, packet)
         for pattern in dict.fromkeys(patterns):
             if not is_exempt(pattern):
                 self._cancel((session.name, pattern), "subscribed again before this was decided")
@@ -138,17 +145,17 @@ class Admitting:
                 self._ask(waiting, pattern, booked)
         return None if waiting.open else waiting.answers
 
-    def unsubscribed(self, session: Session, pattern: str) -> None:
+    def unsubscribed(self, session: MqttSession, pattern: str) -> None:
         """The client does not want it any more."""
         self._cancel((session.name, pattern), "unsubscribed before this was decided")
         self._release((session.name, pattern))
 
-    def not_taken(self, session: Session, pattern: str) -> None:
+    def not_taken(self, session: MqttSession, pattern: str) -> None:
         """It was admitted, and then refused for another reason."""
         if pattern not in session.subscriptions:
             self._release((session.name, pattern))
 
-    def session_ended(self, session: Session) -> None:
+    def session_ended(self, session: MqttSession) -> None:
         name = session.name
         for pattern, which in self._places.pop(name, {}).items():
             self._forget(which, (name, pattern))
@@ -181,7 +188,7 @@ class Admitting:
                 "rate_hz": over.rate_hz,
                 "events": over.events,
             }
-            tell(self.broker, over.publisher, ADVICE, told)
+            notify_client(self.broker, over.publisher, ADVICE, told)
 
     def advance(self) -> None:
         """Ask again for what was withdrawn."""
@@ -191,20 +198,20 @@ class Admitting:
                 self._withdrawn[which] = now_us + AGAIN_US
                 self._ask_again(which)
 
-    def clients(self) -> Iterable[Session]:
+    def clients(self) -> Iterable[MqttSession]:
         """Those that something is promised to."""
         for name in list(self._booked):
             session = self.broker.sessions.get(name)
             if session is not None and name in self._booked:
                 yield session
 
-    def look_at_link(self, session: Session) -> None:
+    def look_at_link(self, session: MqttSession) -> None:
         """What it carries; while a client is away, what was known of it stays."""
         line = session.line
         if line is not None:
             self.admission.set_capacity(client(session.name), line.link.carries_bps() or None)
 
-    def only_one(self, session: Session) -> Booked | None:
+    def only_one(self, session: MqttSession) -> ReservedSubscription | None:
         """The subscription that gets all that a client is sent, if there is such a one."""
         patterns = self._booked.get(session.name, {})
         if len(patterns) != 1 or len(session.subscriptions) != 1:
@@ -220,15 +227,17 @@ class Admitting:
 
     # --------------------------------------------------------------------------------------- inside
 
-    def _ask(self, waiting: Waiting, pattern: str, booked: Booked) -> None:
+    def _ask(self, waiting: PendingSubscribe, pattern: str, booked: ReservedSubscription) -> None:
         session = waiting.session
         place = (session.name, pattern)
         guarantee = self._guarantee(session, pattern)
-        if guarantee.kind is Kind.NONE:
+        if guarantee.kind is GuaranteeKind.NONE:
             self._release(place)
             return
         if len(self._places.get(session.name, ())) >= _WAITING:
-            waiting.answers[pattern] = Answer(f"{_WAITING} of yours wait for other nodes already")
+            waiting.answers[pattern] = SubackResult(
+                f"{_WAITING} of yours wait for other nodes already"
+            )
             return
         outcome = self._subscribe(session, booked, guarantee)
         if outcome is not None:
@@ -240,7 +249,9 @@ class Admitting:
         else:
             self._take(place, booked)  # what others would have said is heard later
 
-    def _subscribe(self, session: Session, booked: Booked, guarantee: Guarantee) -> Outcome | None:
+    def _subscribe(
+        self, session: MqttSession, booked: ReservedSubscription, guarantee: Guarantee
+    ) -> AdmissionOutcome | None:
         self.look_at_link(session)
         measured = self._estimate(booked.filter.channel, booked.where, booked.xpath)
         size = measured.event_bytes
@@ -253,30 +264,32 @@ class Admitting:
             measured=measured,
         )
 
-    def _book(self, session: Session, pattern: str, subscription: Subscription) -> None:
-        if is_exempt(pattern) or self._guarantee(session, pattern).kind is Kind.NONE:
+    def _book(self, session: MqttSession, pattern: str, subscription: RouterSubscription) -> None:
+        if is_exempt(pattern) or self._guarantee(session, pattern).kind is GuaranteeKind.NONE:
             return
         where, xpath = subscription.where, subscription.xpath
         booked = booked_as(session.name, pattern, subscription.predicate, where, xpath)
         self._take((session.name, pattern), booked)
         self._subscribe(session, booked, _ANYHOW)
 
-    def _guarantee(self, session: Session, pattern: str) -> Guarantee:
+    def _guarantee(self, session: MqttSession, pattern: str) -> Guarantee:
         return self.guarantee_for(session.entity, channels_of(pattern))
 
-    def _answer(self, outcome: Outcome, place: Place, booked: Booked) -> Answer:
-        if outcome.state is State.ADMITTED or not outcome.is_binding:
+    def _answer(
+        self, outcome: AdmissionOutcome, place: SubscriptionKey, booked: ReservedSubscription
+    ) -> SubackResult:
+        if outcome.state is ReservationState.ADMITTED or not outcome.is_binding:
             self._take(place, booked)
-        if outcome.state is not State.ADMITTED:
+        if outcome.state is not ReservationState.ADMITTED:
             self._note(outcome, place, booked)
             if place[0] not in self._booked:
                 self._forget_link(place[0])
-            return refused(outcome.refusals[0]) if outcome.is_binding else TAKEN
+            return refused(outcome.refusals[0]) if outcome.is_binding else ACCEPTED
         known = self.admission.subscriptions.get(*booked.which)
-        is_share = known is not None and known.guarantee.kind is Kind.PERCENTAGE
-        return taken_by(outcome.share) if is_share or outcome.share < 1 else TAKEN
+        is_share = known is not None and known.guarantee.kind is GuaranteeKind.PERCENTAGE
+        return taken_by(outcome.share) if is_share or outcome.share < 1 else ACCEPTED
 
-    def _take(self, place: Place, booked: Booked) -> None:
+    def _take(self, place: SubscriptionKey, booked: ReservedSubscription) -> None:
         name, pattern = place
         before = self._booked.get(name, {}).get(pattern)
         if before is not None and before.which != booked.which:
@@ -285,7 +298,7 @@ class Admitting:
         if pattern.startswith(SHARED):
             self._members.setdefault(booked.which, {})[place] = True
 
-    def _release(self, place: Place) -> None:
+    def _release(self, place: SubscriptionKey) -> None:
         name, pattern = place
         patterns = self._booked.get(name, {})
         booked = patterns.pop(pattern, None)
@@ -308,7 +321,7 @@ class Admitting:
         self.admission.set_capacity(client(name), None)
         self.admission.set_used(client(name), 0)
 
-    def _decided(self, outcome: Outcome) -> None:
+    def _decided(self, outcome: AdmissionOutcome) -> None:
         which = (outcome.client, outcome.key)
         if which in self.asked:
             self.asked[which](outcome)
@@ -322,7 +335,9 @@ class Admitting:
             booked = each.open[place[1]]
             self._answered(each, place, self._answer(outcome, place, booked))
 
-    def _answered(self, waiting: Waiting, place: Place, answer: Answer) -> None:
+    def _answered(
+        self, waiting: PendingSubscribe, place: SubscriptionKey, answer: SubackResult
+    ) -> None:
         name, pattern = place
         waiting.answers[pattern] = answer
         del waiting.open[pattern]
@@ -337,14 +352,14 @@ class Admitting:
             if (known := session.subscriptions.get(each)) is not None:
                 self._book(session, each, known)
 
-    def _cancel(self, place: Place, why: str) -> None:
+    def _cancel(self, place: SubscriptionKey, why: str) -> None:
         """What waits for a decision has its answer."""
         which = self._left(place)
         if which is not None:
             waiting = self._forget(which, place)
-            self._answered(waiting, place, Answer(why, (), Reason.UNSPECIFIED_ERROR))
+            self._answered(waiting, place, SubackResult(why, (), Reason.UNSPECIFIED_ERROR))
 
-    def _left(self, place: Place) -> Which | None:
+    def _left(self, place: SubscriptionKey) -> Which | None:
         """It waits no more."""
         patterns = self._places.get(place[0], {})
         which = patterns.pop(place[1], None)
@@ -352,7 +367,7 @@ class Admitting:
             self._places.pop(place[0], None)
         return which
 
-    def _forget(self, which: Which, place: Place) -> Waiting:
+    def _forget(self, which: Which, place: SubscriptionKey) -> PendingSubscribe:
         """Nobody waits there any more; where nothing is held by others, give it back."""
         waiting = self._waiting[which].pop(place)
         if not self._waiting[which]:
@@ -362,25 +377,25 @@ class Admitting:
                 self.door.unsubscribe(*which)
         return waiting
 
-    def _changed(self, which: Which, outcome: Outcome) -> None:
+    def _changed(self, which: Which, outcome: AdmissionOutcome) -> None:
         """Something else is said of a subscription that was taken."""
         concerned = self._concerned(which)
         if not concerned:
             return  # given back before it was heard
-        if outcome.state is State.ADMITTED:
+        if outcome.state is ReservationState.ADMITTED:
             if self._withdrawn.pop(which, None) is None and outcome.share >= 1:
                 return
-        elif outcome.state is State.WITHDRAWN:
+        elif outcome.state is ReservationState.WITHDRAWN:
             self._withdrawn[which] = self._clock_us() + AGAIN_US
         elif which in self._withdrawn:
             return  # as before
         for place, booked in concerned:
-            if outcome.state is not State.ADMITTED:
+            if outcome.state is not ReservationState.ADMITTED:
                 self._note(outcome, place, booked)
             if outcome.is_binding:
-                tell(self.broker, place[0], ADVICE, _told(place[1], outcome))
+                notify_client(self.broker, place[0], ADVICE, _told(place[1], outcome))
 
-    def _concerned(self, which: Which) -> list[tuple[Place, Booked]]:
+    def _concerned(self, which: Which) -> list[tuple[SubscriptionKey, ReservedSubscription]]:
         members = self._members.get(which)
         places = [(which[0], str(which[1]))] if members is None else list(members)
         return [
@@ -398,14 +413,16 @@ class Admitting:
                 if outcome is not None:
                     self._changed(which, outcome)
 
-    def _note(self, outcome: Outcome, place: Place, booked: Booked) -> None:
+    def _note(
+        self, outcome: AdmissionOutcome, place: SubscriptionKey, booked: ReservedSubscription
+    ) -> None:
         """For those who look: lately, counted, and in the ledger."""
         hub = self.broker.hub
         name, pattern = place
         resource = str(outcome.refusals[0].resource if outcome.refusals else Resource.PATH)
         self.refused[resource] = self.refused.get(resource, 0) + 1
         self.lately.append(
-            Lately(
+            RecentRefusal(
                 at_ms=hub.now_ms,
                 client=name,
                 filter=pattern,
@@ -434,11 +451,11 @@ def channels_of(pattern: str) -> str:
 
 def booked_as(
     name: str, pattern: str, predicate: Predicate | None, where: str, xpath: str
-) -> Booked:
+) -> ReservedSubscription:
     filter_ = _filter(channels_of(pattern), _ANYTHING if predicate is None else predicate)
     is_shared = pattern.startswith(SHARED)
     which = (pattern + _GROUP, where or xpath) if is_shared else (name, pattern)
-    return Booked(which, filter_, where, xpath)
+    return ReservedSubscription(which, filter_, where, xpath)
 
 
 @lru_cache(maxsize=4_096)
@@ -450,11 +467,11 @@ def _filter(channel: str, predicate: Predicate) -> Filter:
 def guarantee_from(chosen: str | float, default: Guarantee) -> Guarantee:
     """As policies and the configuration say it: "none", "full", or a share."""
     if isinstance(chosen, str):
-        return Guarantee(kind=Kind(chosen), basis=default.basis)
-    return Guarantee(kind=Kind.PERCENTAGE, percent=100 * chosen, basis=default.basis)
+        return Guarantee(kind=GuaranteeKind(chosen), basis=default.basis)
+    return Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=100 * chosen, basis=default.basis)
 
 
-def _told(pattern: str, outcome: Outcome) -> dict[str, object]:
+def _told(pattern: str, outcome: AdmissionOutcome) -> dict[str, object]:
     told: dict[str, object] = {
         "kind": "admission",
         "filter": pattern,

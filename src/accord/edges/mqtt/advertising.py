@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.enforcement import Standing
+from accord.core.admission.enforcement import Compliance
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.options import Mode
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
@@ -29,7 +29,7 @@ MAX_NAME: Final = 256
 _EVERYTHING: Final = "TRUE"
 
 
-class Board(Protocol):
+class AdvertisementPort(Protocol):
     """Where advertisements are put up: at this node, or at all."""
 
     def advertise(
@@ -53,9 +53,9 @@ class Advertisement(Struct, frozen=True, kw_only=True):
     limited: int = 0
 
 
-class Advertising:
+class ClientAdvertisements:
     def __init__(self, broker: Broker, admission: Admission, clock_us: Callable[[], int]) -> None:
-        self.board: Board = admission
+        self.board: AdvertisementPort = admission
         self.limited = 0  # events so far that were beyond
         self._broker = broker
         self._admission = admission
@@ -65,7 +65,7 @@ class Advertising:
         self._looks: dict[str, bool] = {}  # whether attributes must be known
 
     def advertise(
-        self, session: Session, name: str, channel: str, where: str, rate_hz: float
+        self, session: MqttSession, name: str, channel: str, where: str, rate_hz: float
     ) -> None:
         """AdmissionError or PredicateError where that can't be; the same name again replaces it."""
         if not 0 < len(name) <= MAX_NAME or not name.isprintable():
@@ -77,7 +77,7 @@ class Advertising:
         self._of.setdefault(session.name, {})[name] = filter_
         self._changed(session)
 
-    def unadvertise(self, session: Session, name: str) -> bool:
+    def unadvertise(self, session: MqttSession, name: str) -> bool:
         known = self._of.get(session.name, {})
         if known.pop(name, None) is None:
             return False
@@ -87,7 +87,7 @@ class Advertising:
         self._changed(session)
         return True
 
-    def session_ended(self, session: Session) -> None:
+    def session_ended(self, session: MqttSession) -> None:
         if self._of.pop(session.name, None) is not None:
             self.board.publisher_gone(session.name)
             self._changed(session)
@@ -120,12 +120,12 @@ class Advertising:
         standing = self._admission.published(
             message.publisher, message.channel, values, document, self._clock_us()
         )
-        if standing is not Standing.OVER:
+        if standing is not Compliance.OVER:
             return False
         self.limited += 1
         return self._is_binding
 
-    def _changed(self, session: Session) -> None:
+    def _changed(self, session: MqttSession) -> None:
         filters = self._of.get(session.name)
         session.is_held = filters is not None
         self._looks.pop(session.name, None)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.scheduling.pacing import Gate
-from accord.core.scheduling.parcels import Parcel
-from accord.edges.mqtt.broker import Broker, Client
+from accord.core.scheduling.parcels import QueueEntry
+from accord.edges.mqtt.broker import Broker, ClientConnection
 from accord.edges.mqtt.codes import V311
-from accord.edges.mqtt.hub import HeldAnswer
+from accord.edges.mqtt.hub import HeldReply
 from accord.edges.mqtt.packets import Connect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
 # What a connection is waiting for.
 CONNECT: Final = 0
@@ -29,7 +29,7 @@ _GATHERED_BYTES: Final = 65_536
 _UNREAD: Final = 2_000  # answers that wait for the client or for the disk
 
 
-class Answering(Client):
+class ReplyQueue(ClientConnection):
     """The sending side of a connection."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Answering(Client):
         self.waits_for = CONNECT
         self.version = V311
         self.client_id = ""
-        self.session: Session | None = None
+        self.session: MqttSession | None = None
         self.connect: Connect | None = None  # until it is answered
         self.packet_limit = 0
         # Whether what was read has more packets, left for later so that others get their turn.
@@ -104,7 +104,7 @@ class Answering(Client):
                 self.has_more = outbox.bytes > 0 or outbox.tracked > 0
         return frames
 
-    def peek(self, gate: Gate | None) -> Parcel | None:
+    def peek(self, gate: Gate | None) -> QueueEntry | None:
         """What the session would have sent first, if anything may be now."""
         if self.waits_for != NOTHING or self.connect is not None or self.session is None:
             return None
@@ -148,7 +148,7 @@ class Answering(Client):
         self._held += count
         if frames[0] == _PUBACK:
             self._unanswered += count
-        self.hub.hold(HeldAnswer(self, frames, count))
+        self.hub.hold(HeldReply(self, frames, count))
 
     def released(self, frames: bytes, count: int) -> None:
         self._held -= count

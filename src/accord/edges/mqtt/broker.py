@@ -11,38 +11,38 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from accord.core.channels.persistent.messages import Wanted
+from accord.core.channels.persistent.messages import HistorySelector
 from accord.core.errors import EventError, PredicateError
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.moments import NOW, read_moment
+from accord.core.model.moments import NOW, parse_time
 from accord.core.node.limits import Limits
 from accord.core.node.message import Message
-from accord.core.node.retained import Retained
+from accord.core.node.retained import RetainedMessages
 from accord.core.node.router import Router
-from accord.core.node.routes import HeavyMatchError, Subscription, Way
+from accord.core.node.routes import DeferredMatchError, PublisherFanOut, RouterSubscription
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.predicates.xpath import INLINE_COST
-from accord.core.qos.book import Book
+from accord.core.qos.book import PolicySet
 from accord.core.qos.policies import Entity, Grant, Policies
 from accord.core.scheduling.strategies import strategy_of
 from accord.core.scheduling.timers import Timer, Timers
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.abroad import Abroad
-from accord.edges.mqtt.admitting import Admitting
+from accord.edges.mqtt.abroad import OverlayBridge
+from accord.edges.mqtt.admitting import SubscriptionAdmission
 from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.cut_through import CutThroughs
-from accord.edges.mqtt.feedback import Feedback
+from accord.edges.mqtt.cut_through import CutThroughLog
+from accord.edges.mqtt.feedback import FeedbackHandler
 from accord.edges.mqtt.history import CatchUp
-from accord.edges.mqtt.hub import Hub, Line
-from accord.edges.mqtt.kept import to_keep
+from accord.edges.mqtt.hub import BrokerContext, ConnectionPort
+from accord.edges.mqtt.kept import journal_form
 from accord.edges.mqtt.mapping import DEADLINE, KEY
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import OWN
-from accord.edges.mqtt.packets import Filter, Will
-from accord.edges.mqtt.past import Pasts, Progress
+from accord.edges.mqtt.packets import TopicFilter, Will
+from accord.edges.mqtt.past import HistorySubscriptions, Progress
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
-from accord.edges.mqtt.quality import Expecting, Quality
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.quality import ClientNegotiation, SubscribeExpectations
+from accord.edges.mqtt.session import MqttSession
 from accord.edges.mqtt.wire import string_bytes
 
 FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
@@ -54,7 +54,7 @@ _HISTORIES_OF_ONE: Final = 20
 _RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be many
 
 
-class Client(Line):
+class ClientConnection(ConnectionPort):
     """A connection that can be told to go."""
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class Client(Line):
         raise NotImplementedError
 
 
-class Refusal:
+class SubscribeRefusal:
     """Why a subscription was not accepted."""
 
     def __init__(self, reason: Reason, problem: str) -> None:
@@ -71,7 +71,7 @@ class Refusal:
         self.problem = problem
 
 
-class Condition:
+class SubscriptionPredicate:
     """The predicate of a subscription with its text, or why it is none."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Condition:
         predicate: Predicate | None = None,
         where: str = "",
         xpath: str = "",
-        refusal: Refusal | None = None,
+        refusal: SubscribeRefusal | None = None,
     ) -> None:
         self.predicate = predicate
         self.where = where
@@ -88,14 +88,18 @@ class Condition:
         self.is_new = False  # whether its text had to be read just now, which takes long
 
     @staticmethod
-    def parse(where: str, xpath: str) -> Condition:
+    def parse(where: str, xpath: str) -> SubscriptionPredicate:
         """PredicateError where the text is bad."""
         if where:
-            return Condition(parse(where), where)
-        return Condition(parse_xpath(xpath), xpath=xpath) if xpath else Condition()
+            return SubscriptionPredicate(parse(where), where)
+        return (
+            SubscriptionPredicate(parse_xpath(xpath), xpath=xpath)
+            if xpath
+            else SubscriptionPredicate()
+        )
 
 
-class Since:
+class HistoryStart:
     """When a subscription is to begin, or why that can't be read."""
 
     def __init__(self, since_ms: int, problem: str, is_now: bool = False) -> None:
@@ -118,25 +122,27 @@ class Broker:
         new_client_id: Callable[[], str],
     ) -> None:
         self.limits = limits
-        self.router = Router(kept or [], Policies(Book()), match_limit=limits.match_work)
-        self.hub = Hub(limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms)
+        self.router = Router(kept or [], Policies(PolicySet()), match_limit=limits.match_work)
+        self.hub = BrokerContext(
+            limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms
+        )
         self.groups_of = groups_of
         self.denied_to = denied_to  # what the clients of a user, by its name and theirs, never get
-        self.cut_throughs = CutThroughs(self.hub)
+        self.cut_throughs = CutThroughLog(self.hub)
         self.timers = Timers()
         self.new_client_id = new_client_id
         self.node = Entity("", node=node)
-        self.sessions: dict[str, Session] = {}
-        self.catch_ups: dict[Subscription, CatchUp] = {}  # of subscriptions with a past
-        self._conditions: dict[tuple[str, str], Condition] = {}
-        self.abroad: Abroad | None = None  # once the node is one of many
-        self.quality: Quality | None = None  # where it is negotiated
-        self.admitting: Admitting | None = None  # where subscriptions are admitted
-        self.feedback: Feedback | None = None  # where sources of events can be answered
-        self.pasts: Pasts | None = None  # where channels can be persistent
+        self.sessions: dict[str, MqttSession] = {}
+        self.catch_ups: dict[RouterSubscription, CatchUp] = {}  # of subscriptions with a past
+        self._conditions: dict[tuple[str, str], SubscriptionPredicate] = {}
+        self.abroad: OverlayBridge | None = None  # once the node is one of many
+        self.quality: ClientNegotiation | None = None  # where it is negotiated
+        self.admitting: SubscriptionAdmission | None = None  # where subscriptions are admitted
+        self.feedback: FeedbackHandler | None = None  # where sources of events can be answered
+        self.pasts: HistorySubscriptions | None = None  # where channels can be persistent
         # Subscriptions to such channels from before a restart, until `pasts` goes on with them.
-        self.pasts_before: dict[Subscription, tuple[Session, str, Progress]] = {}
-        self.retained = Retained(
+        self.pasts_before: dict[RouterSubscription, tuple[MqttSession, str, Progress]] = {}
+        self.retained = RetainedMessages(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
         )
 
@@ -153,14 +159,14 @@ class Broker:
         task.run()
         return True
 
-    def switch(self, book: Book, policies: Policies) -> None:
+    def switch(self, book: PolicySet, policies: Policies) -> None:
         """Let `book` hold from now on, for all that is open too."""
         discipline = self.hub.discipline
         discipline.change(strategy_of(book.strategy), list(book.weights))
         self.hub.is_shaping = book.shaping
         self.router.switch(policies)
 
-    def owned(self, session: Session, user: str) -> None:
+    def owned(self, session: MqttSession, user: str) -> None:
         """`user` is whose client it is: policies look at that."""
         session.owner = user
         groups = () if self.groups_of is None else self.groups_of(user)
@@ -169,15 +175,15 @@ class Broker:
             session.entity = Entity(session.name, user, groups, self.hub.node)
             session.forget_routes()
 
-    def grant(self, message: Message, session: Session) -> Grant:
+    def grant(self, message: Message, session: MqttSession) -> Grant:
         """What policies grant a message from before to a session."""
         publisher = Entity(message.publisher, node=self.hub.node)
         return self.router.grant(message, publisher, session.entity)
 
-    def way(self, publisher: Entity, channel: str) -> Way:
-        return Way(publisher, self.router.route(channel))
+    def way(self, publisher: Entity, channel: str) -> PublisherFanOut:
+        return PublisherFanOut(publisher, self.router.route(channel))
 
-    def open_session(self, client_id: str, *, is_clean: bool) -> tuple[Session, bool] | None:
+    def open_session(self, client_id: str, *, is_clean: bool) -> tuple[MqttSession, bool] | None:
         """The client's session, and whether it is one from before; None where there are too many.
 
         A connection that has the session is told that it was taken over.
@@ -185,7 +191,7 @@ class Broker:
         ended = 0
         session = self.sessions.get(client_id)
         if session is not None:
-            if isinstance(session.line, Client):
+            if isinstance(session.line, ClientConnection):
                 session.line.end(Reason.SESSION_TAKEN_OVER, "the client connected again")
             session = self.sessions.get(client_id)
         if session is not None:
@@ -200,12 +206,12 @@ class Broker:
             self.end_session(session)
         if len(self.sessions) >= self.limits.sessions:
             return None
-        session = Session(client_id, self.hub)
+        session = MqttSession(client_id, self.hub)
         session.follows = ended
         self.sessions[client_id] = session
         return session, False
 
-    def settle(self, session: Session, expiry_s: int, will: Will | None) -> None:
+    def settle(self, session: MqttSession, expiry_s: int, will: Will | None) -> None:
         """What the client said of its session when it connected."""
         was_durable = session.is_durable
         session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
@@ -220,7 +226,7 @@ class Broker:
         elif was_durable:
             self.hub.record(durable.SessionEnded(session.name))
 
-    def leave(self, session: Session, *, is_will_wanted: bool, expiry_s: int) -> None:
+    def leave(self, session: MqttSession, *, is_will_wanted: bool, expiry_s: int) -> None:
         """The session's connection is gone."""
         now_ms = self.hub.now_ms
         session.detach()
@@ -243,7 +249,7 @@ class Broker:
         self.set_timer(session)
         self.hub.record(self.left(session))
 
-    def set_timer(self, session: Session) -> None:
+    def set_timer(self, session: MqttSession) -> None:
         """Come back to a session without connection when its will or its end is due."""
         due_ms = session.ends_ms
         if session.will_due_ms and (not due_ms or session.will_due_ms < due_ms):
@@ -253,7 +259,7 @@ class Broker:
                 session.timer = SessionTimer(self, session)
             self.timers.set(session.timer, due_ms)
 
-    def end_session(self, session: Session) -> None:
+    def end_session(self, session: MqttSession) -> None:
         if session.will is not None and session.line is None:
             self._publish_will(session)
         if self.abroad is not None:
@@ -275,13 +281,15 @@ class Broker:
             # What its messages still lead to must not be taken for its successor's.
             session.is_durable = False
 
-    def will_is_due(self, session: Session) -> None:
+    def will_is_due(self, session: MqttSession) -> None:
         """The delay of a will is over, and the client did not come back in time."""
         self._publish_will(session)
         if session.is_durable:
             self.hub.record(self.left(session))
 
-    def publish(self, message: MqttMessage, way: Way, is_kept_already: bool = False) -> int:
+    def publish(
+        self, message: MqttMessage, way: PublisherFanOut, is_kept_already: bool = False
+    ) -> int:
         """Deliver, retain and keep `message`; gives the number of receivers.
 
         EventError where its attributes are asked for and bad; then nothing has happened.
@@ -314,9 +322,9 @@ class Broker:
             abroad.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
             if abroad is None or not abroad.is_arriving:
-                self.hub.keep(to_keep(message))
+                self.hub.keep(journal_form(message))
             elif route.is_kept_always:
-                self.hub.keep(to_keep(message, abroad.source))
+                self.hub.keep(journal_form(message, abroad.source))
         if message.is_retained:
             self.retain(message)
         if reached:
@@ -354,13 +362,13 @@ class Broker:
 
     def subscribe(
         self,
-        session: Session,
-        wish: Filter,
+        session: MqttSession,
+        wish: TopicFilter,
         identifier: int,
-        condition: Condition,
-        since: Since | None = None,
-        expecting: Expecting | None = None,
-    ) -> Refusal | None:
+        condition: SubscriptionPredicate,
+        since: HistoryStart | None = None,
+        expecting: SubscribeExpectations | None = None,
+    ) -> SubscribeRefusal | None:
         """Add or replace one subscription, from some time in the past on if that is wished."""
         group, pattern = split_shared(wish.pattern)
         known = session.subscriptions.get(wish.pattern)
@@ -379,17 +387,17 @@ class Broker:
         if refusal is None and expecting is not None and self.quality is not None:
             problem = self.quality.problem(session, wish.pattern, pattern, expecting)
             if problem:
-                refusal = Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+                refusal = SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         if refusal is not None:
             return refusal
         going_on = None
         if known is not None:
             if pasts is not None and since is None:
                 # It comes back, and has what it had.
-                wanted = Wanted(pattern, condition.where, condition.xpath)
+                wanted = HistorySelector(pattern, condition.where, condition.xpath)
                 going_on = pasts.release(known, wanted)
             self.drop(session, wish.pattern)
-        subscription = Subscription(
+        subscription = RouterSubscription(
             session,
             pattern,
             group=group,
@@ -413,12 +421,14 @@ class Broker:
             problem = self.quality.subscribed(session, wish.pattern, pattern, expecting)
             if problem:
                 self.unsubscribe(session, wish.pattern)
-                return Refusal(Reason.QUOTA_EXCEEDED, problem)
+                return SubscribeRefusal(Reason.QUOTA_EXCEEDED, problem)
         if session.is_durable and self.hub.is_durable:
             self.hub.record(self.subscribed(session, wish.pattern))
         return None
 
-    def catch_up(self, session: Session, name: str, subscription: Subscription) -> CatchUp:
+    def catch_up(
+        self, session: MqttSession, name: str, subscription: RouterSubscription
+    ) -> CatchUp:
         """Let a subscription that is about to be added begin in the past."""
         catch_up = CatchUp(session, name, subscription)
         subscription.receiver = catch_up
@@ -440,69 +450,75 @@ class Broker:
                 if session.is_durable and self.hub.is_durable:
                     self.hub.record(self.subscribed(session, catch_up.pattern))
 
-    def since_of(self, properties: Properties) -> Since | None:
+    def since_of(self, properties: Properties) -> HistoryStart | None:
         """The beginning that the user property `since` of a SUBSCRIBE says, if there is one."""
         texts = [text for name, text in properties.user if name == "since"]
         if not texts:
             return None
         if len(texts) > 1:
-            return Since(0, "expected one user property `since`, got several")
+            return HistoryStart(0, "expected one user property `since`, got several")
         try:
             is_now = texts[0].strip() == NOW
-            return Since(read_moment(texts[0], now_ms=self.hub.now_ms), "", is_now)
+            return HistoryStart(parse_time(texts[0], now_ms=self.hub.now_ms), "", is_now)
         except ValueError as error:
-            return Since(0, f"since: {error}")
+            return HistoryStart(0, f"since: {error}")
 
-    def _no_history(self, session: Session, since: Since, pattern: str) -> Refusal | None:
+    def _no_history(
+        self, session: MqttSession, since: HistoryStart, pattern: str
+    ) -> SubscribeRefusal | None:
         """Why a subscription can't begin in the past."""
         if since.problem:
-            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, since.problem)
+            return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, since.problem)
         if pattern.startswith("$"):
             problem = f"since: expected channels that are kept, got {pattern}"
-            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         if self.hub.no_history:
             problem = f"since: {self.hub.no_history}"
-            return Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         of_client = sum(each.session is session for each in self.catch_ups.values())
         if of_client >= _HISTORIES_OF_ONE or len(self.catch_ups) >= _HISTORIES:
             problem = f"since: {of_client} of your subscriptions are in the past: wait for them"
-            return Refusal(Reason.QUOTA_EXCEEDED, problem)
+            return SubscribeRefusal(Reason.QUOTA_EXCEEDED, problem)
         return None
 
-    def refusal_of(self, session: Session, wish: Filter, condition: Condition) -> Refusal | None:
+    def refusal_of(
+        self, session: MqttSession, wish: TopicFilter, condition: SubscriptionPredicate
+    ) -> SubscribeRefusal | None:
         """Why a subscription can't be accepted, whatever there is to carry it."""
         known = session.subscriptions.get(wish.pattern)
         return self._refusal(session, split_shared(wish.pattern)[1], known, condition)
 
     def _refusal(
         self,
-        session: Session,
+        session: MqttSession,
         pattern: str,
-        known: Subscription | None,
-        condition: Condition,
-    ) -> Refusal | None:
+        known: RouterSubscription | None,
+        condition: SubscriptionPredicate,
+    ) -> SubscribeRefusal | None:
         """Why a subscription can't be accepted."""
         limits = self.limits
         if problem := problem_with_filter(pattern):
-            return Refusal(Reason.TOPIC_FILTER_INVALID, problem)
+            return SubscribeRefusal(Reason.TOPIC_FILTER_INVALID, problem)
         if pattern.count("/") >= limits.channel_levels:
             problem = f"expected at most {limits.channel_levels} levels"
-            return Refusal(Reason.TOPIC_FILTER_INVALID, problem)
+            return SubscribeRefusal(Reason.TOPIC_FILTER_INVALID, problem)
         if condition.refusal is not None:
             return condition.refusal
         had_predicate = known is not None and known.predicate is not None
         if known is None and len(session.subscriptions) >= limits.subscriptions_per_client:
             most = limits.subscriptions_per_client
-            return Refusal(
+            return SubscribeRefusal(
                 Reason.QUOTA_EXCEEDED, f"{most} subscriptions are open, the most allowed"
             )
         is_more = condition.predicate is not None and not had_predicate
         if is_more and session.predicates >= limits.predicates_per_client:
             most = limits.predicates_per_client
-            return Refusal(Reason.QUOTA_EXCEEDED, f"{most} predicates are open, the most allowed")
+            return SubscribeRefusal(
+                Reason.QUOTA_EXCEEDED, f"{most} predicates are open, the most allowed"
+            )
         return None
 
-    def add(self, session: Session, name: str, subscription: Subscription) -> None:
+    def add(self, session: MqttSession, name: str, subscription: RouterSubscription) -> None:
         subscription.denied = session.denied
         session.subscriptions[name] = subscription
         session.predicates += subscription.predicate is not None
@@ -510,7 +526,7 @@ class Broker:
         if self.abroad is not None:
             self.abroad.subscribed(subscription)
 
-    def drop(self, session: Session, name: str) -> bool:
+    def drop(self, session: MqttSession, name: str) -> bool:
         """Take out the subscription of `name`; False where there is none."""
         subscription = session.subscriptions.pop(name, None)
         if subscription is None:
@@ -525,12 +541,12 @@ class Broker:
         self._end_past(subscription)
         return True
 
-    def _end_past(self, subscription: Subscription) -> None:
+    def _end_past(self, subscription: RouterSubscription) -> None:
         self.pasts_before.pop(subscription, None)
         if self.pasts is not None:
             self.pasts.end(subscription)
 
-    def unsubscribe(self, session: Session, pattern: str) -> bool:
+    def unsubscribe(self, session: MqttSession, pattern: str) -> bool:
         if self.admitting is not None:
             self.admitting.unsubscribed(session, pattern)
         if not self.drop(session, pattern):
@@ -539,11 +555,11 @@ class Broker:
             self.hub.record(durable.Unsubscribed(session.name, pattern))
         return True
 
-    def condition_of(self, properties: Properties) -> Condition:
+    def condition_of(self, properties: Properties) -> SubscriptionPredicate:
         """The predicate that the user properties `where` or `xpath` of a SUBSCRIBE say."""
         texts = [each for each in properties.user if each[0] in ("where", "xpath")]
         if not texts:
-            return Condition()
+            return SubscriptionPredicate()
         if len(texts) > 1:
             return _no_condition("expected one user property `where` or `xpath`, got several")
         name, text = texts[0]
@@ -555,7 +571,9 @@ class Broker:
         if len(text) > most:
             return _no_condition(f"a predicate of {len(text)} characters, at most {most} accepted")
         try:
-            condition = Condition.parse(*((text, "") if name == "where" else ("", text)))
+            condition = SubscriptionPredicate.parse(
+                *((text, "") if name == "where" else ("", text))
+            )
         except PredicateError as error:
             condition = _no_condition(f"{text}: {error}")
         condition.is_new = True
@@ -564,14 +582,14 @@ class Broker:
         self._conditions[texts[0]] = condition
         return condition
 
-    def wants_retained(self, session: Session, wish: Filter) -> bool:
+    def wants_retained(self, session: MqttSession, wish: TopicFilter) -> bool:
         """Whether a subscription that is about to be made is to get what is retained."""
         if split_shared(wish.pattern)[0]:
             return False
         is_new = wish.pattern not in session.subscriptions
         return wish.retain_handling == 0 or (wish.retain_handling == 1 and is_new)
 
-    def send_retained(self, session: Session, name: str) -> int:
+    def send_retained(self, session: MqttSession, name: str) -> int:
         """Deliver what is retained to the subscription of `name`; gives how many that were."""
         subscription = session.subscriptions.get(name)
         if subscription is None:
@@ -597,7 +615,7 @@ class Broker:
             self.quality.tell_again(session, subscription.pattern)
         return sent
 
-    def _publish_will(self, session: Session) -> None:
+    def _publish_will(self, session: MqttSession) -> None:
         will = session.will
         session.will = None
         session.will_due_ms = 0
@@ -626,7 +644,9 @@ class Broker:
             read_special(message)
             self.publish_now(message, way, is_kept_already=True)
 
-    def publish_now(self, message: MqttMessage, way: Way, is_kept_already: bool = False) -> None:
+    def publish_now(
+        self, message: MqttMessage, way: PublisherFanOut, is_kept_already: bool = False
+    ) -> None:
         """Publish without a task: conditions that take long count as not met."""
         if way.route.has_predicates:
             document = message.document()
@@ -634,7 +654,7 @@ class Broker:
                 document.defer(INLINE_COST)
         try:
             self.publish(message, way, is_kept_already)
-        except HeavyMatchError as heavy:
+        except DeferredMatchError as heavy:
             self.hub.counters.shed(TOO_COSTLY, message.publisher)
             for condition in heavy.document.deferred:
                 heavy.document.remember(condition, None)
@@ -653,11 +673,11 @@ class Broker:
         except EventError:
             return False
 
-    def left(self, session: Session) -> durable.SessionLeft:
+    def left(self, session: MqttSession) -> durable.SessionLeft:
         left_ms = session.ends_ms - session.expiry_s * 1000 if session.ends_ms else 0
         return durable.SessionLeft(session.name, session.expiry_s, left_ms, session.will_due_ms)
 
-    def subscribed(self, session: Session, pattern: str) -> durable.Subscribed:
+    def subscribed(self, session: MqttSession, pattern: str) -> durable.Subscribed:
         subscription = session.subscriptions[pattern]
         catch_up = self.catch_ups.get(subscription)
         return durable.Subscribed(
@@ -674,7 +694,7 @@ class Broker:
             self._progress(subscription),
         )
 
-    def _progress(self, subscription: Subscription) -> Progress | None:
+    def _progress(self, subscription: RouterSubscription) -> Progress | None:
         before = self.pasts_before.get(subscription)
         if before is not None:
             return before[2]
@@ -689,7 +709,7 @@ class SessionTimer(Timer):
         "session",
     )
 
-    def __init__(self, broker: Broker, session: Session) -> None:
+    def __init__(self, broker: Broker, session: MqttSession) -> None:
         super().__init__()
         self.broker = broker
         self.session = session
@@ -766,5 +786,7 @@ def check_names(message: MqttMessage) -> None:
             raise EventError(name[:80], f"names that begin with {OWN} are the node's own")
 
 
-def _no_condition(problem: str) -> Condition:
-    return Condition(refusal=Refusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem))
+def _no_condition(problem: str) -> SubscriptionPredicate:
+    return SubscriptionPredicate(
+        refusal=SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+    )

@@ -14,8 +14,8 @@ from contextlib import suppress
 import msgspec
 
 from accord.core.channels.channels import UNKNOWN
-from accord.core.channels.persistent.exchange import PastExchange
-from accord.core.channels.persistent.messages import SERVICE, Answer
+from accord.core.channels.persistent.exchange import HistoryProtocol
+from accord.core.channels.persistent.messages import SERVICE, HistoryReply
 from accord.core.errors import EventError
 from accord.core.model.importance import IMPORTANCES
 from accord.core.node.rights import FEEDBACK
@@ -24,21 +24,21 @@ from accord.core.overlay.sanity import DAMAGED
 from accord.core.overlay.signals import Carried
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.qos.policies import Entity
-from accord.core.tiers.children import Children
-from accord.core.tiers.messages import Ask, Recalled, Told
+from accord.core.tiers.children import ChildReceivers
+from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply, RelayedHistoryReply
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
-from accord.edges.mqtt.abroad import Abroad, message_of
-from accord.edges.mqtt.kept import to_keep
+from accord.edges.mqtt.abroad import OverlayBridge, message_of
+from accord.edges.mqtt.kept import journal_form
 from accord.edges.mqtt.message import MqttMessage
 
 
-class ChildNodes:
+class ChildBridge:
     """What `core.tiers.parent` does at this node; `join` first."""
 
     def __init__(
         self,
-        abroad: Abroad,
+        abroad: OverlayBridge,
         incarnation: int,
         clock_us: Callable[[], int],
         tiers: TierLinks | None = None,
@@ -51,7 +51,7 @@ class ChildNodes:
         self._answering = abroad.answering
         self._broker = abroad.broker
         self._clock_us = clock_us
-        self._children = Children(abroad.broker.router, abroad.channels, abroad.answering)
+        self._children = ChildReceivers(abroad.broker.router, abroad.channels, abroad.answering)
         self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
         abroad.channels.overlay.on_takes = self.parent.takes
@@ -59,7 +59,7 @@ class ChildNodes:
         # Events that are not on disk yet: what the logs must have, channel and number of each.
         self._unkept: deque[tuple[int, str, int]] = deque()
         exchange = abroad.channels.services.get(SERVICE)
-        if isinstance(exchange, PastExchange):
+        if isinstance(exchange, HistoryProtocol):
             self.parent.past = exchange
             exchange.on_answer = self._recalled
 
@@ -87,8 +87,8 @@ class ChildNodes:
         clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
         return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
 
-    def _recalled(self, child: str, node: str, answer: Answer, now_us: int) -> None:  # noqa: ARG002
-        self.parent.recalled(child, Recalled(node, answer))
+    def _recalled(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
+        self.parent.recalled(child, RelayedHistoryReply(node, answer))
 
     # -------------------------------------------------------------------- what children ask for
 
@@ -140,7 +140,7 @@ class ChildNodes:
                 nodes = self._abroad.remotes.selecting(event.channel)
                 self._abroad.send(message, nodes, event.importance)
             elif not has_come:
-                # Where it has to wait for its place it comes by `Abroad.arrived`.
+                # Where it has to wait for its place it comes by `OverlayBridge.arrived`.
                 if not is_ordered:
                     self._children.is_new(event)
                 with suppress(EventError):
@@ -159,7 +159,7 @@ class ChildNodes:
             pasts.asker.has_kept()
         with suppress(EventError):
             message.event()
-            hub.keep(to_keep(message))
+            hub.keep(journal_form(message))
 
     def _take_answer(self, event: Carried) -> int:
         """A client of a child answers the source of an event, wherever that is."""
@@ -184,7 +184,7 @@ class ChildNodes:
     def patience_us(self, channel: str) -> int:
         return self._children.patience_us(channel)
 
-    def answer(self, ask: Ask) -> Told:
+    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
         return self._children.answer(ask)
 
     def directory(self) -> int:

@@ -17,11 +17,11 @@ from typing import Any, Final
 from accord.core.native import acknowledged, single
 from accord.edges.mqtt import durable
 from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
-from accord.edges.mqtt.broker import Broker, Condition
+from accord.edges.mqtt.broker import Broker, SubscriptionPredicate
 from accord.edges.mqtt.codec import decode, encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
-from accord.edges.mqtt.handshake import Gate, Handshake
-from accord.edges.mqtt.hub import HeldAnswer
+from accord.edges.mqtt.handshake import LoginGate, MqttHandshake
+from accord.edges.mqtt.hub import HeldReply
 from accord.edges.mqtt.packets import (
     Auth,
     Connect,
@@ -37,9 +37,9 @@ from accord.edges.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from accord.edges.mqtt.refusals import Answer
+from accord.edges.mqtt.refusals import SubackResult
 from accord.edges.mqtt.runs import ACK_BYTES, CutThrough
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
 _FROM_SERVERS: Final = (
     PacketType.CONNACK,
@@ -58,7 +58,7 @@ _EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in 
 _NO_PARTS: Final[list[bytes]] = []  # nothing is ever added to it
 
 
-class Connection(Handshake):
+class Connection(MqttHandshake):
     __slots__ = (
         "_partial",
         "_partial_size",
@@ -68,7 +68,7 @@ class Connection(Handshake):
         "is_plain",
     )
 
-    def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
+    def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
         super().__init__(broker, gate, address)
         self.handle: Any = None  # the driver's own
         self._partial = _NO_PARTS
@@ -368,7 +368,7 @@ class Connection(Handshake):
             assert isinstance(packet, Pingreq)
             self.reply(_PINGRESP)
 
-    def _on_pubrel(self, packet: Pubrel, session: Session) -> None:
+    def _on_pubrel(self, packet: Pubrel, session: MqttSession) -> None:
         appended = self.hub.appended
         reason = Reason.SUCCESS
         if session.received.pop(packet.packet_id, None) is None:
@@ -378,7 +378,10 @@ class Connection(Handshake):
         self._settle(encode(Pubcomp(packet.packet_id, reason), self.version), appended)
 
     def _on_subscribe(
-        self, packet: Subscribe, session: Session, decided: dict[str, Answer] | None = None
+        self,
+        packet: Subscribe,
+        session: MqttSession,
+        decided: dict[str, SubackResult] | None = None,
     ) -> None:
         appended = self.hub.appended
         reasons: list[int] = []
@@ -445,7 +448,9 @@ class Connection(Handshake):
         else:
             self.subscribed(frame, curious)
 
-    def _admissible(self, packet: Subscribe, session: Session, condition: Condition) -> list[str]:
+    def _admissible(
+        self, packet: Subscribe, session: MqttSession, condition: SubscriptionPredicate
+    ) -> list[str]:
         """The patterns that nothing but a lack of resources could speak against."""
         if session.is_durable and self.hub.overloaded:
             return []
@@ -456,7 +461,7 @@ class Connection(Handshake):
             and self.broker.refusal_of(session, wish, condition) is None
         ]
 
-    def decided(self, packet: Subscribe, answers: dict[str, Answer]) -> None:
+    def decided(self, packet: Subscribe, answers: dict[str, SubackResult]) -> None:
         """Other nodes have said what they can carry."""
         session = self.session
         if session is not None:
@@ -470,7 +475,7 @@ class Connection(Handshake):
             sent = sum(self.broker.send_retained(session, name) for name in dict.fromkeys(curious))
             self._was_dear = self._was_dear or sent > _FEW_RETAINED
 
-    def _on_unsubscribe(self, packet: Unsubscribe, session: Session) -> None:
+    def _on_unsubscribe(self, packet: Unsubscribe, session: MqttSession) -> None:
         appended = self.hub.appended
         reasons = tuple(
             Reason.SUCCESS
@@ -480,7 +485,7 @@ class Connection(Handshake):
         )
         self._settle(encode(Unsuback(packet.packet_id, reasons), self.version), appended)
 
-    def _on_disconnect(self, packet: Disconnect, session: Session) -> None:
+    def _on_disconnect(self, packet: Disconnect, session: MqttSession) -> None:
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
             if expiry_s and not session.expiry_s:
@@ -494,7 +499,7 @@ class Connection(Handshake):
         self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 
 
-class HeldSuback(HeldAnswer):
+class HeldSuback(HeldReply):
     """The SUBACK of a durable session."""
 
     def __init__(self, connection: Connection, frame: bytes, curious: list[str]) -> None:

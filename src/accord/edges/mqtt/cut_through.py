@@ -15,24 +15,24 @@ from typing import Final
 
 from accord.core.monitoring.ledger import DELIVERED
 from accord.core.node.routes import Selection
-from accord.edges.mqtt.hub import Hub
+from accord.edges.mqtt.hub import BrokerContext
 from accord.edges.mqtt.runs import ACK_BYTES, CutThrough
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
-_MOST_WAITING: Final = 1_024
+_MAX_WAITING: Final = 1_024
 _PATH: Final = attrgetter("publisher", "selection", "qos")
 
 
-class CutThroughs:
+class CutThroughLog:
     """Those that are not counted yet."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: BrokerContext) -> None:
         self.waiting: list[CutThrough] = []
         self._hub = hub
 
     def add(self, made: CutThrough) -> None:
         self.waiting.append(made)
-        if len(self.waiting) >= _MOST_WAITING:
+        if len(self.waiting) >= _MAX_WAITING:
             self.settle()
 
     def settle(self) -> None:
@@ -44,13 +44,13 @@ class CutThroughs:
                 self._count(*path, list(several))
 
     def _count(
-        self, publisher: Session, selection: Selection, qos: int, several: list[CutThrough]
+        self, publisher: MqttSession, selection: Selection, qos: int, several: list[CutThrough]
     ) -> None:
         counters = self._hub.counters
         counts = selection.way.route.counts
         copy = selection.copies[0]
         receiver = copy.receiver
-        assert isinstance(receiver, Session)
+        assert isinstance(receiver, MqttSession)
         importance = copy.grant.importance
         count = len(several)
         size = sum([len(each.frame) for each in several])

@@ -27,7 +27,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -38,6 +37,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -194,7 +194,7 @@ def _acknowledgement(kind: PacketType, make: _Acknowledge) -> Callable[[bytes, i
 
 def _decode_subscribe(body: bytes, version: int) -> Subscribe:
     packet_id, properties, at = _read_start(body, version, PacketType.SUBSCRIBE)
-    filters: list[Filter] = []
+    filters: list[TopicFilter] = []
     while at < len(body):
         pattern, at = _read_filter(body, at)
         options, at = read_byte(body, at, len(body))
@@ -205,7 +205,7 @@ def _decode_subscribe(body: bytes, version: int) -> Subscribe:
     return Subscribe(packet_id, tuple(filters), properties)
 
 
-def _filter(pattern: str, options: int, version: int) -> Filter:
+def _filter(pattern: str, options: int, version: int) -> TopicFilter:
     if options & (0xC0 if version == V5 else 0xFC):
         raise malformed(f"reserved subscription options are set in {options:08b}")
     qos = options & 3
@@ -216,7 +216,7 @@ def _filter(pattern: str, options: int, version: int) -> Filter:
         raise violation("a subscription with retain handling 3")
     if no_local and pattern.startswith(SHARED):
         raise violation("a shared subscription with the no local option")
-    return Filter(pattern, qos, no_local, bool(options & 8), retain_handling)
+    return TopicFilter(pattern, qos, no_local, bool(options & 8), retain_handling)
 
 
 def _decode_suback(body: bytes, version: int) -> Suback:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.qos.policies import Grant
-from accord.core.scheduling.outbox import Parcel
+from accord.core.scheduling.outbox import QueueEntry
 from accord.edges.mqtt.message import MqttMessage
 
 # What stands between a message and its end. WAITING: it is being recorded or shaped.
@@ -27,7 +27,7 @@ REFUSED: Final = "refused by the client"
 DENIED: Final = "not authorized"
 
 
-class Delivery(Parcel):
+class ClientDelivery(QueueEntry):
     """A message for one client that is encoded when it is sent."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Delivery(Parcel):
         self.waits = 0  # for how many things, before it can be queued
         self.was_sent = False
 
-    def takes_over(self, later: Delivery) -> None:
+    def takes_over(self, later: ClientDelivery) -> None:
         """Be `later` from now on, in the place in the queue that this one has.
 
         The queue has to be told of its size and deadline.

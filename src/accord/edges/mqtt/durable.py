@@ -146,7 +146,7 @@ class DoneRun(_Record, frozen=True, tag="dones"):
     count: PacketIds
 
 
-class Received(_Record, frozen=True, tag="recv"):
+class ReceivedRecord(_Record, frozen=True, tag="recv"):
     """A QoS 2 message of the client was taken; a repetition is to be ignored."""
 
     client: str
@@ -164,7 +164,7 @@ class KeptThrough(_Record, frozen=True, tag="kept"):
     offset: int
 
 
-class Together(_Record, frozen=True, tag="all"):
+class AtomicRecords(_Record, frozen=True, tag="all"):
     """Records that a crash keeps all, or none of them."""
 
     records: tuple[bytes, ...]
@@ -180,10 +180,10 @@ SessionRecord = (
     | Released
     | Done
     | DoneRun
-    | Received
+    | ReceivedRecord
     | Completed
 )
-Record = (
+SessionLogRecord = (
     SessionOpened
     | SessionRecord
     | Stored
@@ -191,16 +191,16 @@ Record = (
     | Retained
     | RetainedCleared
     | KeptThrough
-    | Together
+    | AtomicRecords
 )
 
 encode_record: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final = msgspec.msgpack.Decoder(Record)
+_decoder: Final = msgspec.msgpack.Decoder(SessionLogRecord)
 
 
-def decode_record(data: bytes) -> Record:
+def decode_record(data: bytes) -> SessionLogRecord:
     """Raises msgspec.ValidationError or msgspec.DecodeError for what is no record."""
-    record: Record = _decoder.decode(data)
+    record: SessionLogRecord = _decoder.decode(data)
     return record
 
 

@@ -15,7 +15,6 @@ from accord.edges.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
-    Filter,
     Packet,
     Pingreq,
     Pingresp,
@@ -26,6 +25,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    TopicFilter,
     Unsuback,
     Unsubscribe,
     Will,
@@ -155,7 +155,7 @@ def _start(packet_id: int, properties: Properties, version: int) -> list[bytes]:
     return [identifier, encode_properties(properties)] if version == V5 else [identifier]
 
 
-def _filter(each: Filter, version: int) -> tuple[bytes, bytes]:
+def _filter(each: TopicFilter, version: int) -> tuple[bytes, bytes]:
     options = each.qos
     if version == V5:
         options |= each.no_local << 2 | each.retain_as_published << 3 | each.retain_handling << 4

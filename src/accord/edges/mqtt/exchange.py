@@ -5,15 +5,15 @@ from __future__ import annotations
 from accord.core.node.rights import Rights
 
 
-class Exchange:
+class AuthExchange:
     """One authentication under way: subclass it for a method."""
 
-    def step(self, data: bytes) -> Step:
+    def step(self, data: bytes) -> AuthStep:
         """Answer what the client sent; ProtocolError where it is wrong."""
         raise NotImplementedError
 
 
-class Step:
+class AuthStep:
     """The next move of an exchange; with `rights` the client is in."""
 
     def __init__(self, data: bytes, rights: Rights | None = None, user: str = "") -> None:

@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.core.errors import EventError
-from accord.core.feedback.receipts import Receipt, ReceiptError, Receipts, read
+from accord.core.feedback.receipts import Receipt, ReceiptError, ReceiptSigner, parse_receipt
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import REFUSED, event_id
-from accord.core.node.rights import ANSWERS, FEEDBACK, Rights
+from accord.core.node.rights import FEEDBACK, FEEDBACK_PREFIX, Rights
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity, Grant
-from accord.edges.mqtt.accounts import note_untaken
+from accord.edges.mqtt.accounts import record_unrouted
 from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.foreign import properties_of
+from accord.edges.mqtt.foreign import properties_of_transit_event
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, OWN, PUBLISHER
 from accord.edges.mqtt.properties import MAX_USER, Properties, passed_on_block
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ UNKNOWN_NODE: Final = "node of the event's source unknown"
 DAMAGED: Final = "answer damaged on the way"
 
 
-class Refused(msgspec.Struct, frozen=True):
+class FeedbackRefused(msgspec.Struct, frozen=True):
     """Why an answer was not taken: `problem` says it to the client that answers."""
 
     cause: str
@@ -62,12 +62,12 @@ class Refused(msgspec.Struct, frozen=True):
     problem: str
 
 
-class Feedback:
+class FeedbackHandler:
     """Of one node; its receipts are signed with `secret`."""
 
     def __init__(self, broker: Broker, secret: bytes) -> None:
         self._broker = broker
-        self._receipts = Receipts(broker.hub.node, secret)
+        self._receipts = ReceiptSigner(broker.hub.node, secret)
 
     def stamp(self, message: MqttMessage, owner: str, number: int) -> None:
         """Put a receipt into an event that wants answers and will have that number.
@@ -82,27 +82,29 @@ class Feedback:
                 message.publisher, owner, number, message.channel, correlation
             )
             self._set(message, msgspec.structs.replace(message.properties, **_back(receipt)))
-        elif topic is not None and topic.startswith(ANSWERS):
+        elif topic is not None and topic.startswith(FEEDBACK_PREFIX):
             raise EventError(
                 "response topic", f"expected {FEEDBACK} alone: receipts are the node's"
             )
 
     def answer(
-        self, message: MqttMessage, session: Session, rights: Rights | None
-    ) -> Refused | None:
+        self, message: MqttMessage, session: MqttSession, rights: Rights | None
+    ) -> FeedbackRefused | None:
         """A client of this node answers; gives why that was not taken, if so."""
         text = message.topic[len(TOPIC) + 1 :].decode()
         try:
-            answered = read(text)
+            answered = parse_receipt(text)
             correlation = message.properties.correlation_data
             receipt = self._receipts.make(
                 session.name, session.owner, message.number, answered.channel, correlation
             )
         except ReceiptError as error:
-            refused = Refused(NO_RECEIPT, Reason.TOPIC_NAME_INVALID, error.problem)
+            refused = FeedbackRefused(NO_RECEIPT, Reason.TOPIC_NAME_INVALID, error.problem)
             return self._refuse(message, refused)
         except EventError as error:
-            return self._refuse(message, Refused(TOO_LARGE, Reason.QUOTA_EXCEEDED, str(error)))
+            return self._refuse(
+                message, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, str(error))
+            )
         going = self._going(message, text, receipt)
         if answered.node == self._receipts.node:
             return self._take(going, session.entity)
@@ -152,7 +154,7 @@ class Feedback:
 
     def _send(
         self, going: MqttMessage, answered: Receipt, entity: Entity, rights: Rights | None
-    ) -> Refused | None:
+    ) -> FeedbackRefused | None:
         abroad, channel = self._broker.abroad, answered.channel
         importance = DEFAULT_IMPORTANCE
         # Only the other node can tell whether the receipt is genuine: it lends no importance that
@@ -166,36 +168,36 @@ class Feedback:
         if cause == UNKNOWN_NODE:
             return self._refuse(going, _unknown(answered.node))
         if cause:
-            return self._refuse(going, Refused(cause, Reason.QUOTA_EXCEEDED, cause))
+            return self._refuse(going, FeedbackRefused(cause, Reason.QUOTA_EXCEEDED, cause))
         return None
 
-    def _take(self, going: MqttMessage, answering: Entity) -> Refused | None:
+    def _take(self, going: MqttMessage, answering: Entity) -> FeedbackRefused | None:
         """An answer to a client of this node."""
         try:
             receipt = self._receipts.verify(_receipt_text(going))
         except ReceiptError as error:
             cause = FORGED if error.is_forged else NO_RECEIPT
-            return self._refuse(going, Refused(cause, Reason.NOT_AUTHORIZED, error.problem))
+            return self._refuse(going, FeedbackRefused(cause, Reason.NOT_AUTHORIZED, error.problem))
         session = self._broker.sessions.get(receipt.client)
         reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
         if session is None or not self._receipts.is_of(receipt, session.owner):
-            return self._refuse(going, Refused(SOURCE_GONE, reason, SOURCE_GONE))
+            return self._refuse(going, FeedbackRefused(SOURCE_GONE, reason, SOURCE_GONE))
         subscription = session.subscription_to(FEEDBACK)
         if subscription is None:
-            return self._refuse(going, Refused(NOT_LISTENING, reason, NOT_LISTENING))
+            return self._refuse(going, FeedbackRefused(NOT_LISTENING, reason, NOT_LISTENING))
         properties = _told(going.properties, receipt, answering)
         self._set(going, properties)
         limit = session.packet_limit
         if len(properties.user) > MAX_USER or 0 < limit < going.size():
             problem = "more than the source of the event takes"
-            return self._refuse(going, Refused(TOO_LARGE, Reason.QUOTA_EXCEEDED, problem))
+            return self._refuse(going, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, problem))
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         grant = self._grant(going, receipt.channel, answering, session)
         session.deliver(going, min(going.qos, subscription.qos), False, identifiers, grant)
         return None
 
     def _grant(
-        self, message: MqttMessage, channel: str, answering: Entity, session: Session
+        self, message: MqttMessage, channel: str, answering: Entity, session: MqttSession
     ) -> Grant:
         """As important as what policies say of the event's channel, and nothing else of them."""
         router = self._broker.router
@@ -205,7 +207,7 @@ class Feedback:
         granted = view.grant(*sides, matching)
         return Grant(granted.importance, 0, "", 0, 0, False, granted.policy)
 
-    def _refuse(self, message: MqttMessage, refused: Refused) -> Refused:
+    def _refuse(self, message: MqttMessage, refused: FeedbackRefused) -> FeedbackRefused:
         """Count it, and say why where people look."""
         hub = self._broker.hub
         hub.counters.shed(refused.cause, message.publisher)
@@ -213,7 +215,7 @@ class Feedback:
             message.counts.shed += 1
         size = len(message.payload)
         received_ms, publisher = message.received_ms, message.publisher
-        note_untaken(
+        record_unrouted(
             hub, message.number, FEEDBACK, publisher, REFUSED, received_ms, size, refused.cause
         )
         return refused
@@ -226,7 +228,7 @@ class Feedback:
 
 def _back(receipt: str) -> dict[str, str]:
     """The property that says where to answer."""
-    return {"response_topic": ANSWERS + receipt}
+    return {"response_topic": FEEDBACK_PREFIX + receipt}
 
 
 def _receipt_text(going: MqttMessage) -> str:
@@ -237,14 +239,14 @@ def _receipt_text(going: MqttMessage) -> str:
 def _answered(going: MqttMessage) -> Receipt | None:
     """What that says, true or not; None where it is none."""
     try:
-        return read(_receipt_text(going))
+        return parse_receipt(_receipt_text(going))
     except ReceiptError:
         return None
 
 
-def _unknown(node: str) -> Refused:
+def _unknown(node: str) -> FeedbackRefused:
     problem = f"no node {node[:80]!r} is known here"
-    return Refused(UNKNOWN_NODE, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+    return FeedbackRefused(UNKNOWN_NODE, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
 
 def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Properties:
@@ -263,8 +265,8 @@ def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Proper
 
 def _message(event: Carried, now_ms: int) -> MqttMessage | None:
     """None where it is none: other nodes are believed, but not everything."""
-    properties = properties_of(event)
-    if properties is None or not (properties.response_topic or "").startswith(ANSWERS):
+    properties = properties_of_transit_event(event)
+    if properties is None or not (properties.response_topic or "").startswith(FEEDBACK_PREFIX):
         return None
     received_ms = now_ms - event.age_us // 1_000
     message = MqttMessage(

@@ -10,7 +10,7 @@ from accord.edges.mqtt.codes import ProtocolError
 from accord.edges.mqtt.properties import Properties, read_passed_on
 
 
-def properties_of(event: Carried) -> Properties | None:
+def properties_of_transit_event(event: Carried) -> Properties | None:
     """With its expiry; None where it is no event that a node could have sent."""
     if problem_with_event(event) is not None:
         return None

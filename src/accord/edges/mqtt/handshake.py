@@ -1,7 +1,7 @@
 """How a client comes in and goes: CONNECT, authentication, CONNACK, and the end.
 
-User name and password are the driver's to check (`Gate.logins`, answered by `admit`), because that
-takes long by design. Enhanced authentication is an `Exchange` of AUTH packets.
+User name and password are the driver's to check (`LoginGate.logins`, answered by `admit`), because
+that takes long by design. Enhanced authentication is an `AuthExchange` of AUTH packets.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from accord.edges.mqtt.answering import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.edges.mqtt.broker import FOREVER, Broker
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
-from accord.edges.mqtt.exchange import Exchange
-from accord.edges.mqtt.hub import HeldAnswer
+from accord.edges.mqtt.exchange import AuthExchange
+from accord.edges.mqtt.hub import HeldReply
 from accord.edges.mqtt.mapping import EVENT_IDS, EVENT_NAMES
 from accord.edges.mqtt.names import ENDED
 from accord.edges.mqtt.packets import Auth, Connack, Connect, Disconnect
 from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.publishing import Publishing
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.publishing import PublishHandler
+from accord.edges.mqtt.session import MqttSession
 
 LOST: Final = "connection lost"
 
 
-class Gate:
+class LoginGate:
     """Who may come in. Without one, everybody may do everything."""
 
-    def __init__(self, methods: dict[str, Callable[[], Exchange]] | None = None) -> None:
+    def __init__(self, methods: dict[str, Callable[[], AuthExchange]] | None = None) -> None:
         self.methods = methods or {}
-        self.logins: list[Handshake] = []  # for the driver to check, see `Handshake.admit`
+        self.logins: list[MqttHandshake] = []  # for the driver to check, see `MqttHandshake.admit`
 
 
-class Handshake(Publishing):
+class MqttHandshake(PublishHandler):
     """The beginning and the end of a connection."""
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Handshake(Publishing):
         "user",
     )
 
-    def __init__(self, broker: Broker, gate: Gate | None, address: str) -> None:
+    def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
         super().__init__(broker, address)
         self.gate = gate
         self.user = ""  # who it is, if that was verified
@@ -63,7 +63,7 @@ class Handshake(Publishing):
         self.received_ms = self.hub.now_ms
         self.connected_ms = 0
         self.keep_alive_ms = 0
-        self._exchange: Exchange | None = None
+        self._exchange: AuthExchange | None = None
         self._method = ""
         self._timer = ClientTimer(self)
         broker.timers.set(self._timer, self.hub.now_ms + broker.limits.connect_timeout_s * 1000)
@@ -246,11 +246,11 @@ class Handshake(Publishing):
             return
         # Nothing may overtake the CONNACK: only then is the session told of this connection.
         if self.hub.appended != appended or session.follows > self.hub.committed:
-            self.hub.hold(HeldWelcome(self, frame))
+            self.hub.hold(HeldConnack(self, frame))
         else:
             self.welcome(frame)
 
-    def _drop_forbidden(self, session: Session) -> None:
+    def _drop_forbidden(self, session: MqttSession) -> None:
         """What a session subscribed to is no longer its client's if the right to it is gone."""
         if self._rights is not None:
             session.deny(self._rights.denied.subscribe)
@@ -360,10 +360,10 @@ class Handshake(Publishing):
         return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2
 
 
-class HeldWelcome(HeldAnswer):
+class HeldConnack(HeldReply):
     """The CONNACK of a durable session."""
 
-    def __init__(self, handshake: Handshake, frame: bytes) -> None:
+    def __init__(self, handshake: MqttHandshake, frame: bytes) -> None:
         super().__init__(handshake, frame)
         self.handshake = handshake
 
@@ -376,7 +376,7 @@ class ClientTimer(Timer):
 
     __slots__ = ("handshake",)
 
-    def __init__(self, handshake: Handshake) -> None:
+    def __init__(self, handshake: MqttHandshake) -> None:
         super().__init__()
         self.handshake = handshake
 

@@ -23,15 +23,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from accord.core.node.message import Message
-from accord.core.node.routes import Receiver, Subscription
+from accord.core.node.routes import Receiver, RouterSubscription
 from accord.core.qos.policies import Entity, Grant
 from accord.edges.mqtt.codes import ProtocolError
-from accord.edges.mqtt.delivery import RELEASED, Delivery
-from accord.edges.mqtt.hub import Cut
-from accord.edges.mqtt.kept import name_of, past_message
+from accord.edges.mqtt.delivery import RELEASED, ClientDelivery
+from accord.edges.mqtt.hub import JournalCut
+from accord.edges.mqtt.kept import history_message, name_of
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.session import Session
-from accord.edges.pipeline.messages import Ask, Found
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.pipeline.messages import EventQuery, QueryHit
 
 ROWS: Final = 500  # of a page, at most
 BYTES: Final = 1 << 20
@@ -45,17 +45,17 @@ _MAX_RETRY_MS: Final = 60_000
 Progress = tuple[int, int, int, str, bool]
 
 
-class Wanted:
+class PageDemand:
     """A page that somebody has room for."""
 
-    def __init__(self, ask: Ask, cursor: str, rows: int, size: int) -> None:
+    def __init__(self, ask: EventQuery, cursor: str, rows: int, size: int) -> None:
         self.ask = ask
         self.cursor = cursor
         self.rows = rows
         self.bytes = size
 
 
-class Waiting:
+class BufferedLiveEvent:
     """An event behind the cut."""
 
     def __init__(
@@ -73,26 +73,26 @@ class Waiting:
         self.grant = grant
 
 
-class HandedOver:
+class PageInFlight:
     """A page's events, until the client has them all; then the past goes on at `progress`."""
 
-    def __init__(self, deliveries: list[Delivery], progress: Progress) -> None:
+    def __init__(self, deliveries: list[ClientDelivery], progress: Progress) -> None:
         self.deliveries = deliveries
         self.progress = progress
 
-    def is_done(self, session: Session) -> bool:
+    def is_done(self, session: MqttSession) -> bool:
         left = [each for each in self.deliveries if is_under_way(session, each)]
         self.deliveries = left
         return not left
 
 
-class Front(Receiver):
+class ReceiverProxy(Receiver):
     """Receives in place of `inner`, or of a session, what concerns it, and hands on the rest."""
 
     inner: Receiver
 
 
-class HistoryCut(Cut):
+class CatchUpCut(JournalCut):
     def __init__(self, catch_up: CatchUp, kept: int) -> None:
         super().__init__(kept)
         self.catch_up = catch_up
@@ -104,7 +104,9 @@ class HistoryCut(Cut):
 class CatchUp(Receiver):
     """Receives for a session while one of its subscriptions is in the past."""
 
-    def __init__(self, session: Session, pattern: str, subscription: Subscription) -> None:
+    def __init__(
+        self, session: MqttSession, pattern: str, subscription: RouterSubscription
+    ) -> None:
         super().__init__(session.name, session.entity)
         self.is_connected = True
         self.session = session
@@ -122,12 +124,12 @@ class CatchUp(Receiver):
         self._retry_ms = 0
         self._failures = 0  # in a row
         self._is_whole = True  # all events behind the cut are in `_waiting`
-        self._waiting: list[Waiting] = []
+        self._waiting: list[BufferedLiveEvent] = []
         self._waiting_bytes = 0
-        self._handed_over: list[HandedOver] = []
+        self._handed_over: list[PageInFlight] = []
         # Of the page that is being handed over: what went of it, and how many events were looked
         # at since it came, the last time it was asked for.
-        self._deliveries: list[Delivery] = []
+        self._deliveries: list[ClientDelivery] = []
         self._had = 0
         self._seen = 0
         self._done: Progress = self._progress()
@@ -179,10 +181,10 @@ class CatchUp(Receiver):
             self._waiting = []
             self._waiting_bytes = 0
             return
-        self._waiting.append(Waiting(message, qos, is_retained, identifiers, grant))
+        self._waiting.append(BufferedLiveEvent(message, qos, is_retained, identifiers, grant))
         self._waiting_bytes += size
 
-    def wanted(self, committed: int, now_ms: int) -> Wanted | None:
+    def wanted(self, committed: int, now_ms: int) -> PageDemand | None:
         """The next page, if there is one and the client has room for it.
 
         Whoever takes it hands its events over and finishes it, or says that it failed.
@@ -196,7 +198,7 @@ class CatchUp(Receiver):
             return None
         self.is_asking = True
         subscription = self.subscription
-        ask = Ask(
+        ask = EventQuery(
             channel=subscription.pattern,
             where=subscription.where,
             xpath=subscription.xpath,
@@ -204,9 +206,9 @@ class CatchUp(Receiver):
             from_offset=self.from_offset,
             before_offset=self.before_offset,
         )
-        return Wanted(ask, self.cursor, wanted[0], wanted[1])
+        return PageDemand(ask, self.cursor, wanted[0], wanted[1])
 
-    def hand_over(self, events: Sequence[Found]) -> bool:
+    def hand_over(self, events: Sequence[QueryHit]) -> bool:
         """Hand over a part of the page that came; False where the rest has to wait.
 
         What was handed over of a page is not again when the page is asked for once more.
@@ -228,10 +230,10 @@ class CatchUp(Receiver):
         self.cursor = cursor
         self.is_read = not cursor
         self._had = self._seen = 0
-        self._handed_over.append(HandedOver(self._deliveries, self._progress()))
+        self._handed_over.append(PageInFlight(self._deliveries, self._progress()))
         self._deliveries = []
 
-    def _hand_over(self, found: Found, session: Session) -> bool:
+    def _hand_over(self, found: QueryHit, session: MqttSession) -> bool:
         """False where the client has no room for it."""
         hub = session.hub
         if hub.router.route(found.channel).bound.is_persistent:
@@ -244,7 +246,7 @@ class CatchUp(Receiver):
             counts = hub.router.channels.get(found.channel)
             here = hub.node if hub.is_naming else ""
             name = name_of(found, here) if session.wants_names else None
-            message = past_message(found, counts, hub.now_ms, name)
+            message = history_message(found, counts, hub.now_ms, name)
         except ProtocolError:
             hub.counters.shed("unreadable in the archive", session.name)
             return True
@@ -303,7 +305,7 @@ class CatchUp(Receiver):
     def _cut(self) -> None:
         hub = self.session.hub
         self.before_offset = UNKNOWN
-        hub.cuts.append(HistoryCut(self, hub.kept_events()))
+        hub.cuts.append(CatchUpCut(self, hub.kept_events()))
 
     def _cut_again(self) -> None:
         self.from_offset = self.before_offset
@@ -329,7 +331,7 @@ class CatchUp(Receiver):
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         self.is_live = True
         receiver = self.subscription.receiver
-        if isinstance(receiver, Front):
+        if isinstance(receiver, ReceiverProxy):
             receiver.inner = session
         else:
             router.remove(self.subscription)
@@ -345,7 +347,7 @@ class CatchUp(Receiver):
             session.deliver(each.message, each.qos, each.is_retained, each.identifiers, each.grant)
 
 
-def page_room(session: Session, qos: int) -> tuple[int, int] | None:
+def page_room(session: MqttSession, qos: int) -> tuple[int, int] | None:
     """How many events and bytes a page may have for this client now; None where it has to wait.
 
     Half of the room is left to what is published meanwhile, and not much waits at a time.
@@ -365,7 +367,7 @@ def page_room(session: Session, qos: int) -> tuple[int, int] | None:
     return rows, min(BYTES, (limit - used) // 2)
 
 
-def has_room(session: Session, message: MqttMessage) -> bool:
+def has_room(session: MqttSession, message: MqttMessage) -> bool:
     """Whether a tracked message would be queued, and not refused."""
     outbox = session.outbox
     size = message.size() + 64
@@ -375,7 +377,7 @@ def has_room(session: Session, message: MqttMessage) -> bool:
     ) or outbox.tracked == 0
 
 
-def is_under_way(session: Session, delivery: Delivery) -> bool:
+def is_under_way(session: MqttSession, delivery: ClientDelivery) -> bool:
     """Whether the client may not have a tracked message yet."""
     is_known = session.unacknowledged.get(delivery.packet_id) is delivery
     return is_known and delivery.stage != RELEASED

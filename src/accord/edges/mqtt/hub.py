@@ -19,11 +19,11 @@ from accord.core.node.limits import Limits
 from accord.core.node.message import Message
 from accord.core.node.rights import Rights
 from accord.core.node.router import Router
-from accord.core.scheduling.link import Link
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.link import LinkEstimator
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.core.scheduling.strategies import Discipline
 from accord.core.scheduling.tasks import Task, Tasks
-from accord.edges.mqtt.durable import Record, Together, encode_record, stored
+from accord.edges.mqtt.durable import AtomicRecords, SessionLogRecord, encode_record, stored
 from accord.edges.mqtt.message import MqttMessage
 
 NUMBERS: Final = 1_000_000  # of messages in a millisecond: more than there can be
@@ -31,7 +31,7 @@ NUMBERS: Final = 1_000_000  # of messages in a millisecond: more than there can 
 _TOGETHER_BYTES: Final = 1 << 26
 
 
-class Line:
+class ConnectionPort:
     """A network connection, as far as sessions know it."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Line:
 
     def __init__(self) -> None:
         self.is_dirty = False
-        self.link = Link()
+        self.link = LinkEstimator()
         # The driver's own way to the network; None while it takes nothing at once.
         self.write: Callable[[bytes], None] | None = None
 
@@ -62,7 +62,7 @@ class Line:
         raise NotImplementedError
 
 
-class Held:
+class CommitWaiter:
     """Something that waits until the logs are on disk up to `position`."""
 
     def __init__(self) -> None:
@@ -72,8 +72,8 @@ class Held:
         raise NotImplementedError
 
 
-class HeldAnswer(Held):
-    def __init__(self, line: Line, frames: bytes, count: int = 1) -> None:
+class HeldReply(CommitWaiter):
+    def __init__(self, line: ConnectionPort, frames: bytes, count: int = 1) -> None:
         super().__init__()
         self.line = line
         self.frames = frames
@@ -83,7 +83,7 @@ class HeldAnswer(Held):
         self.line.released(self.frames, self.count)
 
 
-class HeldShape(Held):
+class ShapingWaiter(CommitWaiter):
     """Something that waits until a message is shaped."""
 
     def is_shaped(self, message: MqttMessage | None) -> None:
@@ -91,7 +91,7 @@ class HeldShape(Held):
         raise NotImplementedError
 
 
-class Cut:
+class JournalCut:
     """A place between the events that were kept before it was asked for, and those kept later.
 
     `kept` is how many waited to be appended to the journal then, `offset` -1 until it is known.
@@ -119,7 +119,7 @@ class KeptRun(NamedTuple):
     received_ms: int
 
 
-class Order:
+class WorkerOrder:
     """Work on a message that another process does, because it takes long."""
 
     def __init__(self, message: MqttMessage, importance: int, due_ms: int) -> None:
@@ -132,7 +132,7 @@ class Order:
         raise NotImplementedError
 
 
-class Request:
+class NodeRequest:
     """A message to the node itself, and where its answer goes."""
 
     def __init__(self, message: MqttMessage, client: str, user: str, rights: Rights | None) -> None:
@@ -154,7 +154,7 @@ class Request:
         return self.rights is None or self.rights.policies
 
 
-class Hub:
+class BrokerContext:
     def __init__(
         self, limits: Limits, router: Router, *, is_durable: bool, now_ms: int, node: str = ""
     ) -> None:
@@ -175,22 +175,22 @@ class Hub:
         )
         self.is_shaping = True
         self.has_workers = False  # whether somebody takes orders
-        self.orders: list[Order] = []
-        self.shapings: dict[tuple[int, Shape], Order] = {}  # those under way
-        self.requests: list[Request] = []
-        self.dirty: list[Line] = []
+        self.orders: list[WorkerOrder] = []
+        self.shapings: dict[tuple[int, ShapingTarget], WorkerOrder] = {}  # those under way
+        self.requests: list[NodeRequest] = []
+        self.dirty: list[ConnectionPort] = []
         # Positions count what was recorded in both logs together.
         self.appended = 0
         self.committed = 0
         self.state_records: list[bytes] = []
         self.kept: list[Message | KeptRun] = []
-        self.cuts: list[Cut] = []
+        self.cuts: list[JournalCut] = []
         self.no_history = "nothing is kept here"  # why kept events can't be had; empty if they can
-        self.held: deque[Held] = deque()
+        self.held: deque[CommitWaiter] = deque()
         self.overloaded = ""  # why nothing more can be recorded for now
         self._last_number = 0
 
-    def wake(self, line: Line) -> None:
+    def wake(self, line: ConnectionPort) -> None:
         """Let the driver ask `line` for what it has to send."""
         if not line.is_dirty:
             line.is_dirty = True
@@ -215,7 +215,7 @@ class Hub:
             for each in shed:
                 each.shed()
 
-    def record(self, record: Record) -> None:
+    def record(self, record: SessionLogRecord) -> None:
         """Append to the state log."""
         if self.is_durable:
             self.state_records.append(encode_record(record))
@@ -225,7 +225,7 @@ class Hub:
         """Let a crash keep either all of the records from `start` on, or none."""
         records = self.state_records[start:]
         if len(records) > 1 and sum(map(len, records)) <= _TOGETHER_BYTES:
-            self.state_records[start:] = [encode_record(Together(tuple(records)))]
+            self.state_records[start:] = [encode_record(AtomicRecords(tuple(records)))]
 
     def keep(self, message: Message) -> None:
         """Append to the event log."""
@@ -259,7 +259,7 @@ class Hub:
     def restored(self, number: int) -> None:
         self._last_number = max(self._last_number, number)
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: CommitWaiter) -> None:
         """Release `held` when everything recorded so far is on disk."""
         held.position = self.appended
         self.held.append(held)

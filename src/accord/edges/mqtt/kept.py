@@ -21,14 +21,14 @@ from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import CHANNEL, EVENT, NODE, ORIGIN, PUBLISHER, RECEIVED
 from accord.edges.mqtt.properties import Properties, passed_on_block, read_block
 from accord.edges.mqtt.wire import string_bytes
-from accord.edges.pipeline.messages import Found
+from accord.edges.pipeline.messages import QueryHit
 
 _NOTED: Final = (NODE, ORIGIN)
 _DIGITS: Final = 19  # of a number of 63 bits
 
 
-def past_message(
-    found: Found, counts: ChannelCounts, now_ms: int, name: tuple[str, int] | None
+def history_message(
+    found: QueryHit, counts: ChannelCounts, now_ms: int, name: tuple[str, int] | None
 ) -> MqttMessage:
     """A kept event for a subscription; ProtocolError where its properties are damaged.
 
@@ -48,7 +48,7 @@ def past_message(
 
 
 def result_message(
-    found: Found, topic: str, correlation_data: bytes | None, now_ms: int
+    found: QueryHit, topic: str, correlation_data: bytes | None, now_ms: int
 ) -> MqttMessage:
     """A kept event for who asked for it, on `topic`; ProtocolError as above."""
     kept = read_block(found.properties)
@@ -69,7 +69,7 @@ def result_message(
     return _message(found, string_bytes(topic), answering, told, now_ms)
 
 
-def to_keep(message: MqttMessage, node: str = "") -> MqttMessage:
+def journal_form(message: MqttMessage, node: str = "") -> MqttMessage:
     """The same as it is kept, with its name where that is not its number at this node.
 
     `node` is the one that it came from, where that is another.
@@ -110,7 +110,7 @@ def origin_of(block: bytes) -> tuple[str, int]:
     return _origin(read_block(block)) if ORIGIN.encode() in block else ("", 0)
 
 
-def name_of(found: Found, node: str) -> tuple[str, int]:
+def name_of(found: QueryHit, node: str) -> tuple[str, int]:
     """Where an event that `node` kept was published, and its number; ProtocolError if damaged."""
     properties = read_block(found.properties)
     origin, original = _origin(properties)
@@ -150,7 +150,7 @@ def _called(number: int, received_ms: int) -> tuple[tuple[str, str], ...]:
 
 
 def _message(
-    found: Found,
+    found: QueryHit,
     topic: bytes,
     properties: Properties,
     told: tuple[tuple[str, str], ...],

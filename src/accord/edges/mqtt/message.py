@@ -16,7 +16,7 @@ from accord.core.model.values import Value
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.monitoring.ledger import event_id
 from accord.core.node.message import Message
-from accord.core.scheduling.shaping import Shape
+from accord.core.scheduling.shaping import ShapingTarget
 from accord.edges.mqtt.codes import V5
 from accord.edges.mqtt.mapping import to_event, to_values
 from accord.edges.mqtt.names import EVENT, NODE
@@ -98,7 +98,7 @@ class MqttMessage(Message):
         self.counts: ChannelCounts | None = None  # of its channel
         self.stored_as = 0  # its number in the state log, 0 while it has none
         self.shaped_from = 0  # the size of its payload before it was shaped, 0 where it was not
-        self.shaped: dict[Shape, MqttMessage] | None = None  # as some receivers get it
+        self.shaped: dict[ShapingTarget, MqttMessage] | None = None  # as some receivers get it
         self.home = ""
         self.home_number = 0
         self._values: Mapping[str, Value] | None = None

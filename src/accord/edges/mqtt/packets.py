@@ -75,7 +75,7 @@ class Pubcomp(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     properties: Properties = NO_PROPERTIES
 
 
-class Filter(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+class TopicFilter(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """One topic filter of a SUBSCRIBE with its options."""
 
     pattern: str
@@ -87,7 +87,7 @@ class Filter(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 class Subscribe(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     packet_id: int
-    filters: tuple[Filter, ...]
+    filters: tuple[TopicFilter, ...]
     properties: Properties = NO_PROPERTIES
 
 

@@ -1,10 +1,10 @@
 """Clients that subscribe to persistent channels: what all nodes have kept, then what is live.
 
-How that is got from other nodes, without gap or duplicate, is `core/channels/persistent`. Here its
+How that is got from other nodes, without gap or duplicate, is `core/channels/history`. Here its
 events become messages for the client, as fast as it takes them. Until then the router knows a
-`Past` in place of the session; what it does not concern passes through. A subscription whose past
-is over gets its events directly again; it is remembered, as a node that fails or comes back may
-leave it with something more to read.
+`HistorySubscription` in place of the session; what it does not concern passes through. A
+subscription whose past is over gets its events directly again; it is remembered, as a node that
+fails or comes back may leave it with something more to read.
 
 A durable session's progress is recorded when the client has acknowledged a page.
 """
@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from accord.core.admission.index.patterns import intersects
-from accord.core.channels.persistent.asker import Asker
-from accord.core.channels.persistent.messages import PastEvent, Wanted
-from accord.core.channels.persistent.originals import Original
-from accord.core.channels.persistent.recall import Handed, Missed, Recall
+from accord.core.channels.persistent.asker import HistoryClient
+from accord.core.channels.persistent.messages import HistoryEvent, HistorySelector
+from accord.core.channels.persistent.originals import ChildEventId
+from accord.core.channels.persistent.recall import HistoryGap, HistoryReplay, ReplayedEvent
 from accord.core.channels.persistent.source import Position
 from accord.core.errors import EventError
 from accord.core.model.channels import filter_selects, problem_with_channel
 from accord.core.monitoring.ledger import SHED
 from accord.core.node.message import Message
-from accord.core.node.rights import PAST
-from accord.core.node.routes import Receiver, Route, Subscription
+from accord.core.node.rights import HISTORY
+from accord.core.node.routes import FanOut, Receiver, RouterSubscription
 from accord.core.overlay.sanity import MAX_NUMBER, MAX_QOS, problem_with_name
 from accord.core.overlay.signals import Carried
 from accord.core.qos.policies import Entity, Grant
-from accord.core.scheduling.outbox import Run
+from accord.core.scheduling.outbox import EventRun
 from accord.edges.mqtt.codes import ProtocolError
-from accord.edges.mqtt.delivery import Delivery
-from accord.edges.mqtt.history import Front, Waiting, is_under_way, page_room
-from accord.edges.mqtt.kept import past_message
+from accord.edges.mqtt.delivery import ClientDelivery
+from accord.edges.mqtt.history import BufferedLiveEvent, ReceiverProxy, is_under_way, page_room
+from accord.edges.mqtt.kept import history_message
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.telling import tell_session
-from accord.edges.pipeline.messages import Found
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.mqtt.telling import notify_session
+from accord.edges.pipeline.messages import QueryHit
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
@@ -56,18 +56,23 @@ class _Page:
     def __init__(self, before: Position) -> None:
         self.before = before
         self.after: Position | None = None  # once all of it is handed over
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[ClientDelivery] = []
 
-    def is_done(self, session: Session) -> bool:
+    def is_done(self, session: MqttSession) -> bool:
         self.deliveries = [each for each in self.deliveries if is_under_way(session, each)]
         return self.after is not None and not self.deliveries
 
 
-class Past(Front):
+class HistorySubscription(ReceiverProxy):
     """Receives for a session what a subscription of it gets of persistent channels."""
 
     def __init__(
-        self, pasts: Pasts, session: Session, name: str, subscription: Subscription, since_ms: int
+        self,
+        pasts: HistorySubscriptions,
+        session: MqttSession,
+        name: str,
+        subscription: RouterSubscription,
+        since_ms: int,
     ) -> None:
         super().__init__(session.name, session.entity)
         self.is_connected = True
@@ -77,7 +82,7 @@ class Past(Front):
         self.inner: Receiver = subscription.receiver
         self.since_ms = since_ms
         self.is_recorded = True
-        self.recall: Recall
+        self.recall: HistoryReplay
         self._pasts = pasts
         self._pages: dict[str, list[_Page]] = {}  # by node, in the order they were handed over
 
@@ -95,7 +100,7 @@ class Past(Front):
         if not pasts.broker.router.route(message.channel).bound.is_persistent:
             self.inner.deliver(message, qos, is_retained, identifiers, grant)
             return
-        waiting = Waiting(message, qos, is_retained, identifiers, grant)
+        waiting = BufferedLiveEvent(message, qos, is_retained, identifiers, grant)
         is_now = self.recall.live(
             pasts.source,
             message.number,
@@ -107,15 +112,17 @@ class Past(Front):
         if is_now:
             self.session.deliver(message, qos, is_retained, identifiers, grant)
 
-    def forward(self, run: Run) -> None:
+    def forward(self, run: EventRun) -> None:
         self.inner.forward(run)
 
     def room(self) -> tuple[int, int] | None:
         return page_room(self.session, self.subscription.qos)
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> HistorySelector:
         subscription = self.subscription
-        return Wanted(subscription.pattern, subscription.where, subscription.xpath, self.since_ms)
+        return HistorySelector(
+            subscription.pattern, subscription.where, subscription.xpath, self.since_ms
+        )
 
     def is_over(self) -> bool:
         """Whether its client has all of the past that can be had."""
@@ -153,7 +160,7 @@ class Past(Front):
         waiting = self.recall.waiting()
         if waiting is not None and self._has_room(*waiting):
             for each in self.recall.go_live(now_us):
-                assert isinstance(each, Waiting)
+                assert isinstance(each, BufferedLiveEvent)
                 self.session.deliver(
                     each.message, each.qos, each.is_retained, each.identifiers, each.grant
                 )
@@ -172,7 +179,7 @@ class Past(Front):
                 positions[node] = pages[0].before
         return self.since_ms, positions
 
-    def _hand_over(self, handed: Handed) -> None:
+    def _hand_over(self, handed: ReplayedEvent) -> None:
         node = handed.node
         pages = self._pages.setdefault(node, [])
         if not pages or pages[-1].after is not None:
@@ -183,7 +190,7 @@ class Past(Front):
             page.deliveries.append(delivery)
         page.after = handed.after
 
-    def _deliver(self, node: str, event: PastEvent) -> Delivery | None:
+    def _deliver(self, node: str, event: HistoryEvent) -> ClientDelivery | None:
         session, subscription = self.session, self.subscription
         if subscription.is_local_excluded and event.publisher == session.name:
             return None
@@ -191,7 +198,7 @@ class Past(Front):
             return None
         hub = session.hub
         name = (event.origin, event.original) if event.origin else (node, event.number)
-        found = Found(
+        found = QueryHit(
             0,
             event.number,
             event.received_ms,
@@ -204,7 +211,7 @@ class Past(Front):
         try:
             self._check(event)
             counts = hub.router.channels.get(event.channel)
-            message = past_message(found, counts, hub.now_ms, name)
+            message = history_message(found, counts, hub.now_ms, name)
         except (ProtocolError, EventError, ValueError):
             hub.counters.shed("unreadable in the archive", session.name)
             return None
@@ -213,7 +220,7 @@ class Past(Front):
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
 
-    def _check(self, event: PastEvent) -> None:
+    def _check(self, event: HistoryEvent) -> None:
         """EventError where no node can have kept it for this subscription."""
         channel = event.channel
         problem = problem_with_channel(channel) or problem_with_name(event.publisher)
@@ -248,7 +255,7 @@ class Past(Front):
 
     # ------------------------------------------------------------------------------------- telling
 
-    def _missed(self, notice: Missed) -> None:
+    def _missed(self, notice: HistoryGap) -> None:
         hub = self.session.hub
         problem = f"{MISSED}: {notice.node} {notice.why}"
         hub.counters.shed(MISSED, self.session.name)
@@ -264,16 +271,16 @@ class Past(Front):
 
     def _tell(self, form: dict[str, object]) -> None:
         told = {"filter": self.pattern, **form}
-        tell_session(self._pasts.broker, self.session, PAST, told)
+        notify_session(self._pasts.broker, self.session, HISTORY, told)
 
 
-class Directory(Protocol):
+class PersistentChannels(Protocol):
     """What a node knows of how channels are defined."""
 
     def persistent_filters(self) -> list[str]: ...
 
 
-class Pasts:
+class HistorySubscriptions:
     """Of one node. `source` is the node of the event that is being handed out.
 
     `original` is what a secondary node calls it, if it was published there.
@@ -282,20 +289,20 @@ class Pasts:
     def __init__(
         self,
         broker: Broker,
-        asker: Asker,
-        directory: Directory,
+        asker: HistoryClient,
+        directory: PersistentChannels,
         clock_us: Callable[[], int],
     ) -> None:
         self.broker = broker
         self.asker = asker
         self.clock_us = clock_us
         self.source = broker.hub.node
-        self.original: Original | None = None
+        self.original: ChildEventId | None = None
         self._directory = directory
         self._has_kept = False
-        self._all: dict[Subscription, Past] = {}
-        self._by_recall: dict[Recall, Past] = {}
-        self._attached: dict[Past, bool] = {}
+        self._all: dict[RouterSubscription, HistorySubscription] = {}
+        self._by_recall: dict[HistoryReplay, HistorySubscription] = {}
+        self._attached: dict[HistorySubscription, bool] = {}
 
     def __len__(self) -> int:
         """How many have a past that is not over."""
@@ -307,18 +314,22 @@ class Pasts:
             return False
         return any(intersects(pattern, each) for each in self._directory.persistent_filters())
 
-    def has(self, subscription: Subscription) -> bool:
+    def has(self, subscription: RouterSubscription) -> bool:
         """Whether it gets persistent channels from here."""
         return subscription in self._all
 
-    def begin(self, session: Session, name: str, subscription: Subscription, since_ms: int) -> None:
+    def begin(
+        self, session: MqttSession, name: str, subscription: RouterSubscription, since_ms: int
+    ) -> None:
         """Let a subscription that is about to be added begin with the past."""
-        past = Past(self, session, name, subscription, since_ms)
+        past = HistorySubscription(self, session, name, subscription, since_ms)
         subscription.receiver = past
         self._attached[past] = True
         self._add(past, self.asker.recall(past.wanted(), past.room, self.clock_us()))
 
-    def release(self, subscription: Subscription, wanted: Wanted) -> Past | None:
+    def release(
+        self, subscription: RouterSubscription, wanted: HistorySelector
+    ) -> HistorySubscription | None:
         """The past of a subscription that another takes the place of, if that wants the same."""
         past = self._all.get(subscription)
         if past is None or msgspec.structs.replace(past.wanted(), since_ms=0) != wanted:
@@ -327,7 +338,7 @@ class Pasts:
         self._attached.pop(past, None)
         return self._all.pop(subscription)
 
-    def take_over(self, past: Past, subscription: Subscription) -> None:
+    def take_over(self, past: HistorySubscription, subscription: RouterSubscription) -> None:
         """Let a subscription that is about to be added go on where another was."""
         past.subscription = subscription
         self._all[subscription] = past
@@ -337,26 +348,26 @@ class Pasts:
             self._attached[past] = True
 
     def resume(
-        self, session: Session, name: str, subscription: Subscription, progress: Progress
+        self, session: MqttSession, name: str, subscription: RouterSubscription, progress: Progress
     ) -> None:
         """Let one from before go on, which the router knows."""
-        past = Past(self, session, name, subscription, progress[0])
+        past = HistorySubscription(self, session, name, subscription, progress[0])
         now_us = self.clock_us()
         self._add(past, self.asker.resume(past.wanted(), past.room, progress[1], now_us))
 
-    def end(self, subscription: Subscription) -> None:
+    def end(self, subscription: RouterSubscription) -> None:
         past = self._all.pop(subscription, None)
         if past is not None:
             self._by_recall.pop(past.recall)
             self._attached.pop(past, None)
             self.asker.end(past.recall)
 
-    def progress(self, subscription: Subscription) -> Progress | None:
+    def progress(self, subscription: RouterSubscription) -> Progress | None:
         """What a crash must not lose of it; None where it has no past."""
         past = self._all.get(subscription)
         return None if past is None else past.progress()
 
-    def publishing(self, message: MqttMessage, route: Route, *, is_kept_already: bool) -> bool:
+    def publishing(self, message: MqttMessage, route: FanOut, *, is_kept_already: bool) -> bool:
         """An event of a persistent channel is about to be handed out; True: not to the same."""
         hub, abroad = self.broker.hub, self.broker.abroad
         now_us = self.clock_us()
@@ -410,12 +421,12 @@ class Pasts:
                 self._attached[past] = True
                 past.attach()
 
-    def _record(self, past: Past) -> None:
+    def _record(self, past: HistorySubscription) -> None:
         hub = self.broker.hub
         if past.session.is_durable and hub.is_durable:
             hub.record(self.broker.subscribed(past.session, past.pattern))
 
-    def _add(self, past: Past, recall: Recall) -> None:
+    def _add(self, past: HistorySubscription, recall: HistoryReplay) -> None:
         past.recall = recall
         self._all[past.subscription] = past
         self._by_recall[recall] = past
@@ -430,5 +441,5 @@ class Pasts:
             assert past in self._attached or subscription.receiver is not past
 
 
-def _size(event: PastEvent) -> int:
+def _size(event: HistoryEvent) -> int:
     return len(event.payload) + len(event.block) + len(event.channel)

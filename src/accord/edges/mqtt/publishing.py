@@ -26,27 +26,27 @@ from accord.core.model.document import Condition, Document
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
 from accord.core.native import Frames, scan
 from accord.core.node.rights import (
-    ANSWERS,
     CHANNELS,
     FEEDBACK,
+    FEEDBACK_PREFIX,
     POLICIES,
     QUERIES,
     REQUESTS,
     Rights,
 )
-from accord.core.node.routes import HeavyMatchError, Selection, Way
+from accord.core.node.routes import DeferredMatchError, PublisherFanOut, Selection
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.accounts import note_untaken
+from accord.edges.mqtt.accounts import record_unrouted
 from accord.edges.mqtt.advertising import BEYOND
-from accord.edges.mqtt.answering import NOTHING, Answering
+from accord.edges.mqtt.answering import NOTHING, ReplyQueue
 from accord.edges.mqtt.broker import Broker, check_names, read_special
 from accord.edges.mqtt.codec import encode
 from accord.edges.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.edges.mqtt.feedback import TOPIC as FEEDBACK_TOPIC
-from accord.edges.mqtt.feedback import Feedback
-from accord.edges.mqtt.hub import Order, Request
+from accord.edges.mqtt.feedback import FeedbackHandler
+from accord.edges.mqtt.hub import NodeRequest, WorkerOrder
 from accord.edges.mqtt.mapping import EVENT
 from accord.edges.mqtt.message import (
     DUPLICATE,
@@ -60,8 +60,8 @@ from accord.edges.mqtt.properties import (
     decode_properties,
     passed_on_block,
 )
-from accord.edges.mqtt.runs import Forwarding, divide
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.runs import RunForwarder, divide
+from accord.edges.mqtt.session import MqttSession
 from accord.edges.mqtt.wire import read_varint, string_bytes
 
 _REMEMBERED_TOPICS: Final = 1_000
@@ -75,12 +75,14 @@ _TAKEN: Final = bytes((Reason.SUCCESS,))
 _UNWANTED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
 
 # What clients have that publish nothing, as most that are idle: nothing is ever added to these.
-_NO_WAYS: Final[dict[bytes, Way]] = {}
-_NO_TOPICS: Final[tuple[dict[bytes, Selection | Way], dict[bytes, Selection | Way]]] = ({}, {})
+_NO_WAYS: Final[dict[bytes, PublisherFanOut]] = {}
+_NO_TOPICS: Final[
+    tuple[dict[bytes, Selection | PublisherFanOut], dict[bytes, Selection | PublisherFanOut]]
+] = ({}, {})
 _NO_ALIASES: Final[dict[int, bytes]] = {}
 
 
-class Publishing(Answering):
+class PublishHandler(ReplyQueue):
     """The publishing side of a connection."""
 
     __slots__ = (
@@ -105,7 +107,7 @@ class Publishing(Answering):
         # By QoS, the topics whose clean frames are runs, as of a state of the router.
         self._topics = _NO_TOPICS
         self._topics_at = 0
-        self._forwards: Forwarding | None = None
+        self._forwards: RunForwarder | None = None
         self._aliases = _NO_ALIASES  # topics with their lengths
         self._tasks = 0  # that wait
         self._task_bytes = 0  # of runs among them
@@ -213,12 +215,12 @@ class Publishing(Answering):
         if frames.qos and self.waits_for == NOTHING:
             self._settle(frames.acks(bytes(codes)), appended, answered)
 
-    def _forwarding(self) -> Forwarding:
+    def _forwarding(self) -> RunForwarder:
         if self._forwards is None:
-            self._forwards = Forwarding(self.hub, self.client_id, self.version == V5)
+            self._forwards = RunForwarder(self.hub, self.client_id, self.version == V5)
         return self._forwards
 
-    def _defer_run(self, frames: Frames, label: int, way: Way) -> None:
+    def _defer_run(self, frames: Frames, label: int, way: PublisherFanOut) -> None:
         """Let a run wait for its turn on the CPU, by the importance of its messages."""
         session = self.session
         assert session is not None
@@ -242,7 +244,7 @@ class Publishing(Answering):
             self._submit(task, way, count if frames.qos else 0)
 
     @staticmethod
-    def _by_importance(frames: Frames, label: int, way: Way) -> dict[int, int] | None:
+    def _by_importance(frames: Frames, label: int, way: PublisherFanOut) -> dict[int, int] | None:
         """Labels for messages of different importance, by conditions on what is published."""
         view = way.route.view
         found = view.match_frames(frames.data, frames.spans(label))
@@ -255,7 +257,7 @@ class Publishing(Answering):
         first = frames.relabel(label, which, [way] * len(levels))
         return dict(enumerate(levels, first))
 
-    def _submit(self, task: PublishTask | RunTask, way: Way, unanswered: int) -> None:
+    def _submit(self, task: PublishTask | RunTask, way: PublisherFanOut, unanswered: int) -> None:
         hub = self.hub
         way.pending += 1
         self._tasks += 1
@@ -265,7 +267,7 @@ class Publishing(Answering):
             self.is_stalled = True
         hub.submit(task)
 
-    def match_run(self, frames: Frames, way: Way, session: Session) -> None:
+    def match_run(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
         """Pass on a run of `way` that has waited for its turn: find out who gets which message."""
         found = self._match(frames, way) if way.has_runs else None
         if found is None:
@@ -298,7 +300,7 @@ class Publishing(Answering):
         self._pass_on(frames, sorted(numbers), frames.sizes(), appended, numbers)
 
     def _match(
-        self, frames: Frames, way: Way
+        self, frames: Frames, way: PublisherFanOut
     ) -> tuple[list[Selection], npt.NDArray[np.uint32]] | None:
         """The selections of a run's messages, and which is whose.
 
@@ -343,13 +345,13 @@ class Publishing(Answering):
             ]
         return selections, which
 
-    def _take_apart(self, frames: Frames, way: Way, session: Session) -> None:
+    def _take_apart(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
         """Publish the messages of a run one by one."""
         for message, packet_id in self._forwarding().messages(frames, 0):
             self.hub.enter(message, way.route.counts)
             self.finish(message, way, session, frames.qos, packet_id)
 
-    def shed_run(self, frames: Frames, way: Way) -> None:
+    def shed_run(self, frames: Frames, way: PublisherFanOut) -> None:
         """A run had to go because the node has more to do than it can."""
         hub = self.hub
         count = frames.count
@@ -358,7 +360,9 @@ class Publishing(Answering):
         way.route.counts.shed += count
         outcome = REFUSED if frames.qos else SHED
         channel = way.route.channel
-        note_untaken(hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count)
+        record_unrouted(
+            hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count
+        )
         if frames.qos and self.waits_for == NOTHING:
             self._settle(frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count)
 
@@ -494,25 +498,25 @@ class Publishing(Answering):
         self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, BEYOND)
         return True
 
-    def _way(self, topic: bytes, channel: str) -> Way:
+    def _way(self, topic: bytes, channel: str) -> PublisherFanOut:
         """The way of this client's messages to `channel`, remembered under `topic`."""
         session = self.session
         assert session is not None
-        if channel.startswith(ANSWERS):  # one way for all, whatever receipts they have
+        if channel.startswith(FEEDBACK_PREFIX):  # one way for all, whatever receipts they have
             topic, channel = FEEDBACK_TOPIC, FEEDBACK
         route = self.broker.router.route(channel)
         way = self._ways.get(topic)
         if way is not None:
             way.renew(route)
             return way
-        way = Way(session.entity, route, session.is_held)
+        way = PublisherFanOut(session.entity, route, session.is_held)
         if route.is_valid:
             if not self._ways or len(self._ways) >= _REMEMBERED_TOPICS:
                 self._forget_ways()
             self._ways[topic] = way
         return way
 
-    def _remember(self, topic: bytes, way: Way, qos: int) -> None:
+    def _remember(self, topic: bytes, way: PublisherFanOut, qos: int) -> None:
         """Let later clean frames of this topic be runs."""
         if way.route.is_valid and self._ways.get(topic) is way and not (qos and self._tells_events):
             selection = self.broker.router.fixed_selection(way)
@@ -524,7 +528,9 @@ class Publishing(Answering):
         self._ways = {}
         self._topics = ({}, {})
 
-    def _defer(self, message: MqttMessage, way: Way, qos: int, packet_id: int, size: int) -> None:
+    def _defer(
+        self, message: MqttMessage, way: PublisherFanOut, qos: int, packet_id: int, size: int
+    ) -> None:
         """Let a message wait for its turn on the CPU."""
         session = self.session
         assert session is not None
@@ -562,7 +568,12 @@ class Publishing(Answering):
             self.hub.wake(self)
 
     def finish(
-        self, message: MqttMessage, way: Way, session: Session, qos: int, packet_id: int
+        self,
+        message: MqttMessage,
+        way: PublisherFanOut,
+        session: MqttSession,
+        qos: int,
+        packet_id: int,
     ) -> None:
         """Publish a message, and acknowledge it where its client is still there to hear it."""
         hub = self.hub
@@ -587,18 +598,18 @@ class Publishing(Answering):
         if answering.waits_for == NOTHING:
             answering.acknowledge(message, qos, packet_id, reached, appended)
 
-    def _record_taken(self, session: Session, packet_id: int, recorded: int) -> None:
+    def _record_taken(self, session: MqttSession, packet_id: int, recorded: int) -> None:
         """Neither may be lost without the other: the client would repeat it or not."""
-        self.hub.record(durable.Received(session.name, packet_id))
+        self.hub.record(durable.ReceivedRecord(session.name, packet_id))
         self.hub.join(recorded)
 
-    def answering(self, session: Session, qos: int) -> Publishing:
+    def answering(self, session: MqttSession, qos: int) -> PublishHandler:
         """Where the answer to a message goes.
 
         A client that came back meanwhile repeats QoS 2 messages until it hears of them.
         """
         line = session.line
-        if qos == 2 and self.waits_for != NOTHING and isinstance(line, Publishing):
+        if qos == 2 and self.waits_for != NOTHING and isinstance(line, PublishHandler):
             return line
         return self
 
@@ -619,7 +630,7 @@ class Publishing(Answering):
         else:
             self.reply(frame)
 
-    def shed(self, message: MqttMessage, session: Session, qos: int, packet_id: int) -> None:
+    def shed(self, message: MqttMessage, session: MqttSession, qos: int, packet_id: int) -> None:
         """A message had to go because the node has more to do than it can."""
         self._note_shed(message, qos, _OVERLOAD)
         if qos == 2:
@@ -634,7 +645,7 @@ class Publishing(Answering):
         hub.counters.shed(cause, message.publisher)
         if message.counts is not None:
             message.counts.shed += 1
-        note_untaken(
+        record_unrouted(
             hub,
             message.number,
             message.channel,
@@ -669,17 +680,17 @@ class Publishing(Answering):
             problem = f"expected a response topic that you are subscribed to, got {topic}"
             self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
-        hub.requests.append(Request(message, self.client_id, session.owner, self._rights))
+        hub.requests.append(NodeRequest(message, self.client_id, session.owner, self._rights))
         self._answer(qos, packet_id, Reason.SUCCESS, "")
 
-    def _stamp(self, message: MqttMessage, session: Session) -> None:
+    def _stamp(self, message: MqttMessage, session: MqttSession) -> None:
         """Let receivers answer it, where that is wanted; EventError where that can't be."""
         feedback = self.broker.feedback
         if feedback is not None:
             feedback.stamp(message, session.owner, self.hub.number + 1)
 
     def _answer_source(
-        self, feedback: Feedback, message: MqttMessage, qos: int, packet_id: int
+        self, feedback: FeedbackHandler, message: MqttMessage, qos: int, packet_id: int
     ) -> None:
         """An answer to the source of an event."""
         session = self.session
@@ -701,7 +712,7 @@ class Publishing(Answering):
         hub.counters.shed("bad attributes", self.client_id)
         hub.number += 1
         problem = str(error)[:200]
-        note_untaken(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
+        record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
         if self.waits_for == NOTHING:
             self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 
@@ -709,10 +720,10 @@ class Publishing(Answering):
         hub = self.hub
         hub.counters.shed(UNKNOWN, self.client_id)
         hub.number += 1
-        note_untaken(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
+        record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
         self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
-    def _check_flood(self, session: Session) -> None:
+    def _check_flood(self, session: MqttSession) -> None:
         most = self.broker.limits.receive_maximum
         if self.version == V5 and self._unanswered + len(session.received) >= most:
             raise ProtocolError(
@@ -794,10 +805,10 @@ class PublishTask(Task):
 
     def __init__(
         self,
-        publishing: Publishing,
-        session: Session,
+        publishing: PublishHandler,
+        session: MqttSession,
         message: MqttMessage,
-        way: Way,
+        way: PublisherFanOut,
         qos: int,
         packet_id: int,
         size: int,
@@ -839,7 +850,7 @@ class PublishTask(Task):
             self._defer_conditions()
         try:
             publishing.finish(self.message, way, self.session, self.qos, self.packet_id)
-        except HeavyMatchError as heavy:
+        except DeferredMatchError as heavy:
             publishing.hub.orders.append(ConditionsOrder(self, heavy.document))
             return
         except ProtocolError as error:
@@ -882,10 +893,10 @@ class RunTask(Task):
 
     def __init__(
         self,
-        publishing: Publishing,
-        session: Session,
+        publishing: PublishHandler,
+        session: MqttSession,
         frames: Frames,
-        way: Way,
+        way: PublisherFanOut,
         size: int,
         importance: int,
     ) -> None:
@@ -960,7 +971,7 @@ class RunTask(Task):
         self.publishing.task_ended(answered, self.size)
 
 
-class ConditionsOrder(Order):
+class ConditionsOrder(WorkerOrder):
     """Costly conditions on a message's metadata, which have to be known to match it."""
 
     def __init__(self, task: PublishTask, document: Document) -> None:

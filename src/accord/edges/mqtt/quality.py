@@ -15,56 +15,61 @@ import msgspec
 
 from accord.core.model.channels import filter_selects
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.exchange import TierExchange
-from accord.core.negotiation.expectations import MAX_ALTERNATIVES, Expectation, Life, wanted_of
-from accord.core.negotiation.matching import State
+from accord.core.negotiation.exchange import TierNegotiation
+from accord.core.negotiation.expectations import MAX_ALTERNATIVES, Expectation, Lifecycle, wanted_of
+from accord.core.negotiation.matching import MatchState
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import (
-    Act,
     Advice,
+    ApplyMechanism,
     Notice,
     StateChanged,
     UsageChanged,
-    Withdraw,
+    WithdrawMechanism,
 )
 from accord.core.negotiation.profiles import Profile, check_profile
 from accord.core.negotiation.properties import Property
 from accord.core.node.rights import ADVICE, EXPECTATIONS
 from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.session import Session
-from accord.edges.mqtt.telling import tell, tell_session
-from accord.edges.mqtt.watching import Watching
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.mqtt.telling import notify_client, notify_session
+from accord.edges.mqtt.watching import QualityMonitor
 from accord.edges.quality.forms import (
     MAX_OWN_ID,
+    ExpectationForm,
     Json,
-    Wish,
     advice_form,
+    parse_expectation,
     read_json,
-    read_wish,
+    render_expectation,
     state_form,
     usage_form,
-    wish_form,
 )
-from accord.edges.quality.holdings import Declared, Expected, Holder, Matter
+from accord.edges.quality.holdings import (
+    ClientExpectation,
+    ClientProfile,
+    ClientQuality,
+    NegotiatedItem,
+)
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
 
 EXPECT: Final = "expect"
-MOST_OF_ONE: Final = 10_000  # expectations of a client; and profiles
+MAX_OF_ONE: Final = 10_000  # expectations of a client; and profiles
 _TOLD_AGAIN: Final = 1_000  # states, to who has just subscribed to them
 _AT_ONCE: Final = 50  # of a client that comes or goes
 
 
-class Expecting:
+class SubscribeExpectations:
     """What a SUBSCRIBE expects, or why that can't be read."""
 
-    def __init__(self, wishes: tuple[Wish, ...], problem: str = "") -> None:
+    def __init__(self, wishes: tuple[ExpectationForm, ...], problem: str = "") -> None:
         self.wishes = wishes
         self.problem = problem
 
 
-class Counts(msgspec.Struct):
+class NegotiationCounts(msgspec.Struct):
     """Since the start; `states` are those told."""
 
     advice: int = 0
@@ -73,7 +78,7 @@ class Counts(msgspec.Struct):
     acts: int = 0
 
 
-class Quality:
+class ClientNegotiation:
     """`clock_us` tells the overlay's time.
 
     What is done for a publisher but not to its events (another path) goes to `on_act`.
@@ -83,23 +88,23 @@ class Quality:
         self, broker: Broker, negotiation: Negotiation, clock_us: Callable[[], int]
     ) -> None:
         self.negotiation = negotiation
-        self.exchange: TierExchange | None = None  # once the node is one of many
-        self.counts = Counts()
-        self.holders: dict[str, Holder] = {}
-        self.watching = Watching(broker, negotiation, clock_us, self.holders, self.take)
-        self.on_act: Callable[[Act], None] | None = None
+        self.exchange: TierNegotiation | None = None  # once the node is one of many
+        self.counts = NegotiationCounts()
+        self.holders: dict[str, ClientQuality] = {}
+        self.watching = QualityMonitor(broker, negotiation, clock_us, self.holders, self.take)
+        self.on_act: Callable[[ApplyMechanism], None] | None = None
         self.on_withdraw: Callable[[int], None] | None = None
         self.is_stirred = False  # whether something may be due now that was not before
         self._broker = broker
         self._clock_us = clock_us
         self._last_number = 0
-        self._held: dict[str, Expected] = {}  # by their ids in the negotiation
-        self._due: dict[Matter, bool] = {}  # to be settled
-        self._ended: dict[str, Holder] = {}  # those of which something may be due
+        self._held: dict[str, ClientExpectation] = {}  # by their ids in the negotiation
+        self._due: dict[NegotiatedItem, bool] = {}  # to be settled
+        self._ended: dict[str, ClientQuality] = {}  # those of which something may be due
 
     # Subscriptions
 
-    def expecting(self, properties: Properties) -> Expecting | None:
+    def expecting(self, properties: Properties) -> SubscribeExpectations | None:
         """What the user properties `expect` of a SUBSCRIBE say, if there are any."""
         texts = [text for name, text in properties.user if name == EXPECT]
         if not texts:
@@ -109,12 +114,14 @@ class Quality:
                 problem = f"at most {MAX_ALTERNATIVES} accepted, got {len(texts)}"
                 raise QualityError(EXPECT, problem)
             registry = self.negotiation.registry
-            wishes = tuple(read_wish(read_json(text, EXPECT), registry) for text in texts)
+            wishes = tuple(parse_expectation(read_json(text, EXPECT), registry) for text in texts)
         except QualityError as error:
-            return Expecting((), str(error))
-        return Expecting(wishes)
+            return SubscribeExpectations((), str(error))
+        return SubscribeExpectations(wishes)
 
-    def problem(self, session: Session, name: str, pattern: str, expecting: Expecting) -> str:
+    def problem(
+        self, session: MqttSession, name: str, pattern: str, expecting: SubscribeExpectations
+    ) -> str:
         """Why a subscription can't have these expectations instead of those it has."""
         if expecting.problem:
             return expecting.problem
@@ -123,8 +130,8 @@ class Quality:
         holder = self.holders.get(session.name)
         expected = {} if holder is None else holder.expected
         mine = () if holder is None else holder.by_subscription.get(name, ())
-        if len(expected) - len(mine) + len(expecting.wishes) > MOST_OF_ONE:
-            return f"expect: you have {MOST_OF_ONE} expectations already"
+        if len(expected) - len(mine) + len(expecting.wishes) > MAX_OF_ONE:
+            return f"expect: you have {MAX_OF_ONE} expectations already"
         ids: set[str] = set()
         for wish in expecting.wishes:
             if wish.id and (wish.id in ids or (wish.id in expected and wish.id not in mine)):
@@ -136,7 +143,9 @@ class Quality:
                 return _said(error, "x", wish.id)
         return ""
 
-    def subscribed(self, session: Session, name: str, pattern: str, expecting: Expecting) -> str:
+    def subscribed(
+        self, session: MqttSession, name: str, pattern: str, expecting: SubscribeExpectations
+    ) -> str:
         """A subscription was made; gives why it can't have its expectations, or "".
 
         Nothing is expected of channels of the system, which may stand in the same packet.
@@ -151,13 +160,13 @@ class Quality:
                 return str(error)
         return ""
 
-    def restored(self, session: Session, name: str, pattern: str, texts: Iterable[str]) -> None:
+    def restored(self, session: MqttSession, name: str, pattern: str, texts: Iterable[str]) -> None:
         """A durable session had these; what can't be read any more is passed over."""
         for text in texts:
             try:
                 form = read_json(text, EXPECT)
                 is_suspended = form.pop("suspended", False) is True
-                wish = read_wish(form, self.negotiation.registry)
+                wish = parse_expectation(form, self.negotiation.registry)
                 holder = self._holder(session)
                 holder.is_away = session.line is None
                 expected = self.register(session, name, pattern, wish)
@@ -165,20 +174,20 @@ class Quality:
                 continue
             expected.is_suspended = is_suspended
 
-    def texts(self, session: Session, name: str) -> tuple[str, ...]:
+    def texts(self, session: MqttSession, name: str) -> tuple[str, ...]:
         """The expectations of a subscription, for `restored`."""
         holder = self.holders.get(session.name)
         if holder is None:
             return ()
         texts = []
         for each in holder.by_subscription.get(name, {}).values():
-            form = wish_form(msgspec.structs.replace(each.wish, id=each.id))
+            form = render_expectation(msgspec.structs.replace(each.wish, id=each.id))
             if each.is_suspended:
                 form["suspended"] = True
             texts.append(msgspec.json.encode(form).decode())
         return tuple(texts)
 
-    def unsubscribed(self, session: Session, name: str) -> None:
+    def unsubscribed(self, session: MqttSession, name: str) -> None:
         holder = self.holders.get(session.name)
         if holder is None:
             return
@@ -188,20 +197,20 @@ class Quality:
 
     # Sessions
 
-    def left(self, session: Session) -> None:
+    def left(self, session: MqttSession) -> None:
         """The client is away, for now or for ever."""
         holder = self.holders.get(session.name)
         if holder is not None and not holder.is_away:
             holder.is_away = True
             self._all_due(holder)
 
-    def returned(self, session: Session) -> None:
+    def returned(self, session: MqttSession) -> None:
         holder = self.holders.get(session.name)
         if holder is not None and holder.is_away:
             holder.is_away = False
             self._all_due(holder)
 
-    def ended(self, session: Session) -> None:
+    def ended(self, session: MqttSession) -> None:
         holder = self.holders.pop(session.name, None)
         if holder is None:
             return
@@ -214,12 +223,14 @@ class Quality:
 
     # Expectations
 
-    def register(self, session: Session, name: str, pattern: str, wish: Wish) -> Expected:
+    def register(
+        self, session: MqttSession, name: str, pattern: str, wish: ExpectationForm
+    ) -> ClientExpectation:
         """QualityError where it can't be accepted."""
         holder = self._holder(session)
         try:
-            if len(holder.expected) >= MOST_OF_ONE:
-                raise QualityError("expectations", f"you have {MOST_OF_ONE} already")
+            if len(holder.expected) >= MAX_OF_ONE:
+                raise QualityError("expectations", f"you have {MAX_OF_ONE} already")
             own_id = wish.id or holder.new_id(name, MAX_OWN_ID)
             if own_id in holder.expected:
                 problem = "registered already; update it, or choose another id"
@@ -227,7 +238,7 @@ class Quality:
             self._last_number += 1
             key = f"{own_id}\n{self._last_number}"
             expectation = _expectation(wish, key, holder.key(name), pattern)
-            expected = Expected(holder, own_id, name, wish, expectation)
+            expected = ClientExpectation(holder, own_id, name, wish, expectation)
             # Known before it is settled: what comes of it names it.
             self._held[key] = expected
             holder.add(expected)
@@ -241,7 +252,7 @@ class Quality:
             self._forget(holder)
         return expected
 
-    def update(self, session: Session, own_id: str, wish: Wish) -> None:
+    def update(self, session: MqttSession, own_id: str, wish: ExpectationForm) -> None:
         expected = self.find(session, own_id)
         old = expected.expectation
         new = _expectation(wish, old.id, old.subscription, old.channel)
@@ -253,21 +264,21 @@ class Quality:
         expected.wish, expected.expectation = wish, new
         self.take(notices)
 
-    def suspend(self, session: Session, own_id: str) -> None:
+    def suspend(self, session: MqttSession, own_id: str) -> None:
         expected = self.find(session, own_id)
         if expected.is_suspended:
             raise QualityError(f"expectation {own_id!r}", "can't suspend what is suspended")
         expected.is_suspended = True
         self._settle(expected)
 
-    def resume(self, session: Session, own_id: str) -> None:
+    def resume(self, session: MqttSession, own_id: str) -> None:
         expected = self.find(session, own_id)
         if not expected.is_suspended:
             raise QualityError(f"expectation {own_id!r}", "can't resume what is active")
         expected.is_suspended = False
         self._settle(expected)
 
-    def revoke(self, session: Session, own_id: str) -> None:
+    def revoke(self, session: MqttSession, own_id: str) -> None:
         expected = self.find(session, own_id)
         self._revoke(expected.holder, expected)
         self._forget(expected.holder)
@@ -278,7 +289,7 @@ class Quality:
 
     # Profiles
 
-    def declare(self, session: Session, profile: Profile, source: str) -> None:
+    def declare(self, session: MqttSession, profile: Profile, source: str) -> None:
         """A profile of the session's client, in the place of the one it has for the channel."""
         holder = self._holder(session)
         try:
@@ -287,10 +298,10 @@ class Quality:
                 check_profile(profile, self.negotiation.registry)
                 self._update(known, profile, source)
                 return
-            if len(holder.declared) >= MOST_OF_ONE:
-                raise QualityError("profiles", f"you have {MOST_OF_ONE} already")
+            if len(holder.declared) >= MAX_OF_ONE:
+                raise QualityError("profiles", f"you have {MAX_OF_ONE} already")
             check_profile(profile, self.negotiation.registry)
-            declared = Declared(holder, profile, source)
+            declared = ClientProfile(holder, profile, source)
             holder.declared[profile.channel] = declared
             try:
                 self._settle(declared)
@@ -300,14 +311,14 @@ class Quality:
         finally:
             self._forget(holder)
 
-    def profile(self, session: Session, channel: str) -> Declared:
+    def profile(self, session: MqttSession, channel: str) -> ClientProfile:
         holder = self.holders.get(session.name)
         declared = None if holder is None else holder.declared.get(channel)
         if declared is None:
             raise QualityError("channel", f"you have no profile for {channel!r}")
         return declared
 
-    def withdraw_profile(self, session: Session, channel: str) -> None:
+    def withdraw_profile(self, session: MqttSession, channel: str) -> None:
         declared = self.profile(session, channel)
         del declared.holder.declared[channel]
         declared.is_revoked = True
@@ -345,39 +356,39 @@ class Quality:
                 self._tell_state(notice)
             elif isinstance(notice, Advice):
                 self.counts.advice += 1
-                tell(self._broker, notice.publisher, ADVICE, advice_form(notice))
+                notify_client(self._broker, notice.publisher, ADVICE, advice_form(notice))
             elif isinstance(notice, UsageChanged):
                 self.counts.usages += 1
-                tell(self._broker, notice.publisher, ADVICE, usage_form(notice))
-            elif isinstance(notice, Act):
+                notify_client(self._broker, notice.publisher, ADVICE, usage_form(notice))
+            elif isinstance(notice, ApplyMechanism):
                 self.counts.acts += 1
                 act = self._of_source(notice)
                 if not self.watching.acts.apply(act) and self.on_act is not None:
                     self.on_act(act)
-            elif isinstance(notice, Withdraw):
+            elif isinstance(notice, WithdrawMechanism):
                 self.watching.acts.withdraw(notice.reaction)
                 if self.on_withdraw is not None:
                     self.on_withdraw(notice.reaction)
 
-    def tell_again(self, session: Session, pattern: str) -> None:
+    def tell_again(self, session: MqttSession, pattern: str) -> None:
         """To who has just subscribed: how its expectations stand."""
         holder = self.holders.get(session.name)
         if holder is None or not filter_selects(pattern, EXPECTATIONS):
             return
         for expected in list(holder.expected.values())[:_TOLD_AGAIN]:
-            if expected.life is Life.ACTIVE:
-                tell_session(self._broker, session, EXPECTATIONS, self.state_of(expected))
+            if expected.life is Lifecycle.ACTIVE:
+                notify_session(self._broker, session, EXPECTATIONS, self.state_of(expected))
 
-    def state_of(self, expected: Expected) -> Json:
+    def state_of(self, expected: ClientExpectation) -> Json:
         """As its client is told it."""
         form: Json = {
             "expectation": expected.id,
             "channel": expected.subscription,
             "state": expected.life.value,
         }
-        if expected.life is Life.ACTIVE:
+        if expected.life is Lifecycle.ACTIVE:
             standing = self.negotiation.standing(expected.expectation.id)
-            state = State.UNSATISFIED if standing.state is None else standing.state
+            state = MatchState.UNSATISFIED if standing.state is None else standing.state
             changed = StateChanged("", "", state, standing.decision, standing.reasons)
             form = state_form(changed, expected.id, expected.subscription)
         return form
@@ -385,7 +396,7 @@ class Quality:
     def check_invariants(self) -> None:
         self.negotiation.check_invariants()
         held = {each for holder in self.holders.values() for each in holder.expected.values()}
-        due = {each for each in self._due if isinstance(each, Expected)}
+        due = {each for each in self._due if isinstance(each, ClientExpectation)}
         assert set(self._held.values()) == held | {each for each in due if each.is_revoked}
         for holder in self.holders.values():
             assert not holder.is_empty
@@ -393,49 +404,49 @@ class Quality:
 
     # Inside
 
-    def _holder(self, session: Session) -> Holder:
+    def _holder(self, session: MqttSession) -> ClientQuality:
         holder = self.holders.get(session.name)
         if holder is None:
             ended = self._ended.pop(session.name, None)
             for declared in () if ended is None else ended.declared.values():
                 self._settle(declared)  # a publisher has one profile for a channel
             self._last_number += 1
-            holder = self.holders[session.name] = Holder(session.name, self._last_number)
+            holder = self.holders[session.name] = ClientQuality(session.name, self._last_number)
         return holder
 
-    def _forget(self, holder: Holder) -> None:
+    def _forget(self, holder: ClientQuality) -> None:
         if holder.is_empty and self.holders.get(holder.client) is holder:
             del self.holders[holder.client]
 
-    def find(self, session: Session, own_id: str) -> Expected:
+    def find(self, session: MqttSession, own_id: str) -> ClientExpectation:
         holder = self.holders.get(session.name)
         found = None if holder is None else holder.expected.get(own_id)
         if found is None:
             raise QualityError(f"expectation {own_id!r}", "you have none with this id")
         return found
 
-    def _revoke(self, holder: Holder, expected: Expected) -> None:
+    def _revoke(self, holder: ClientQuality, expected: ClientExpectation) -> None:
         holder.remove(expected)
         expected.is_revoked = True
         self._settle(expected)
 
-    def _all_due(self, holder: Holder) -> None:
+    def _all_due(self, holder: ClientQuality) -> None:
         self.is_stirred = True
         self._due |= dict.fromkeys([*holder.declared.values(), *holder.expected.values()], True)
 
-    def _settle(self, matter: Matter) -> None:
+    def _settle(self, matter: NegotiatedItem) -> None:
         self._due.pop(matter, None)
-        was_known = isinstance(matter, Declared) and matter.is_known
+        was_known = isinstance(matter, ClientProfile) and matter.is_known
         self.take(matter.settle(self.negotiation, self._clock_us()))
-        if isinstance(matter, Declared) and matter.is_known != was_known:
+        if isinstance(matter, ClientProfile) and matter.is_known != was_known:
             if matter.is_known:
                 self.watching.watch(matter)
             else:
                 self.watching.unwatch(matter)
-        elif isinstance(matter, Expected) and matter.life is Life.REVOKED:
+        elif isinstance(matter, ClientExpectation) and matter.life is Lifecycle.REVOKED:
             self._held.pop(matter.expectation.id, None)
 
-    def _of_source(self, act: Act) -> Act:
+    def _of_source(self, act: ApplyMechanism) -> ApplyMechanism:
         """Events are those of the client that publishes, which need not be who declared them."""
         holder = self.holders.get(act.publisher)
         declared = None if holder is None else holder.declared.get(act.channel)
@@ -443,7 +454,7 @@ class Quality:
             return act
         return msgspec.structs.replace(act, publisher=declared.source)
 
-    def _update(self, declared: Declared, profile: Profile, source: str) -> None:
+    def _update(self, declared: ClientProfile, profile: Profile, source: str) -> None:
         if not declared.is_known:
             declared.profile, declared.source = profile, source
             return
@@ -458,10 +469,10 @@ class Quality:
         expected.state = changed.state
         self.counts.states += 1
         form = state_form(changed, expected.id, expected.subscription)
-        tell(self._broker, expected.holder.client, EXPECTATIONS, form)
+        notify_client(self._broker, expected.holder.client, EXPECTATIONS, form)
 
 
-def _expectation(wish: Wish, key: str, subscription: str, pattern: str) -> Expectation:
+def _expectation(wish: ExpectationForm, key: str, subscription: str, pattern: str) -> Expectation:
     return Expectation(
         id=key,
         subscription=subscription,

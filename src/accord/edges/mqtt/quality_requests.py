@@ -18,56 +18,58 @@ from accord.core.negotiation.properties import Property, shown
 from accord.core.negotiation.property_files import parse_properties
 from accord.core.node.rights import CAPABILITIES, EXPECTATIONS
 from accord.edges.mqtt.broker import Broker, split_shared
-from accord.edges.mqtt.hub import Request
-from accord.edges.mqtt.quality import Quality
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.hub import NodeRequest
+from accord.edges.mqtt.quality import ClientNegotiation
+from accord.edges.mqtt.session import MqttSession
 from accord.edges.quality.forms import (
     Json,
     capabilities_form,
     expect_object,
+    parse_expectation,
     read_capabilities,
     read_couplings,
-    read_wish,
-    wish_form,
+    render_expectation,
 )
-from accord.edges.quality.holdings import Declared, Expected
+from accord.edges.quality.holdings import ClientExpectation, ClientProfile
 
 MAX_BYTES: Final = 1_000_000
 _PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
-class _Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
+class _QualityRequestBody(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"
+):
     pass
 
 
 # Expectations
 
 
-class Register(_Asked, frozen=True, tag="register"):
+class Register(_QualityRequestBody, frozen=True, tag="register"):
     """One expectation, or a list of alternatives, of a subscription that the client has."""
 
     channel: str
     expect: dict[str, Any] | list[dict[str, Any]]
 
 
-class Update(_Asked, frozen=True, tag="update"):
+class Update(_QualityRequestBody, frozen=True, tag="update"):
     id: str
     expect: dict[str, Any]
 
 
-class Suspend(_Asked, frozen=True, tag="suspend"):
+class Suspend(_QualityRequestBody, frozen=True, tag="suspend"):
     id: str
 
 
-class Resume(_Asked, frozen=True, tag="resume"):
+class Resume(_QualityRequestBody, frozen=True, tag="resume"):
     id: str
 
 
-class Revoke(_Asked, frozen=True, tag="revoke"):
+class Revoke(_QualityRequestBody, frozen=True, tag="revoke"):
     id: str
 
 
-class ListExpectations(_Asked, frozen=True, tag="list"):
+class ListExpectations(_QualityRequestBody, frozen=True, tag="list"):
     """Those of the client, or of one of its subscriptions."""
 
     channel: str | None = None
@@ -76,7 +78,7 @@ class ListExpectations(_Asked, frozen=True, tag="list"):
 # Capabilities
 
 
-class Declare(_Asked, frozen=True, tag="register"):
+class Declare(_QualityRequestBody, frozen=True, tag="register"):
     """A profile in the place of the one that the client has for the channel, if any.
 
     `source` is the client that publishes, where that is another one.
@@ -88,7 +90,7 @@ class Declare(_Asked, frozen=True, tag="register"):
     source: str | None = None
 
 
-class Change(_Asked, frozen=True, tag="update"):
+class UpdateProfile(_QualityRequestBody, frozen=True, tag="update"):
     """Some capabilities anew, or just their current values."""
 
     channel: str
@@ -96,40 +98,42 @@ class Change(_Asked, frozen=True, tag="update"):
     current: dict[str, float | str] = {}
 
 
-class RevokeProfile(_Asked, frozen=True, tag="revoke"):
+class RevokeProfile(_QualityRequestBody, frozen=True, tag="revoke"):
     channel: str
 
 
-class Usage(_Asked, frozen=True, tag="usage"):
+class GetUsage(_QualityRequestBody, frozen=True, tag="usage"):
     channel: str
 
 
-class ListProfiles(_Asked, frozen=True, tag="list"):
+class ListProfiles(_QualityRequestBody, frozen=True, tag="list"):
     pass
 
 
 # Properties
 
 
-class Define(_Asked, frozen=True, tag="define"):
+class DefineProperties(_QualityRequestBody, frozen=True, tag="define"):
     """Properties as a file has them."""
 
     text: str
 
 
-class ListProperties(_Asked, frozen=True, tag="list"):
+class ListProperties(_QualityRequestBody, frozen=True, tag="list"):
     pass
 
 
 OfExpectations = Register | Update | Suspend | Resume | Revoke | ListExpectations
-OfCapabilities = Declare | Change | RevokeProfile | Usage | ListProfiles
-OfProperties = Define | ListProperties
+OfCapabilities = Declare | UpdateProfile | RevokeProfile | GetUsage | ListProfiles
+OfProperties = DefineProperties | ListProperties
 _expectations: Final[msgspec.json.Decoder[OfExpectations]] = msgspec.json.Decoder(OfExpectations)
 _capabilities: Final[msgspec.json.Decoder[OfCapabilities]] = msgspec.json.Decoder(OfCapabilities)
 _properties: Final[msgspec.json.Decoder[OfProperties]] = msgspec.json.Decoder(OfProperties)
 
 
-def answer(broker: Broker, quality: Quality, request: Request) -> tuple[Json, list[Property]]:
+def answer(
+    broker: Broker, quality: ClientNegotiation, request: NodeRequest
+) -> tuple[Json, list[Property]]:
     """The answer, and properties that were defined; never raises for what a client can say."""
     session = broker.sessions.get(request.client)
     defined: list[Property] = []
@@ -164,7 +168,7 @@ def property_form(property_: Property) -> Json:
 
 class _Answering:
     def __init__(
-        self, broker: Broker, quality: Quality, session: Session, request: Request
+        self, broker: Broker, quality: ClientNegotiation, session: MqttSession, request: NodeRequest
     ) -> None:
         self._broker = broker
         self._quality = quality
@@ -183,7 +187,7 @@ class _Answering:
                 return self._register(asked)
             case Update(id=id_, expect=expect):
                 known = quality.find(session, id_)
-                wish = read_wish({**expect, "id": id_}, quality.negotiation.registry)
+                wish = parse_expectation({**expect, "id": id_}, quality.negotiation.registry)
                 quality.update(session, id_, wish)
                 self._record(known.subscription)
                 return self._shown(known)
@@ -209,7 +213,7 @@ class _Answering:
                 return {"profiles": [_profile_form(each) for each in found]}
             case Declare():
                 return self._declare(asked)
-            case Change(channel=channel):
+            case UpdateProfile(channel=channel):
                 known = quality.profile(session, channel)
                 profile = _changed(known.profile, asked)
                 quality.declare(session, profile, known.source)
@@ -217,7 +221,7 @@ class _Answering:
             case RevokeProfile(channel=channel):
                 quality.withdraw_profile(session, channel)
                 return {}
-            case Usage(channel=channel):
+            case GetUsage(channel=channel):
                 quality.profile(session, channel)
                 number, utility = quality.negotiation.usage(session.name, channel)
                 return {"channel": channel, "expectations": number, "utility": utility}
@@ -242,10 +246,10 @@ class _Answering:
             raise QualityError("channel", problem)
         forms = asked.expect if isinstance(asked.expect, list) else [asked.expect]
         registry = self._quality.negotiation.registry
-        wishes = [read_wish(form, registry) for form in forms]
+        wishes = [parse_expectation(form, registry) for form in forms]
         if not wishes:
             raise QualityError("expect", "expected at least one expectation")
-        made: list[Expected] = []
+        made: list[ClientExpectation] = []
         try:
             for wish in wishes:
                 pattern = split_shared(name)[1]
@@ -275,13 +279,13 @@ class _Answering:
         self._quality.declare(self._session, profile, asked.source or self._session.name)
         return {}
 
-    def _shown(self, expected: Expected) -> Json:
+    def _shown(self, expected: ClientExpectation) -> Json:
         shown_ = self._quality.state_of(expected)
-        shown_["expect"] = wish_form(expected.wish)
+        shown_["expect"] = render_expectation(expected.wish)
         return shown_
 
 
-def _changed(profile: Profile, asked: Change) -> Profile:
+def _changed(profile: Profile, asked: UpdateProfile) -> Profile:
     changed = {each.property: each for each in profile.capabilities}
     anew = read_capabilities(expect_object(asked.capabilities, "capabilities"))
     changed |= {each.property: each for each in anew}
@@ -295,7 +299,7 @@ def _changed(profile: Profile, asked: Change) -> Profile:
     return msgspec.structs.replace(profile, capabilities=capabilities)
 
 
-def _profile_form(declared: Declared) -> Json:
+def _profile_form(declared: ClientProfile) -> Json:
     profile = declared.profile
     form: Json = {
         "channel": profile.channel,

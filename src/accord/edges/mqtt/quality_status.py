@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.channels import filter_selects
-from accord.core.negotiation.expectations import Life
-from accord.core.negotiation.groups import Copy
-from accord.core.negotiation.notices import Decision
-from accord.core.negotiation.profiles import Offers
-from accord.edges.mqtt.quality import Quality
-from accord.edges.quality.forms import wish_form
-from accord.edges.quality.holdings import Expected
+from accord.core.negotiation.expectations import Lifecycle
+from accord.core.negotiation.groups import ProfileCopy
+from accord.core.negotiation.notices import AdaptationDecision
+from accord.core.negotiation.profiles import ScoredCapabilities
+from accord.edges.mqtt.quality import ClientNegotiation
+from accord.edges.quality.forms import render_expectation
+from accord.edges.quality.holdings import ClientExpectation
 from accord.edges.quality.status import (
     CapabilityStatus,
     ChannelQuality,
@@ -25,12 +25,12 @@ from accord.edges.quality.status import (
 MOST: Final = 1_000  # profiles, and expectations, that are shown at once
 
 
-def quality_totals(quality: Quality) -> QualityTotals:
+def quality_totals(quality: ClientNegotiation) -> QualityTotals:
     states = dict.fromkeys(("satisfied", "satisfiable", "unsatisfied", "suspended"), 0)
     for holder in quality.holders.values():
         for each in holder.expected.values():
             active = "unsatisfied" if each.state is None else each.state.word
-            states[active if each.life is Life.ACTIVE else "suspended"] += 1
+            states[active if each.life is Lifecycle.ACTIVE else "suspended"] += 1
     counts = quality.counts
     return QualityTotals(
         profiles=len(quality.negotiation.sources),
@@ -44,7 +44,7 @@ def quality_totals(quality: Quality) -> QualityTotals:
     )
 
 
-def quality_status(quality: Quality, node: str, pattern: str = "#") -> QualityStatus:
+def quality_status(quality: ClientNegotiation, node: str, pattern: str = "#") -> QualityStatus:
     """Of the channels that `pattern` selects, and of filters that are the same."""
     profiles: dict[str, list[ProfileStatus]] = {}
     expectations: dict[str, list[ExpectationStatus]] = {}
@@ -98,7 +98,7 @@ def _is_wanted(channel: str, pattern: str) -> bool:
     return pattern in ("#", channel) or filter_selects(pattern, channel)
 
 
-def _capabilities(offers: Offers) -> tuple[CapabilityStatus, ...]:
+def _capabilities(offers: ScoredCapabilities) -> tuple[CapabilityStatus, ...]:
     return tuple(
         CapabilityStatus(
             property=name,
@@ -111,27 +111,27 @@ def _capabilities(offers: Offers) -> tuple[CapabilityStatus, ...]:
     )
 
 
-def _expectation(quality: Quality, expected: Expected) -> ExpectationStatus:
-    if expected.life is not Life.ACTIVE:
+def _expectation(quality: ClientNegotiation, expected: ClientExpectation) -> ExpectationStatus:
+    if expected.life is not Lifecycle.ACTIVE:
         return ExpectationStatus(
             client=expected.holder.client,
             id=expected.id,
-            expect=wish_form(expected.wish),
+            expect=render_expectation(expected.wish),
             state="suspended",
         )
     standing = quality.negotiation.standing(expected.expectation.id)
     return ExpectationStatus(
         client=expected.holder.client,
         id=expected.id,
-        expect=wish_form(expected.wish),
+        expect=render_expectation(expected.wish),
         state="unsatisfied" if standing.state is None else standing.state.word,
-        decision="" if standing.decision is Decision.NONE else standing.decision.value,
+        decision="" if standing.decision is AdaptationDecision.NONE else standing.decision.value,
         reasons={reason.property: reason.now for reason in standing.reasons},
         relies_on=tuple(_member(quality, copy) for copy in standing.relies_on),
     )
 
 
-def _skylines(quality: Quality, channel: str) -> tuple[SkylineStatus, ...]:
+def _skylines(quality: ClientNegotiation, channel: str) -> tuple[SkylineStatus, ...]:
     negotiation = quality.negotiation
     return tuple(
         SkylineStatus(
@@ -143,7 +143,7 @@ def _skylines(quality: Quality, channel: str) -> tuple[SkylineStatus, ...]:
     )
 
 
-def _member(quality: Quality, copy: Copy) -> str:
+def _member(quality: ClientNegotiation, copy: ProfileCopy) -> str:
     """Who it is, here; of others only the node is known."""
     source, path = copy
     local = quality.negotiation.sources.get(source)

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from accord.core.admission.resources import Resource
-from accord.core.admission.subscriptions import Refusal
+from accord.core.admission.subscriptions import AdmissionRefusal
 from accord.core.model.units import BANDWIDTHS_BPS
 from accord.edges.mqtt.codes import Reason
 
@@ -18,7 +18,7 @@ ADMITTED: Final = "admitted"  # the user property with the share of nodes that c
 _SIZES: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
-class Answer(Struct, frozen=True):
+class SubackResult(Struct, frozen=True):
     """What a SUBACK says of one filter; the problem is empty where it is taken."""
 
     problem: str = ""
@@ -26,18 +26,18 @@ class Answer(Struct, frozen=True):
     reason: Reason = Reason.QUOTA_EXCEEDED
 
 
-TAKEN: Final = Answer()
+ACCEPTED: Final = SubackResult()
 
 
-def refused(refusal: Refusal) -> Answer:
-    return Answer(refusal_text(refusal), facts_of(refusal))
+def refused(refusal: AdmissionRefusal) -> SubackResult:
+    return SubackResult(refusal_text(refusal), facts_of(refusal))
 
 
-def taken_by(share: float) -> Answer:
-    return Answer("", ((ADMITTED, f"{share:.4g}"),))
+def taken_by(share: float) -> SubackResult:
+    return SubackResult("", ((ADMITTED, f"{share:.4g}"),))
 
 
-def refusal_text(refusal: Refusal) -> str:
+def refusal_text(refusal: AdmissionRefusal) -> str:
     if refusal.resource is Resource.PATH:
         return f"node {refusal.node} does not answer"
     whose = f" of {_whose(refusal)}" if refusal.of else ""
@@ -53,7 +53,7 @@ def amount_text(resource: str, amount: float) -> str:
     return f"{amount:,.4g} events/s"
 
 
-def facts_of(refusal: Refusal) -> Facts:
+def facts_of(refusal: AdmissionRefusal) -> Facts:
     """Bytes of memory, events per second of CPU, bits per second of bandwidth."""
     named = [("node", refusal.node), ("resource", str(refusal.resource))]
     if refusal.of:
@@ -61,7 +61,7 @@ def facts_of(refusal: Refusal) -> Facts:
     return (*named, ("asked", f"{refusal.asked:.15g}"), ("free", f"{refusal.free:.15g}"))
 
 
-def _whose(refusal: Refusal) -> str:
+def _whose(refusal: AdmissionRefusal) -> str:
     """Without the mark of what no client is called."""
     return refusal.of.replace("\0", "")
 

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from accord.core.errors import AccordError
-from accord.core.node.routes import Subscription
+from accord.core.node.routes import RouterSubscription
 from accord.edges.mqtt import durable
-from accord.edges.mqtt.broker import FOREVER, Broker, Condition, split_shared
-from accord.edges.mqtt.delivery import RELEASED, Delivery
+from accord.edges.mqtt.broker import FOREVER, Broker, SubscriptionPredicate, split_shared
+from accord.edges.mqtt.delivery import RELEASED, ClientDelivery
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.runs import restored_run, stored_run
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 
 
-class Restored(msgspec.Struct):
+class RecoveredState(msgspec.Struct):
     """What a log gave back; `problems` are the first records that could not be used, and why."""
 
     records: int = 0
@@ -34,10 +34,10 @@ class Restored(msgspec.Struct):
     kept_through: int | None = None  # the last `KeptThrough`, if there was any
 
 
-def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Restored:
+def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> RecoveredState:
     """Bring a new `broker` to the state that `records` tell, as of `now_ms`."""
     restoring = _Restoring(broker)
-    report = Restored()
+    report = RecoveredState()
     hub = broker.hub
     is_durable, hub.is_durable, hub.now_ms = hub.is_durable, False, now_ms
     for data in records:
@@ -63,7 +63,7 @@ def snapshot(broker: Broker) -> list[bytes]:
     return [durable.encode_record(record) for record in _snapshot(broker)]
 
 
-def redo(broker: Broker, message: MqttMessage) -> bool:
+def redo_publish(broker: Broker, message: MqttMessage) -> bool:
     """Let a kept QoS 2 message lead to what it would have, had the node not crashed over it.
 
     Its publisher may send it again, and is answered that it was taken. False where that is
@@ -77,7 +77,7 @@ def redo(broker: Broker, message: MqttMessage) -> bool:
     recorded = len(broker.hub.state_records)
     broker.publish_again(message, session.entity)
     session.received[message.packet_id] = True
-    broker.hub.record(durable.Received(session.name, message.packet_id))
+    broker.hub.record(durable.ReceivedRecord(session.name, message.packet_id))
     broker.hub.join(recorded)
     return True
 
@@ -90,8 +90,8 @@ class _Restoring:
         self._present: set[str] = set()  # clients that were connected
         self.kept_through: int | None = None
 
-    def apply(self, record: durable.Record) -> None:
-        if isinstance(record, durable.Together):
+    def apply(self, record: durable.SessionLogRecord) -> None:
+        if isinstance(record, durable.AtomicRecords):
             for data in record.records:
                 self.apply(durable.decode_record(data))
         elif isinstance(record, durable.Stored):
@@ -130,7 +130,7 @@ class _Restoring:
                 self._lose(session, now_ms)
             broker.set_timer(session)
 
-    def _lose(self, session: Session, now_ms: int) -> None:
+    def _lose(self, session: MqttSession, now_ms: int) -> None:
         """The client of `session` was connected when the node went down."""
         if session.expiry_s != FOREVER:
             session.ends_ms = now_ms + session.expiry_s * 1000
@@ -142,7 +142,7 @@ class _Restoring:
     def _open(self, record: durable.SessionOpened) -> None:
         session = self._broker.sessions.get(record.client)
         if session is None:
-            session = self._broker.sessions[record.client] = Session(
+            session = self._broker.sessions[record.client] = MqttSession(
                 record.client, self._broker.hub
             )
         session.version = record.version
@@ -156,7 +156,7 @@ class _Restoring:
         for delivery in session.unacknowledged.values():
             delivery.was_sent = True
 
-    def _apply_to(self, session: Session, record: durable.SessionRecord) -> None:
+    def _apply_to(self, session: MqttSession, record: durable.SessionRecord) -> None:
         if isinstance(record, durable.Queued):
             self._queue(session, record)
         elif isinstance(record, durable.QueuedRun):
@@ -181,7 +181,7 @@ class _Restoring:
             delivery = session.unacknowledged.get(record.packet_id)
             if delivery is not None:
                 delivery.stage = RELEASED
-        elif isinstance(record, durable.Received):
+        elif isinstance(record, durable.ReceivedRecord):
             session.received[record.packet_id] = True
         elif isinstance(record, durable.Completed):
             session.received.pop(record.packet_id, None)
@@ -196,7 +196,7 @@ class _Restoring:
             session.will = None
             self._broker.end_session(session)
 
-    def _leave(self, session: Session, record: durable.SessionLeft) -> None:
+    def _leave(self, session: MqttSession, record: durable.SessionLeft) -> None:
         self._present.discard(session.name)
         session.expiry_s = record.expiry_s
         session.ends_ms = 0 if record.expiry_s == FOREVER else record.at_ms + record.expiry_s * 1000
@@ -204,11 +204,11 @@ class _Restoring:
         if not record.will_due_ms:
             session.will = None
 
-    def _queue(self, session: Session, record: durable.Queued) -> None:
+    def _queue(self, session: MqttSession, record: durable.Queued) -> None:
         message = self._messages.get(record.number)
         if message is None:
             raise AccordError(f"message {record.number} is missing")
-        delivery = Delivery(
+        delivery = ClientDelivery(
             message,
             record.qos,
             record.is_retained,
@@ -220,11 +220,11 @@ class _Restoring:
         delivery.was_sent = record.was_sent or session.name in self._present
         session.unacknowledged[record.packet_id] = delivery
 
-    def _subscribe(self, session: Session, record: durable.Subscribed) -> None:
+    def _subscribe(self, session: MqttSession, record: durable.Subscribed) -> None:
         self._broker.drop(session, record.pattern)
-        condition = Condition.parse(record.where, record.xpath)
+        condition = SubscriptionPredicate.parse(record.where, record.xpath)
         group, pattern = split_shared(record.pattern)
-        subscription = Subscription(
+        subscription = RouterSubscription(
             session,
             pattern,
             group=group,
@@ -248,7 +248,7 @@ class _Restoring:
             self._broker.quality.restored(session, record.pattern, pattern, record.expect)
 
 
-def _snapshot(broker: Broker) -> Iterator[durable.Record]:
+def _snapshot(broker: Broker) -> Iterator[durable.SessionLogRecord]:
     written: set[int] = set()
     for message in broker.retained.all():
         assert isinstance(message, MqttMessage)
@@ -260,7 +260,9 @@ def _snapshot(broker: Broker) -> Iterator[durable.Record]:
             yield from _session(broker, session, written)
 
 
-def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[durable.Record]:
+def _session(
+    broker: Broker, session: MqttSession, written: set[int]
+) -> Iterator[durable.SessionLogRecord]:
     client = session.name
     yield durable.SessionOpened(
         client, session.version, session.expiry_s, session.will, session.owner
@@ -271,7 +273,7 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
     for pattern in session.subscriptions:
         yield broker.subscribed(session, pattern)
     for delivery in session.in_order():
-        if not isinstance(delivery, Delivery):
+        if not isinstance(delivery, ClientDelivery):
             run, was_sent = delivery
             yield stored_run(run)
             yield durable.QueuedRun(client, run.first_id, run.stored_as, run.count, was_sent)
@@ -292,7 +294,7 @@ def _session(broker: Broker, session: Session, written: set[int]) -> Iterator[du
             yield durable.Released(client, delivery.packet_id)
     for packet_id, is_taken in session.received.items():
         if is_taken:
-            yield durable.Received(client, packet_id)
+            yield durable.ReceivedRecord(client, packet_id)
 
 
 def _stored(message: MqttMessage, written: set[int]) -> Iterator[durable.Stored]:

@@ -1,7 +1,7 @@
 """Runs: messages that go to the same receivers travel together, as the publisher's own frames.
 
 `core.native` scans a read once and gives each frame a label, and `frames.ways` says what a label
-stands for: in the end, a `Selection` of receivers. `Forwarding` makes of that one run for all who
+stands for: in the end, a `Selection` of receivers. `RunForwarder` makes of that one run for all who
 get the same frames: those of their labels, in the order they came in. What is counted, numbered and
 noted about a run is done once for each of its labels.
 
@@ -21,24 +21,24 @@ from msgspec import Struct
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.native import Frames, cut, expired, rewrite
-from accord.core.node.routes import Copy, Receiver, Route, Selection
+from accord.core.node.routes import FanOut, Receiver, ReceiverCopy, Selection
 from accord.core.qos.policies import Grant
-from accord.core.scheduling.parcels import ANY_NUMBER, Run, cost_in_parts
+from accord.core.scheduling.parcels import ANY_NUMBER, EventRun, cost_in_parts
 from accord.edges.mqtt.codes import V5, PacketType
 from accord.edges.mqtt.durable import StoredRun
-from accord.edges.mqtt.hub import Hub, KeptRun, Line
+from accord.edges.mqtt.hub import BrokerContext, ConnectionPort, KeptRun
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import NO_PROPERTIES, decode_properties, passed_on_block
 from accord.edges.mqtt.wire import read_varint, string_bytes, varint_bytes
 
-MOST_PARTS: Final = 255  # labels of one run: each frame has a byte for its own
+MAX_PARTS: Final = 255  # labels of one run: each frame has a byte for its own
 _IDENTIFIER: Final = b"\x0b"
 _EVERYTHING: Final = 1 << 62
 _PUBACK: Final = b"\x40\x02"
 ACK_BYTES: Final = 4
 
 # Labels whose frames go to a receiver, as the copy has it.
-Wanted = tuple[Copy, list[int]]
+Wanted = tuple[ReceiverCopy, list[int]]
 
 
 class Part(NamedTuple):
@@ -49,7 +49,7 @@ class Part(NamedTuple):
     numbers: Sequence[int]
 
 
-class MessageRun(Run):
+class MessageRun(EventRun):
     """Frames of one publisher, with what is counted and noted of them when they are sent.
 
     A run of several channels, or of one whose events are not numbered consecutively, has `parts`;
@@ -269,7 +269,7 @@ class CutThrough(Struct, eq=False):
     acknowledged.
     """
 
-    line: Line
+    line: ConnectionPort
     frame: bytes
     qos: int
     answers: int
@@ -313,10 +313,10 @@ class CutThrough(Struct, eq=False):
         return _PUBACK + self.answers.to_bytes(2, "big")
 
 
-class Forwarding:
+class RunForwarder:
     """Hands the frames of one publisher to those who get them."""
 
-    def __init__(self, hub: Hub, publisher: str, is_v5: bool) -> None:
+    def __init__(self, hub: BrokerContext, publisher: str, is_v5: bool) -> None:
         self.hub = hub
         self.publisher = publisher
         self.is_v5 = is_v5
@@ -376,7 +376,7 @@ class Forwarding:
         """What one receiver gets of a channel, each stretch of it as its own copy says."""
         qos = frames.qos
         labels = [label for _, some in several for label in some]
-        if len(labels) > MOST_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
+        if len(labels) > MAX_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
             events.deliver(several)
             return
         table = bytearray(max(labels) + 1)
@@ -413,11 +413,11 @@ class Forwarding:
             self.keep(frames, 0, route, numbers)
 
     def _share(
-        self, frames: Frames, taken: bytes, part: Part, copies: list[Copy], expiry_s: int
+        self, frames: Frames, taken: bytes, part: Part, copies: list[ReceiverCopy], expiry_s: int
     ) -> None:
         """One run for all who get the same."""
         made: MessageRun | None = None
-        made_for: Copy | None = None
+        made_for: ReceiverCopy | None = None
         shared: dict[tuple[object, ...], MessageRun] = {}
         for copy in copies:
             if not copy.takes_run(frames.qos):
@@ -432,12 +432,12 @@ class Forwarding:
             copy.receiver.forward(made)
 
     def _runs(
-        self, frames: Frames, parts: dict[int, Part], copy: Copy, wanted: list[int]
+        self, frames: Frames, parts: dict[int, Part], copy: ReceiverCopy, wanted: list[int]
     ) -> list[MessageRun]:
         """The frames of the labels `wanted`: one run, unless there are very many of them."""
         runs: list[MessageRun] = []
-        for start in range(0, len(wanted), MOST_PARTS):
-            some = wanted[start : start + MOST_PARTS]
+        for start in range(0, len(wanted), MAX_PARTS):
+            some = wanted[start : start + MAX_PARTS]
             table = bytearray(max(some) + 1)
             for mark, label in enumerate(some, 1):
                 table[label] = mark
@@ -454,7 +454,7 @@ class Forwarding:
         self,
         taken: bytes,
         part: tuple[str, ChannelCounts, Sequence[int]],
-        copy: Copy,
+        copy: ReceiverCopy,
         qos: int,
         expiry_s: int,
     ) -> MessageRun:
@@ -482,7 +482,7 @@ class Forwarding:
             expiry_s,
         )
 
-    def keep(self, frames: Frames, label: int, route: Route, numbers: range) -> None:
+    def keep(self, frames: Frames, label: int, route: FanOut, numbers: range) -> None:
         """Hand the frames of a label to the journal."""
         taken, _, _ = frames.take(bytes(label) + b"\1")
         hub = self.hub
@@ -512,7 +512,7 @@ class Forwarding:
 class _Events:
     """The messages of labels, taken apart when the first receiver wants them so."""
 
-    def __init__(self, forwarding: Forwarding, frames: Frames, parts: dict[int, Part]) -> None:
+    def __init__(self, forwarding: RunForwarder, frames: Frames, parts: dict[int, Part]) -> None:
         self._forwarding = forwarding
         self._frames = frames
         self._parts = parts

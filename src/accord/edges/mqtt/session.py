@@ -32,14 +32,14 @@ from accord.core.monitoring.ledger import (
 )
 from accord.core.native import cut, number, rewrite
 from accord.core.node.message import Message
-from accord.core.node.routes import Receiver, Subscription
+from accord.core.node.routes import Receiver, RouterSubscription
 from accord.core.qos.policies import Entity, Grant
-from accord.core.scheduling.flows import Flows
-from accord.core.scheduling.link import Link
-from accord.core.scheduling.outbox import Outbox, Parcel, Run
+from accord.core.scheduling.flows import ImportanceRates
+from accord.core.scheduling.link import LinkEstimator
+from accord.core.scheduling.outbox import EventRun, Outbox, QueueEntry
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.timers import Timer
-from accord.edges.mqtt.accounts import count_lost, count_sent, note, received_ms
+from accord.edges.mqtt.accounts import count_lost, count_sent, received_ms, record_outcome
 from accord.edges.mqtt.codes import V5, V311
 from accord.edges.mqtt.delivery import (
     DENIED,
@@ -56,11 +56,11 @@ from accord.edges.mqtt.delivery import (
     SESSION_ENDED,
     SLOW_READER,
     WAITING,
-    Delivery,
+    ClientDelivery,
     expires_ms,
 )
 from accord.edges.mqtt.durable import Done, DoneRun, Queued, QueuedRun, Released
-from accord.edges.mqtt.hub import HeldShape, Hub, Line
+from accord.edges.mqtt.hub import BrokerContext, ConnectionPort, ShapingWaiter
 from accord.edges.mqtt.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
 from accord.edges.mqtt.packets import Will
 from accord.edges.mqtt.runs import CutThrough, MessageRun, stored_run
@@ -70,15 +70,15 @@ _LAST_PACKET_ID: Final = 65_535
 _PUBREL: Final = b"\x62\x02"
 
 # What sessions have that get nothing but QoS 0, and so most that are idle: nothing is ever added.
-_NO_KEYS: Final[dict[tuple[str, str], Delivery]] = {}
-_NO_RUNS: Final[dict[int, SentRun | CutThrough]] = {}
+_NO_KEYS: Final[dict[tuple[str, str], ClientDelivery]] = {}
+_NO_RUNS: Final[dict[int, InFlightRun | CutThrough]] = {}
 _NO_IDS: Final[set[int]] = set()
 _NO_ALIASES: Final[dict[bytes, int]] = {}
 # Parcels with the bytes that they were sent as, until they are counted.
-_NOTHING_TAKEN: Final[list[tuple[MessageRun | Delivery, int]]] = []
+_NOTHING_TAKEN: Final[list[tuple[MessageRun | ClientDelivery, int]]] = []
 
 
-class Session(Receiver):
+class MqttSession(Receiver):
     __slots__ = (
         "_taken",
         "alias_limit",
@@ -118,11 +118,11 @@ class Session(Receiver):
         "window",
     )
 
-    def __init__(self, client: str, hub: Hub) -> None:
+    def __init__(self, client: str, hub: BrokerContext) -> None:
         super().__init__(client, Entity(client, "", (), hub.node))
         limits = hub.limits
         self.hub = hub
-        self.line: Line | None = None
+        self.line: ConnectionPort | None = None
         self.owner = ""  # the user whose client it is
         self.denied: tuple[str, ...] = ()  # filters of channels whose events it never gets
         self.expiry_s = 0
@@ -132,7 +132,7 @@ class Session(Receiver):
         self.ends_ms = 0  # when it is forgotten, 0 while connected
         self.follows = 0  # where it is recorded that the one before it ended
         self.timer: Timer | None = None
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, RouterSubscription] = {}
         self.predicates = 0
         self.outbox = Outbox(
             bytes_limit=limits.outbox_bytes,
@@ -143,9 +143,9 @@ class Session(Receiver):
         # Those that wait and would give way to a later message of the same channel and key; of
         # those that are being shaped there are few.
         self.replaceable = _NO_KEYS
-        self.being_shaped: tuple[Delivery, ...] = ()
-        self.flows: Flows | None = None  # once something is to be shaped
-        self.unacknowledged: dict[int, Delivery] = {}
+        self.being_shaped: tuple[ClientDelivery, ...] = ()
+        self.flows: ImportanceRates | None = None  # once something is to be shaped
+        self.unacknowledged: dict[int, ClientDelivery] = {}
         # By each packet identifier that is not acknowledged.
         self.sent_runs = _NO_RUNS
         self.queued_ids = _NO_IDS  # those of runs that wait, in a durable session
@@ -171,7 +171,7 @@ class Session(Receiver):
 
     def attach(
         self,
-        line: Line,
+        line: ConnectionPort,
         version: int,
         window: int,
         packet_limit: int,
@@ -251,7 +251,7 @@ class Session(Receiver):
         for subscription in self.subscriptions.values():
             self.hub.router.invalidate(subscription.pattern)
 
-    def forward(self, run: Run) -> None:
+    def forward(self, run: EventRun) -> None:
         line = self.line
         if line is None:
             self._shed(run, OFFLINE)
@@ -308,7 +308,7 @@ class Session(Receiver):
                 run.expires_ms = expires_ms(message, grant)
             self.forward(run)
             return
-        delivery = Delivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
+        delivery = ClientDelivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
         if self.line is None:
             self._shed(delivery, OFFLINE)
         elif grant.keeps_order and self.is_durable and hub.has_pending():
@@ -323,14 +323,14 @@ class Session(Receiver):
         identifiers: tuple[int, ...],
         grant: Grant,
         bin_: int = -1,
-    ) -> Delivery | None:
+    ) -> ClientDelivery | None:
         """Deliver an event of the past, in a given bin if any; None where that can't be.
 
         It is not recorded: it is on disk already, and who asked for it can ask again.
         """
         hub = self.hub
         packet_id = self._new_packet_id() if qos else 0
-        delivery = Delivery(message, qos, False, identifiers, packet_id, hub.now_ms, grant)
+        delivery = ClientDelivery(message, qos, False, identifiers, packet_id, hub.now_ms, grant)
         if bin_ >= 0:
             delivery.bin = bin_
         if qos and packet_id == 0:
@@ -346,7 +346,7 @@ class Session(Receiver):
             self._queue(delivery)
         return delivery
 
-    def subscription_to(self, channel: str) -> Subscription | None:
+    def subscription_to(self, channel: str) -> RouterSubscription | None:
         """One by which the client gets what is sent on `channel`, if there is any."""
         if self.denied and selects_any(self.denied, channel):
             return None
@@ -358,7 +358,7 @@ class Session(Receiver):
                 return each
         return None
 
-    def _queue(self, delivery: Delivery) -> None:
+    def _queue(self, delivery: ClientDelivery) -> None:
         """Let a message wait for its turn, or for its client to come back."""
         if delivery.message.key and delivery.grant.is_replacing and self._replaces(delivery):
             pass
@@ -374,7 +374,7 @@ class Session(Receiver):
         if line is not None and not line.is_dirty:
             self.hub.wake(line)
 
-    def _replaces(self, delivery: Delivery) -> bool:
+    def _replaces(self, delivery: ClientDelivery) -> bool:
         """Whether `delivery` took the place of an older one with its key."""
         key = (delivery.message.channel, delivery.message.key)
         older = self.replaceable.get(key)
@@ -400,11 +400,11 @@ class Session(Receiver):
             self._give_way(given_way)
         return True
 
-    def _give_way(self, parcels: list[Parcel]) -> None:
+    def _give_way(self, parcels: list[QueueEntry]) -> None:
         """These had to go because the queue is full."""
         for each in parcels:
-            if isinstance(each, Delivery | MessageRun) and each.qos:
-                if isinstance(each, Delivery):
+            if isinstance(each, ClientDelivery | MessageRun) and each.qos:
+                if isinstance(each, ClientDelivery):
                     self._forget(each)
                 else:
                     self._forget_run(each)
@@ -413,7 +413,7 @@ class Session(Receiver):
             else:
                 self._shed(each, SLOW_READER)
 
-    def _is_replaced(self, older: Delivery, delivery: Delivery) -> None:
+    def _is_replaced(self, older: ClientDelivery, delivery: ClientDelivery) -> None:
         if older.qos:
             self._forget(older)
         self._count(REPLACED, 1)
@@ -423,10 +423,10 @@ class Session(Receiver):
         if self.hub.ledger.is_on:
             self._note(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
 
-    def _overtakes(self, delivery: Delivery) -> None:
+    def _overtakes(self, delivery: ClientDelivery) -> None:
         """What is being shaped gives way to a later message of its key, too."""
         message = delivery.message
-        left: list[Delivery] = []
+        left: list[ClientDelivery] = []
         for older in self.being_shaped:
             if older.message.key == message.key and older.message.channel == message.channel:
                 self._is_replaced(older, delivery)
@@ -435,7 +435,7 @@ class Session(Receiver):
                 left.append(older)
         self.being_shaped = tuple(left)
 
-    def _starts_shaping(self, delivery: Delivery) -> bool:
+    def _starts_shaping(self, delivery: ClientDelivery) -> bool:
         """Whether `delivery` has to wait until its message is shaped."""
         if self.being_shaped and delivery.message.key and delivery.grant.is_replacing:
             self._overtakes(delivery)
@@ -444,7 +444,7 @@ class Session(Receiver):
         if not delivery.grant.shaping or not hub.is_shaping or not hub.has_workers or line is None:
             return False
         if self.flows is None:
-            self.flows = Flows(hub.now_ms)
+            self.flows = ImportanceRates(hub.now_ms)
         shape = shape_for(delivery, line.link, self.outbox, self.flows, hub.now_ms)
         if shape is None:
             return False
@@ -482,11 +482,13 @@ class Session(Receiver):
             if self._to_frames(parcels, line, frames):
                 return
 
-    def _to_frames(self, parcels: list[Parcel], line: Line, frames: list[bytes]) -> bool:
+    def _to_frames(
+        self, parcels: list[QueueEntry], line: ConnectionPort, frames: list[bytes]
+    ) -> bool:
         """Add those that are still useful to `frames`; False if none is."""
         now_ms = self.hub.now_ms
         link = line.link
-        useful: Iterable[Parcel] = parcels
+        useful: Iterable[QueueEntry] = parcels
         # One alone, on a link that is not known to take long, only has to be in time now.
         if len(parcels) > 1 or (
             parcels[0].expires_ms > 0
@@ -500,7 +502,7 @@ class Session(Receiver):
                 is_ready = not parcel.qos and not is_aged
                 frame = parcel.frames if is_ready else self._frames_of(parcel)
             else:
-                assert isinstance(parcel, Delivery)
+                assert isinstance(parcel, ClientDelivery)
                 frame = self._encode(parcel)
                 if 0 < self.packet_limit < len(frame):
                     self._shed(parcel, PACKET_TOO_LARGE)
@@ -555,7 +557,7 @@ class Session(Receiver):
         self.sent += sent
         self.sent_bytes += sent_bytes
 
-    def _still_useful(self, parcels: list[Parcel], link: Link) -> Iterator[Parcel]:
+    def _still_useful(self, parcels: list[QueueEntry], link: LinkEstimator) -> Iterator[QueueEntry]:
         """What of them will arrive in time, as far as is known."""
         now_ms = self.hub.now_ms
         size = 0
@@ -589,7 +591,7 @@ class Session(Receiver):
             self.queued_ids.difference_update(ids)
         else:
             ids = self._new_packet_ids(run.count)
-        sent: dict[int, SentRun | CutThrough] = dict.fromkeys(ids, SentRun(run, ids))
+        sent: dict[int, InFlightRun | CutThrough] = dict.fromkeys(ids, InFlightRun(run, ids))
         if self.sent_runs:
             self.sent_runs.update(sent)
         else:
@@ -620,7 +622,7 @@ class Session(Receiver):
         self.in_flight += 1
         self.in_flight_bytes += len(made.frame)
 
-    def _gives_up(self, gate: Gate, link: Link) -> bool:
+    def _gives_up(self, gate: Gate, link: LinkEstimator) -> bool:
         """Not let others wait for what could not arrive in time anyway; False if it could."""
         head = self.outbox.peek(self._free_window())
         if head is None or head.expires_ms == 0 or head.count > 1:
@@ -632,7 +634,7 @@ class Session(Receiver):
         self._expire(head)
         return True
 
-    def peek(self, gate: Gate | None) -> Parcel | None:
+    def peek(self, gate: Gate | None) -> QueueEntry | None:
         """What `pull` would begin with, as far as `gate` lets it."""
         outbox = self.outbox
         head = outbox.peek(self._free_window(), 1, gate)
@@ -733,7 +735,7 @@ class Session(Receiver):
         self._finish(delivery)
         return True
 
-    def admit(self, delivery: Delivery) -> None:
+    def admit(self, delivery: ClientDelivery) -> None:
         """One thing less to wait for: queue what is recorded and shaped by now."""
         delivery.waits -= 1
         if delivery.waits > 0 or delivery.stage == GONE:
@@ -787,14 +789,14 @@ class Session(Receiver):
         for parcel in self.outbox.tracked_parcels():
             assert (
                 isinstance(parcel, MessageRun)
-                or not cast("Delivery", parcel).qos
-                or self.unacknowledged.get(cast("Delivery", parcel).packet_id) is parcel
+                or not cast("ClientDelivery", parcel).qos
+                or self.unacknowledged.get(cast("ClientDelivery", parcel).packet_id) is parcel
             )
 
     def _drop_tracked(self, cause: str) -> None:
         """Empty that part of the queue; of what is acknowledged the session knows without it."""
         for parcel in self.outbox.drop_tracked():
-            if isinstance(parcel, MessageRun) or not cast("Delivery", parcel).qos:
+            if isinstance(parcel, MessageRun) or not cast("ClientDelivery", parcel).qos:
                 self._shed(parcel, cause)
 
     def _deliver_tracked(
@@ -807,7 +809,9 @@ class Session(Receiver):
     ) -> None:
         hub = self.hub
         packet_id = self._new_packet_id()
-        delivery = Delivery(message, qos, is_retained, identifiers, packet_id, hub.now_ms, grant)
+        delivery = ClientDelivery(
+            message, qos, is_retained, identifiers, packet_id, hub.now_ms, grant
+        )
         if packet_id == 0:
             self._count(QUEUE_FULL, 1)
             self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
@@ -821,7 +825,7 @@ class Session(Receiver):
         if not self._starts_shaping(delivery) and delivery.waits == 0:
             self._queue(delivery)
 
-    def _hold(self, delivery: Delivery) -> None:
+    def _hold(self, delivery: ClientDelivery) -> None:
         """It is queued when all that was recorded so far is on disk."""
         delivery.stage = WAITING
         delivery.waits += 1
@@ -850,7 +854,7 @@ class Session(Receiver):
             self.queued_ids.difference_update(range(run.first_id, run.first_id + run.count))
             self.hub.record(DoneRun(self.name, run.first_id, run.count))
 
-    def in_order(self) -> Iterator[Delivery | tuple[MessageRun, bool]]:
+    def in_order(self) -> Iterator[ClientDelivery | tuple[MessageRun, bool]]:
         """What is not acknowledged, in the order in which it came; of runs, whether it was sent."""
         runs: list[tuple[MessageRun, bool]] = []
         for parcel in self.outbox.tracked_parcels():
@@ -875,14 +879,14 @@ class Session(Receiver):
         found = list(self.in_order())
         self.unacknowledged = {}
         for each in found:
-            if isinstance(each, Delivery):
+            if isinstance(each, ClientDelivery):
                 self.unacknowledged[each.packet_id] = each
                 continue
             run, was_sent = each
             if not was_sent:
                 self.outbox.void(run, True)
             for packet_id, (message, identifiers) in enumerate(run.messages(), run.first_id):
-                delivery = Delivery(
+                delivery = ClientDelivery(
                     message, run.qos, False, identifiers, packet_id, run.queued_ms, run.grant
                 )
                 delivery.was_sent = was_sent
@@ -938,7 +942,7 @@ class Session(Receiver):
             found.append(packet_id)
         return found
 
-    def _encode(self, delivery: Delivery) -> bytes:
+    def _encode(self, delivery: ClientDelivery) -> bytes:
         message = delivery.message
         first = PUBLISH | delivery.qos << 1
         if delivery.is_retained:
@@ -967,44 +971,44 @@ class Session(Receiver):
             message.name_block(self.hub.node) if self.wants_names else b"",
         )
 
-    def _surely_fits(self, delivery: Delivery) -> bool:
+    def _surely_fits(self, delivery: ClientDelivery) -> bool:
         """An alias must not be set up by a packet that is then too large to be sent."""
         size = delivery.size + 32 + 5 * len(delivery.identifiers)
         if self.wants_names:
             size += len(delivery.message.name_block(self.hub.node))
         return self.packet_limit == 0 or size <= self.packet_limit
 
-    def _finish(self, delivery: Delivery) -> None:
+    def _finish(self, delivery: ClientDelivery) -> None:
         self.in_flight -= 1
         self.in_flight_bytes -= delivery.size
         self._forget(delivery)
         if self.outbox.tracked and self.line is not None:
             self.hub.wake(self.line)
 
-    def _forget(self, delivery: Delivery) -> None:
+    def _forget(self, delivery: ClientDelivery) -> None:
         del self.unacknowledged[delivery.packet_id]
         if delivery.message.key:
             self._is_unreplaceable(delivery)
         if self.is_durable:
             self.hub.record(Done(self.name, delivery.packet_id))
 
-    def _is_unreplaceable(self, delivery: Delivery) -> None:
+    def _is_unreplaceable(self, delivery: ClientDelivery) -> None:
         key = (delivery.message.channel, delivery.message.key)
         if self.replaceable.get(key) is delivery:
             del self.replaceable[key]
 
-    def _expire(self, parcel: Parcel) -> None:
+    def _expire(self, parcel: QueueEntry) -> None:
         """Not send what could not arrive in time."""
         detail = deadline_detail(parcel.expires_ms - received_ms(parcel))
         self._drop(parcel, EXPIRED, EXPIRED_OUTCOME, detail)
 
-    def _shed(self, parcel: Parcel, cause: str) -> None:
+    def _shed(self, parcel: QueueEntry, cause: str) -> None:
         self._drop(parcel, cause, SHED, cause)
 
-    def _drop(self, parcel: Parcel, cause: str, outcome: int, detail: str) -> None:
+    def _drop(self, parcel: QueueEntry, cause: str, outcome: int, detail: str) -> None:
         self._count(cause, parcel.count)
         count_lost(parcel, outcome == EXPIRED_OUTCOME)
-        if isinstance(parcel, Delivery):
+        if isinstance(parcel, ClientDelivery):
             if parcel.message.key:
                 self._is_unreplaceable(parcel)
             if parcel.qos and parcel.packet_id:
@@ -1013,16 +1017,16 @@ class Session(Receiver):
             self._forget_run(parcel)
         self._note(parcel, outcome, detail)
 
-    def _note(self, parcel: Parcel, outcome: int, detail: str) -> None:
+    def _note(self, parcel: QueueEntry, outcome: int, detail: str) -> None:
         if self.hub.ledger.is_on:
-            note(self.hub, self.line, self.name, parcel, outcome, parcel.size, detail)
+            record_outcome(self.hub, self.line, self.name, parcel, outcome, parcel.size, detail)
 
     def _count(self, cause: str, count: int) -> None:
         self.shed += count
         self.hub.counters.shed(cause, self.name, count)
 
 
-class SentRun:
+class InFlightRun:
     """QoS 1 messages of which `left` are not acknowledged yet; they have the packet `ids`."""
 
     __slots__ = ("ids", "left", "run", "size")
@@ -1034,10 +1038,10 @@ class SentRun:
         self.left = run.count
 
 
-class HeldDelivery(HeldShape):
+class HeldDelivery(ShapingWaiter):
     """A message that may be queued once it is recorded, or shaped."""
 
-    def __init__(self, session: Session, delivery: Delivery) -> None:
+    def __init__(self, session: MqttSession, delivery: ClientDelivery) -> None:
         super().__init__()
         self.session = session
         self.delivery = delivery
@@ -1051,7 +1055,7 @@ class HeldDelivery(HeldShape):
         self.release()
 
 
-def _is_newer(one: Delivery, other: Delivery) -> bool:
+def _is_newer(one: ClientDelivery, other: ClientDelivery) -> bool:
     """By number if they are of one node; nodes count for themselves, so otherwise by time."""
     ours, theirs = one.original, other.original
     if ours.home == theirs.home:
@@ -1059,8 +1063,8 @@ def _is_newer(one: Delivery, other: Delivery) -> bool:
     return ours.received_ms > theirs.received_ms
 
 
-def is_tracked(parcel: Parcel) -> bool:
+def is_tracked(parcel: QueueEntry) -> bool:
     """Whether it waits for acknowledged delivery."""
     if isinstance(parcel, MessageRun):
         return parcel.qos > 0
-    return isinstance(parcel, Delivery) and parcel.is_tracked
+    return isinstance(parcel, ClientDelivery) and parcel.is_tracked

@@ -10,12 +10,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.core.scheduling.flows import Flows
-from accord.core.scheduling.link import Link
+from accord.core.scheduling.flows import ImportanceRates
+from accord.core.scheduling.link import LinkEstimator
 from accord.core.scheduling.outbox import Outbox
-from accord.core.scheduling.shaping import Shape, choose_shape
-from accord.edges.mqtt.delivery import Delivery
-from accord.edges.mqtt.hub import HeldShape, Hub, Order
+from accord.core.scheduling.shaping import ShapingTarget, choose_shape
+from accord.edges.mqtt.delivery import ClientDelivery
+from accord.edges.mqtt.hub import BrokerContext, ShapingWaiter, WorkerOrder
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.names import OWN
 from accord.edges.mqtt.properties import passed_on, passed_on_block, read_block
@@ -25,8 +25,12 @@ _MOST: Final = 1_000  # conversions under way
 
 
 def shape_for(
-    delivery: Delivery, link: Link, outbox: Outbox, flows: Flows, now_ms: int
-) -> Shape | None:
+    delivery: ClientDelivery,
+    link: LinkEstimator,
+    outbox: Outbox,
+    flows: ImportanceRates,
+    now_ms: int,
+) -> ShapingTarget | None:
     """How `delivery` has to be shaped to be what its receiver wants, in time; None: not at all."""
     grant = delivery.grant
     rate_bps = link.carries_bps()
@@ -46,14 +50,14 @@ def shape_for(
     )
 
 
-class ShapingOrder(Order):
+class ShapingOrder(WorkerOrder):
     """One conversion, and the deliveries that wait for it."""
 
-    def __init__(self, hub: Hub, shape: Shape, delivery: Delivery) -> None:
+    def __init__(self, hub: BrokerContext, shape: ShapingTarget, delivery: ClientDelivery) -> None:
         super().__init__(delivery.message, delivery.importance, delivery.expires_ms)
         self.hub = hub
         self.shape = shape
-        self.waiting: list[HeldShape] = []
+        self.waiting: list[ShapingWaiter] = []
 
     def finished(self, message: MqttMessage | None) -> None:
         """The conversion is done; None where it could not be."""
@@ -104,7 +108,9 @@ def shaped_message(
     return shaped
 
 
-def join_shaping(hub: Hub, delivery: Delivery, shape: Shape, held: HeldShape) -> bool:
+def join_shaping(
+    hub: BrokerContext, delivery: ClientDelivery, shape: ShapingTarget, held: ShapingWaiter
+) -> bool:
     """Let `held` wait for a conversion; False where too many are under way."""
     # Not by its number: others may have the same, as those from disk, or of another node.
     key = (id(delivery.message), shape)

@@ -12,10 +12,10 @@ import msgspec
 
 from accord.core.model.importance import IMPORTANCES
 from accord.core.qos.policies import Grant
-from accord.edges.mqtt.hub import Request
+from accord.edges.mqtt.hub import NodeRequest
 from accord.edges.mqtt.message import MqttMessage
 from accord.edges.mqtt.properties import Properties, passed_on_block
-from accord.edges.mqtt.session import Session
+from accord.edges.mqtt.session import MqttSession
 from accord.edges.mqtt.wire import string_bytes
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ _BLOCK: Final = passed_on_block(_FORM)
 _FIRST: Final = Grant(IMPORTANCES - 1, 0, "", 0, 0, True, "")
 
 
-def tell(broker: Broker, client: str, topic: str, form: dict[str, Any]) -> bool:
+def notify_client(broker: Broker, client: str, topic: str, form: dict[str, Any]) -> bool:
     """False where the client is not there, or does not want to hear of it."""
     session = broker.sessions.get(client)
-    return session is not None and tell_session(broker, session, topic, form)
+    return session is not None and notify_session(broker, session, topic, form)
 
 
-def tell_session(
+def notify_session(
     broker: Broker,
-    session: Session,
+    session: MqttSession,
     topic: str,
     form: dict[str, Any] | bytes,
     properties: Properties = _FORM,
@@ -64,7 +64,7 @@ def tell_session(
     return True
 
 
-def reply(broker: Broker, request: Request, form: dict[str, Any] | bytes) -> None:
+def reply_to_request(broker: Broker, request: NodeRequest, form: dict[str, Any] | bytes) -> None:
     """Answer a request, on its response topic or on the channel that it came by.
 
     Nobody but its client hears it: anybody may ask, but not let the node speak to others.
@@ -75,7 +75,7 @@ def reply(broker: Broker, request: Request, form: dict[str, Any] | bytes) -> Non
     if session is None:
         return
     if topic is None:
-        tell_session(broker, session, request.message.channel, form)
+        notify_session(broker, session, request.message.channel, form)
         return
     properties = Properties(content_type=_JSON, correlation_data=asked.correlation_data)
-    tell_session(broker, session, topic, form, properties, passed_on_block(properties))
+    notify_session(broker, session, topic, form, properties, passed_on_block(properties))

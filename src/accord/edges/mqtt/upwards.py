@@ -1,6 +1,7 @@
 """A secondary node's events: those of its clients to its parents, those of others to its clients.
 
-To the broker it is what `Abroad` is at a backbone node, with the parents for all other nodes.
+To the broker it is what `OverlayBridge` is at a backbone node, with the parents for all other
+nodes.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from accord.core.feedback.receipts import Receipt
-from accord.core.node.routes import Subscription
-from accord.core.overlay.binding import UNBOUND, Bound
+from accord.core.node.routes import RouterSubscription
+from accord.core.overlay.binding import DEFAULT_TRAITS, ChannelTraits
 from accord.core.tiers.child import NO_ROOM, Child
-from accord.edges.mqtt.abroad import Abroad, HeldBack
+from accord.edges.mqtt.abroad import OverlayBridge, PausedPublisher
 from accord.edges.mqtt.message import MqttMessage
 
 if TYPE_CHECKING:
     from accord.edges.mqtt.broker import Broker
 
 
-class Upwards(Abroad):
+class ParentBridge(OverlayBridge):
     def __init__(self, broker: Broker, clock_us: Callable[[], int], child: Child) -> None:
         super().__init__(broker, clock_us)
         self._child = child
@@ -38,12 +39,12 @@ class Upwards(Abroad):
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
 
-    def subscribed(self, subscription: Subscription) -> None:
+    def subscribed(self, subscription: RouterSubscription) -> None:
         if not subscription.pattern.startswith("$"):
             condition = (subscription.where, subscription.xpath)
             self._child.need(subscription.pattern, condition, subscription.predicate)
 
-    def unsubscribed(self, subscription: Subscription) -> None:
+    def unsubscribed(self, subscription: RouterSubscription) -> None:
         if not subscription.pattern.startswith("$"):
             condition = (subscription.where, subscription.xpath)
             self._child.unneed(subscription.pattern, condition)
@@ -77,7 +78,7 @@ class Upwards(Abroad):
         event = self.carried(message, importance)
         return "" if self._child.answer(event, self._clock_us()) else NO_ROOM
 
-    def hold_back(self, channel: str, client: HeldBack) -> bool:
+    def hold_back(self, channel: str, client: PausedPublisher) -> bool:
         if self._child.has_room(channel):
             return False
         self.held_back.setdefault(channel, {})[client] = True
@@ -89,7 +90,7 @@ class Upwards(Abroad):
                 for client in self.held_back.pop(channel):
                     client.go_on()
 
-    def _bound(self, channel: str) -> Bound:
+    def _bound(self, channel: str) -> ChannelTraits:
         if channel.startswith("$"):
-            return UNBOUND  # stays here, and no parent has to be asked
+            return DEFAULT_TRAITS  # stays here, and no parent has to be asked
         return self._child.bound(channel, self._clock_us())

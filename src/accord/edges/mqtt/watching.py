@@ -16,12 +16,12 @@ from accord.core.negotiation.measured import Measurement
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Notice
 from accord.core.negotiation.profiles import Profile
-from accord.core.node.routes import Receiver, Special, Way
-from accord.edges.mqtt.accounts import note_untaken
+from accord.core.node.routes import MessageOverride, PublisherFanOut, Receiver
+from accord.edges.mqtt.accounts import record_unrouted
 from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.session import Session
-from accord.edges.quality.acts import FILTERED, Acts
-from accord.edges.quality.holdings import Declared, Holder
+from accord.edges.mqtt.session import MqttSession
+from accord.edges.quality.acts import FILTERED, ActiveMechanisms
+from accord.edges.quality.holdings import ClientProfile, ClientQuality
 from accord.edges.quality.meters import ORDERED, ChannelMeter, RateMeter, differs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _RATE: Final = "rate"
 _AT_ONCE: Final = 100  # channels that are looked at in one go
 
 
-class Watching:
+class QualityMonitor:
     """`order_of` says in which order the events of a channel come at other clients."""
 
     def __init__(
@@ -39,10 +39,10 @@ class Watching:
         broker: Broker,
         negotiation: Negotiation,
         clock_us: Callable[[], int],
-        holders: dict[str, Holder],
+        holders: dict[str, ClientQuality],
         take: Callable[[list[Notice]], None],
     ) -> None:
-        self.acts = Acts()
+        self.acts = ActiveMechanisms()
         self.filtered = 0
         self.order_of: Callable[[str], str] = lambda _: ORDERED
         self.best_reliability: float | None = None  # that could be had, if any better
@@ -54,7 +54,7 @@ class Watching:
         self._channels: dict[str, ChannelMeter] = {}
         self._rates: dict[str, dict[str, RateMeter]] = {}  # by channel and source
 
-    def watch(self, declared: Declared) -> None:
+    def watch(self, declared: ClientProfile) -> None:
         channel = declared.profile.channel
         if channel not in self._channels:
             router = self._broker.router
@@ -65,7 +65,7 @@ class Watching:
                 self._measure(measurement)
         self._count_for(declared)
 
-    def unwatch(self, declared: Declared) -> None:
+    def unwatch(self, declared: ClientProfile) -> None:
         channel = declared.profile.channel
         self._count_no_more(declared)
         if not self._negotiation.sources.on(channel) and channel in self._channels:
@@ -73,7 +73,7 @@ class Watching:
             self._broker.router.watched.pop(channel, None)
             self._broker.router.invalidate(channel)
 
-    def change(self, declared: Declared, profile: Profile, source: str) -> None:
+    def change(self, declared: ClientProfile, profile: Profile, source: str) -> None:
         """Something else is declared; while the rate is about the same, it goes on being counted.
 
         Else who declares often would never be held to what comes.
@@ -87,7 +87,7 @@ class Watching:
         declared.profile, declared.source = profile, source
         self._count_for(declared)
 
-    def publish(self, message: MqttMessage, way: Way) -> int:
+    def publish(self, message: MqttMessage, way: PublisherFanOut) -> int:
         """Pass on a message of a channel with profiles."""
         reached = self._broker.router.publish(message, way, self._special(message, way))
         meters = self._rates.get(message.channel)
@@ -96,13 +96,13 @@ class Watching:
             meter.count += 1
         return reached
 
-    def _special(self, message: MqttMessage, way: Way) -> Special | None:
+    def _special(self, message: MqttMessage, way: PublisherFanOut) -> MessageOverride | None:
         acts = self.acts
         place = message.channel, message.publisher
         filter_, lift = acts.filters.get(place), acts.lifts.get(place)
         if filter_ is None and lift is None:
             return None
-        special = Special()
+        special = MessageOverride()
         if filter_ is not None and not filter_.passes(self._clock_us()):
             for receiver in self._content(way):
                 special.skipped[receiver] = True
@@ -130,7 +130,7 @@ class Watching:
     def _measure(self, measurement: Measurement) -> None:
         self._take(self._negotiation.measure(measurement, now_us=self._clock_us()))
 
-    def _correct(self, declared: Declared, rate_hz: float) -> None:
+    def _correct(self, declared: ClientProfile, rate_hz: float) -> None:
         """A publisher's rate is what it is, whatever it says."""
         capabilities = list(declared.profile.capabilities)
         for number, each in enumerate(capabilities):
@@ -145,13 +145,13 @@ class Watching:
             self._take(self._negotiation.update_profile(profile, now_us=self._clock_us()))
             return
 
-    def _count_for(self, declared: Declared) -> None:
+    def _count_for(self, declared: ClientProfile) -> None:
         meters = self._rates.setdefault(declared.profile.channel, {})
         meter = meters.setdefault(declared.source, RateMeter(self._clock_us()))
         meter.restart(self._clock_us())
         meter.users[declared] = True
 
-    def _count_no_more(self, declared: Declared) -> None:
+    def _count_no_more(self, declared: ClientProfile) -> None:
         meters = self._rates[declared.profile.channel]
         meter = meters[declared.source]
         del meter.users[declared]
@@ -160,13 +160,13 @@ class Watching:
         if not meters:
             del self._rates[declared.profile.channel]
 
-    def _content(self, way: Way) -> list[Receiver]:
+    def _content(self, way: PublisherFanOut) -> list[Receiver]:
         """Those on the way who expect something of all they get by it."""
         found: list[Receiver] = []
         for target in way.route.targets:
             receiver = target.receiver
             holder = self._holders.get(receiver.name)
-            if holder is None or not isinstance(receiver, Session):
+            if holder is None or not isinstance(receiver, MqttSession):
                 continue
             names = [
                 name
@@ -181,7 +181,7 @@ class Watching:
         hub = self._broker.hub
         self.filtered += 1
         hub.counters.shed(FILTERED, receiver.name)
-        note_untaken(
+        record_unrouted(
             hub,
             message.number,
             message.channel,

@@ -20,7 +20,7 @@ class FrameError(Exception):
     """What came from the other side is no frame: one of the two is broken."""
 
 
-class Ask(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EventQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which kept events: those of the channels that a filter selects, by content, time and place.
 
     Times are when the node received an event, from `since_ms` up to but without `until_ms`;
@@ -40,7 +40,7 @@ class Ask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: int | None = None
 
 
-class Found(Struct, frozen=True, array_like=True):
+class QueryHit(Struct, frozen=True, array_like=True):
     """A kept event; `properties` is its block of MQTT 5 properties as it was published."""
 
     offset: int
@@ -56,7 +56,7 @@ class Found(Struct, frozen=True, array_like=True):
 # From the node.
 
 
-class Start(Struct, frozen=True, kw_only=True, tag="start"):
+class StartPipeline(Struct, frozen=True, kw_only=True, tag="start"):
     """The first message: what to work on, and with what. Folders are absolute paths."""
 
     node: str
@@ -72,14 +72,14 @@ class Start(Struct, frozen=True, kw_only=True, tag="start"):
     declared: dict[str, str] = {}  # attributes that are columns: name -> name in attributes.TYPES
 
 
-class Query(Struct, frozen=True, kw_only=True, tag="query"):
+class PageQuery(Struct, frozen=True, kw_only=True, tag="query"):
     """A page of events: at most so many, and about so many bytes of them (at least one event).
 
     With a `cursor` it is the page behind that one, and `ask` is what it was for the first.
     """
 
     id: int
-    ask: Ask
+    ask: EventQuery
     cursor: str = ""
     rows: int = 1_000
     bytes: int = 1 << 20
@@ -92,7 +92,7 @@ class Cancel(Struct, frozen=True, tag="cancel"):
     id: int
 
 
-class ReportAsked(Struct, frozen=True, kw_only=True, tag="report"):
+class ReportRequest(Struct, frozen=True, kw_only=True, tag="report"):
     """Delivered quality from `since_ms` up to `until_ms`."""
 
     id: int
@@ -102,7 +102,7 @@ class ReportAsked(Struct, frozen=True, kw_only=True, tag="report"):
     importance: int = 3
 
 
-class Watched(Struct, frozen=True, array_like=True):
+class WatchedPredicate(Struct, frozen=True, array_like=True):
     """A predicate that somebody has registered; `clients` is how many have."""
 
     channel: str
@@ -111,10 +111,10 @@ class Watched(Struct, frozen=True, array_like=True):
     clients: int = 1
 
 
-class Watch(Struct, frozen=True, tag="watch"):
+class WatchPredicates(Struct, frozen=True, tag="watch"):
     """The registered predicates, all of them: their rates and selectivities are wanted."""
 
-    predicates: tuple[Watched, ...]
+    predicates: tuple[WatchedPredicate, ...]
 
 
 # From the pipeline.
@@ -129,7 +129,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     """
 
     id: int
-    events: tuple[Found, ...]
+    events: tuple[QueryHit, ...]
     cursor: str = ""
     files: int = 0
     files_skipped: int = 0
@@ -138,7 +138,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     took_ms: int = 0
 
 
-class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+class QueryFailure(Struct, frozen=True, kw_only=True, tag="failed"):
     """No answer; `place` is what in the question was wrong, where something was.
 
     `kind`: the `question` can't be answered, it was too `busy` or took too long (`timeout`), or
@@ -151,7 +151,7 @@ class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
     kind: Literal["question", "busy", "timeout", "failed"] = "failed"
 
 
-class ReportMade(Struct, frozen=True, kw_only=True, tag="report made"):
+class ReportReply(Struct, frozen=True, kw_only=True, tag="report made"):
     """`body` is the report as JSON."""
 
     id: int
@@ -191,12 +191,12 @@ class Measure(Struct, frozen=True, array_like=True):
     at_ms: int
 
 
-class Measured(Struct, frozen=True, tag="measured"):
+class MeasuredValues(Struct, frozen=True, tag="measured"):
     values: tuple[Measure, ...]
 
 
-FromNode = Start | Query | Cancel | ReportAsked | Watch
-FromPipeline = Page | Failed | ReportMade | Health | Measured
+FromNode = StartPipeline | PageQuery | Cancel | ReportRequest | WatchPredicates
+FromPipeline = Page | QueryFailure | ReportReply | Health | MeasuredValues
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _from_node: Final[msgspec.msgpack.Decoder[FromNode]] = msgspec.msgpack.Decoder(FromNode)
@@ -224,7 +224,7 @@ def decode_from_pipeline(body: bytes) -> FromPipeline:
         raise FrameError(str(error)) from None
 
 
-class Frames:
+class PageFrames:
     """Bytes as they come from a socket, frame by frame."""
 
     def __init__(self) -> None:

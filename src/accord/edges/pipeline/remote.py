@@ -1,6 +1,6 @@
 """A piece of a node's journal, as who reads it from elsewhere gets it: msgpack over HTTP.
 
-`GET /api/v1/journal/records?offset=…&max_bytes=…` answers with a `JournalPart`; the next one is
+`GET /api/v1/journal/records?offset=…&max_bytes=…` answers with a `JournalChunk`; the next one is
 asked for with its `next_offset`.
 """
 
@@ -33,7 +33,7 @@ class PartBatch(Struct, frozen=True, array_like=True):
     data: bytes
 
 
-class Gap(Struct, frozen=True, array_like=True):
+class JournalGap(Struct, frozen=True, array_like=True):
     """Records that can't be read: `first_offset` up to but without `next_offset`, and why."""
 
     first_offset: int
@@ -41,25 +41,25 @@ class Gap(Struct, frozen=True, array_like=True):
     why: str
 
 
-class JournalPart(Struct, frozen=True, kw_only=True):
+class JournalChunk(Struct, frozen=True, kw_only=True):
     """`retired` is set where what was asked for is gone: what is left begins there."""
 
     node: str
     next_offset: int  # where to go on
     end_offset: int  # of what is committed
     batches: tuple[PartBatch, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[JournalGap, ...] = ()
     retired: int | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final = msgspec.msgpack.Decoder(JournalPart)
+_decoder: Final = msgspec.msgpack.Decoder(JournalChunk)
 
 
-def encode_part(part: JournalPart) -> bytes:
+def encode_part(part: JournalChunk) -> bytes:
     return _encode(part)
 
 
-def decode_part(body: bytes) -> JournalPart:
+def decode_part(body: bytes) -> JournalChunk:
     """Raises msgspec.DecodeError for what is none."""
     return _decoder.decode(body)

@@ -17,7 +17,7 @@ BUCKETS: Final = 60
 SEVERAL: Final = ""  # the channel of what is known of several channels together
 
 
-class Quality(Struct, frozen=True, kw_only=True):
+class DeliveredQuality(Struct, frozen=True, kw_only=True):
     """What became of events on their way: an event counts once for each of its destinations.
 
     Latency is from when the node received an event until it was handed to the destination's link;
@@ -54,20 +54,20 @@ class Quality(Struct, frozen=True, kw_only=True):
         return self.expired + self.shed + self.refused
 
 
-class NamedQuality(Quality, frozen=True, kw_only=True):
+class NamedQuality(DeliveredQuality, frozen=True, kw_only=True):
     """Of one channel, client or node; runs over several channels stand under SEVERAL."""
 
     name: str
 
 
-class PairQuality(Quality, frozen=True, kw_only=True):
+class PairQuality(DeliveredQuality, frozen=True, kw_only=True):
     """Of the events of one channel for one client."""
 
     client: str
     channel: str
 
 
-class MomentQuality(Quality, frozen=True, kw_only=True):
+class MomentQuality(DeliveredQuality, frozen=True, kw_only=True):
     """Of the events done with from `at_ms` on, for as long as the report's `bucket_ms`."""
 
     at_ms: int
@@ -124,7 +124,7 @@ class Report(Struct, frozen=True, kw_only=True):
     took_ms: int = 0
     kept: int = 0  # events in the archive, published in this time
     kept_bytes: int = 0
-    totals: Quality = Quality()
+    totals: DeliveredQuality = DeliveredQuality()
     channels: tuple[NamedQuality, ...] = ()  # the most events first
     clients: tuple[NamedQuality, ...] = ()
     nodes: tuple[NamedQuality, ...] = ()

@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from accord.edges.pipeline.messages import Ask
+from accord.edges.pipeline.messages import EventQuery
 
 MAX_TOKEN: Final = 200_000
 
 
 class _Token(Struct, frozen=True, array_like=True):
-    ask: Ask
+    ask: EventQuery
     cursor: str
 
 
@@ -26,14 +26,14 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(_Token)
 
 
-def encode_token(ask: Ask, cursor: str) -> str:
+def encode_token(ask: EventQuery, cursor: str) -> str:
     """ "" where there are no more pages."""
     if not cursor:
         return ""
     return urlsafe_b64encode(_encode(_Token(ask, cursor))).rstrip(b"=").decode()
 
 
-def decode_token(text: str) -> tuple[Ask, str]:
+def decode_token(text: str) -> tuple[EventQuery, str]:
     """What was asked, and the cursor of the last page; ValueError for what is none."""
     try:
         if len(text) > MAX_TOKEN:

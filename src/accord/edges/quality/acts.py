@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.negotiation.notices import Act, Step
+from accord.core.negotiation.notices import ApplyMechanism, MechanismStep
 from accord.core.qos.grants import Grant
 
 FILTERED: Final = "rate filtered"
 HIGHER: Final = 2  # levels of importance
-Place = tuple[str, str]  # channel and publisher
+PublisherChannel = tuple[str, str]  # channel and publisher
 
 
 class RateFilter:
@@ -34,7 +34,7 @@ class RateFilter:
         return True
 
 
-class Lift:
+class GrantAdjustment:
     """What the grants of some events become: by which reactions they are raised, or shaped."""
 
     def __init__(self) -> None:
@@ -63,28 +63,30 @@ class Lift:
         )
 
 
-class Acts:
+class ActiveMechanisms:
     """Those in effect."""
 
     def __init__(self) -> None:
-        self.filters: dict[Place, RateFilter] = {}
-        self.lifts: dict[Place, Lift] = {}
-        self._steps: dict[int, dict[tuple[Step, Place], bool]] = {}  # by the reaction's number
+        self.filters: dict[PublisherChannel, RateFilter] = {}
+        self.lifts: dict[PublisherChannel, GrantAdjustment] = {}
+        self._steps: dict[
+            int, dict[tuple[MechanismStep, PublisherChannel], bool]
+        ] = {}  # by the reaction's number
 
     def __len__(self) -> int:
         return sum(map(len, self._steps.values()))
 
-    def apply(self, act: Act) -> bool:
+    def apply(self, act: ApplyMechanism) -> bool:
         """False where this is nothing that can be done to events."""
         place = act.channel, act.publisher
         target = float(act.target) if isinstance(act.target, (int, float)) else 0.0
-        if act.step is Step.FILTER_RATE and target:
+        if act.step is MechanismStep.FILTER_RATE and target:
             self.filters[place] = RateFilter(target)
-        elif act.step is Step.RAISE_IMPORTANCE:
-            self.lifts.setdefault(place, Lift()).raised[act.reaction] = True
-        elif act.step is Step.SHAPE and target:
+        elif act.step is MechanismStep.RAISE_IMPORTANCE:
+            self.lifts.setdefault(place, GrantAdjustment()).raised[act.reaction] = True
+        elif act.step is MechanismStep.SHAPE and target:
             leaves_ms = max(1, round(target))
-            self.lifts.setdefault(place, Lift()).leaves_ms[act.reaction] = leaves_ms
+            self.lifts.setdefault(place, GrantAdjustment()).leaves_ms[act.reaction] = leaves_ms
         else:
             return False
         self._steps.setdefault(act.reaction, {})[act.step, place] = True
@@ -92,10 +94,12 @@ class Acts:
 
     def withdraw(self, reaction: int) -> None:
         for step, place in self._steps.pop(reaction, {}):
-            if step is Step.FILTER_RATE:
+            if step is MechanismStep.FILTER_RATE:
                 self.filters.pop(place, None)
                 continue
             lift = self.lifts[place]
-            (lift.raised if step is Step.RAISE_IMPORTANCE else lift.leaves_ms).pop(reaction)
+            (lift.raised if step is MechanismStep.RAISE_IMPORTANCE else lift.leaves_ms).pop(
+                reaction
+            )
             if not lift:
                 del self.lifts[place]

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.core.negotiation.costs import FREE, Constant, Cost, Linear, Table
+from accord.core.negotiation.costs import FREE, ConstantCost, Cost, LinearCost, TableCost
 from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Requirement
-from accord.core.negotiation.notices import Advice, Decision, StateChanged, UsageChanged
+from accord.core.negotiation.expectations import PropertyRequirement
+from accord.core.negotiation.notices import AdaptationDecision, Advice, StateChanged, UsageChanged
 from accord.core.negotiation.profiles import Capability, Coupling
-from accord.core.negotiation.properties import Better, Registry, Value, shown
+from accord.core.negotiation.properties import Better, PropertyRegistry, Value, shown
 
 MAX_TEXT: Final = 16_384
 MAX_OWN_ID: Final = 200
@@ -34,10 +34,10 @@ ID: Final = "id"
 Json = dict[str, Any]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class ExpectationForm(msgspec.Struct, frozen=True, kw_only=True):
     """An expectation as a client says it; without an id it gets one."""
 
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[PropertyRequirement, ...]
     utility: float = 1.0
     publishers: int = 1
     id: str = ""
@@ -64,7 +64,9 @@ def expect_object(found: object, place: str) -> Json:
 # Expectations
 
 
-def read_wish(found: Json, registry: Registry, place: str = "expect") -> Wish:
+def parse_expectation(
+    found: Json, registry: PropertyRegistry, place: str = "expect"
+) -> ExpectationForm:
     """QualityError names what is wrong and where."""
     own = found.get(ID, "")
     if not isinstance(own, str) or len(own) > MAX_OWN_ID or not own.isprintable():
@@ -82,7 +84,7 @@ def read_wish(found: Json, registry: Registry, place: str = "expect") -> Wish:
     if not requirements:
         expected = 'expected at least one property, such as {"rate": [5, 10]}'
         raise QualityError(place, expected)
-    return Wish(
+    return ExpectationForm(
         requirements=requirements,
         utility=_number(found.get(UTILITY, 1.0), f"{place}.{UTILITY}"),
         publishers=publishers,
@@ -90,7 +92,7 @@ def read_wish(found: Json, registry: Registry, place: str = "expect") -> Wish:
     )
 
 
-def wish_form(wish: Wish) -> Json:
+def render_expectation(wish: ExpectationForm) -> Json:
     """What is read as the same wish."""
     form: Json = {each.property: [each.lower, each.upper] for each in wish.requirements}
     form[UTILITY] = wish.utility
@@ -101,7 +103,9 @@ def wish_form(wish: Wish) -> Json:
     return form
 
 
-def _requirement(name: str, value: object, registry: Registry, place: str) -> Requirement:
+def _requirement(
+    name: str, value: object, registry: PropertyRegistry, place: str
+) -> PropertyRequirement:
     property_ = registry.get(name)
     if isinstance(value, list):
         if len(value) != 2:
@@ -110,11 +114,11 @@ def _requirement(name: str, value: object, registry: Registry, place: str) -> Re
             None if each is None else _value(each, f"{place}[{number}]")
             for number, each in enumerate(value)
         )
-        return Requirement(name, lower, upper)
+        return PropertyRequirement(name, lower, upper)
     worst = _value(value, place)
     if property_.better is Better.HIGHER:
-        return Requirement(name, worst, None)
-    return Requirement(name, None, worst)
+        return PropertyRequirement(name, worst, None)
+    return PropertyRequirement(name, None, worst)
 
 
 # Capabilities
@@ -166,17 +170,17 @@ def read_cost(found: object, place: str) -> Cost:
     if isinstance(found, dict):
         _check_members(found, ("base", "slope"), place)
         base = _number(found.get("base", 0), f"{place}.base")
-        return Linear(base, _number(found.get("slope"), f"{place}.slope"))
+        return LinearCost(base, _number(found.get("slope"), f"{place}.slope"))
     if isinstance(found, list):
-        return Table(tuple(_point(each, f"{place}[{n}]") for n, each in enumerate(found)))
+        return TableCost(tuple(_point(each, f"{place}[{n}]") for n, each in enumerate(found)))
     cost = _number(found, place)
-    return Constant(cost) if cost else FREE
+    return ConstantCost(cost) if cost else FREE
 
 
 def _cost_form(cost: Cost) -> object:
-    if isinstance(cost, Constant):
+    if isinstance(cost, ConstantCost):
         return cost.cost
-    if isinstance(cost, Linear):
+    if isinstance(cost, LinearCost):
         return {"base": cost.base, "slope": cost.slope}
     return [list(point) for point in cost.points]
 
@@ -192,7 +196,7 @@ def _point(found: object, place: str) -> tuple[Value, float]:
 
 def state_form(changed: StateChanged, own_id: str, channel: str) -> Json:
     form: Json = {"expectation": own_id, "channel": channel, "state": changed.state.word}
-    if changed.decision is not Decision.NONE:
+    if changed.decision is not AdaptationDecision.NONE:
         form["decision"] = changed.decision.value
     if changed.reasons:
         form["reasons"] = [

@@ -12,25 +12,30 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from accord.core.negotiation.expectations import Expectation, Life
-from accord.core.negotiation.matching import State
+from accord.core.negotiation.expectations import Expectation, Lifecycle
+from accord.core.negotiation.matching import MatchState
 from accord.core.negotiation.negotiation import Negotiation
 from accord.core.negotiation.notices import Notice
 from accord.core.negotiation.profiles import Profile
-from accord.edges.quality.forms import Wish
+from accord.edges.quality.forms import ExpectationForm
 
 
-class Matter(Protocol):
+class NegotiatedItem(Protocol):
     """Something that is negotiated for a client."""
 
     def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]: ...
 
 
-class Expected:
+class ClientExpectation:
     """One expectation; `subscription` is the name of what it belongs to."""
 
     def __init__(
-        self, holder: Holder, own_id: str, subscription: str, wish: Wish, expectation: Expectation
+        self,
+        holder: ClientQuality,
+        own_id: str,
+        subscription: str,
+        wish: ExpectationForm,
+        expectation: Expectation,
     ) -> None:
         self.holder = holder
         self.id = own_id
@@ -39,41 +44,41 @@ class Expected:
         self.expectation = expectation
         self.is_suspended = False  # by its client
         self.is_revoked = False
-        self.life = Life.REVOKED  # as the negotiation knows it: not at all
-        self.state: State | None = None  # as told last
+        self.life = Lifecycle.REVOKED  # as the negotiation knows it: not at all
+        self.state: MatchState | None = None  # as told last
 
     def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
-        wanted = Life.ACTIVE
+        wanted = Lifecycle.ACTIVE
         if self.is_revoked:
-            wanted = Life.REVOKED
+            wanted = Lifecycle.REVOKED
         elif self.is_suspended or self.holder.is_away:
-            wanted = Life.SUSPENDED
+            wanted = Lifecycle.SUSPENDED
         before, self.life = self.life, wanted
         key = self.expectation.id
         if wanted is before:
             return []
-        if wanted is Life.REVOKED:
+        if wanted is Lifecycle.REVOKED:
             return negotiation.revoke(key, now_us=now_us)
         notices: list[Notice] = []
-        if before is Life.REVOKED:
+        if before is Lifecycle.REVOKED:
             try:
                 notices = negotiation.register(self.expectation, now_us=now_us)
             except Exception:
-                self.life = Life.REVOKED
+                self.life = Lifecycle.REVOKED
                 raise
-            if wanted is Life.SUSPENDED:
+            if wanted is Lifecycle.SUSPENDED:
                 notices += negotiation.suspend(key, now_us=now_us)
-        elif wanted is Life.ACTIVE:
+        elif wanted is Lifecycle.ACTIVE:
             notices = negotiation.resume(key, now_us=now_us)
         else:
             notices = negotiation.suspend(key, now_us=now_us)
         return notices
 
 
-class Declared:
+class ClientProfile:
     """One profile; `source` is the client whose events count for what is measured of it."""
 
-    def __init__(self, holder: Holder, profile: Profile, source: str) -> None:
+    def __init__(self, holder: ClientQuality, profile: Profile, source: str) -> None:
         self.holder = holder
         self.profile = profile
         self.source = source
@@ -93,16 +98,16 @@ class Declared:
         return notices
 
 
-class Holder:
+class ClientQuality:
     """A client's session, as far as quality is concerned."""
 
     def __init__(self, client: str, number: int) -> None:
         self.client = client
         self.number = number
         self.is_away = False
-        self.expected: dict[str, Expected] = {}  # by the ids that the client gave
-        self.by_subscription: dict[str, dict[str, Expected]] = {}
-        self.declared: dict[str, Declared] = {}  # by channel
+        self.expected: dict[str, ClientExpectation] = {}  # by the ids that the client gave
+        self.by_subscription: dict[str, dict[str, ClientExpectation]] = {}
+        self.declared: dict[str, ClientProfile] = {}  # by channel
         self._keys: dict[str, str] = {}  # of subscriptions, as the negotiation has them
         self._last_key = 0
 
@@ -116,11 +121,11 @@ class Holder:
             self._keys[subscription] = f"{self.number}/{self._last_key}"
         return self._keys[subscription]
 
-    def add(self, expected: Expected) -> None:
+    def add(self, expected: ClientExpectation) -> None:
         self.expected[expected.id] = expected
         self.by_subscription.setdefault(expected.subscription, {})[expected.id] = expected
 
-    def remove(self, expected: Expected) -> None:
+    def remove(self, expected: ClientExpectation) -> None:
         del self.expected[expected.id]
         of_subscription = self.by_subscription[expected.subscription]
         del of_subscription[expected.id]

@@ -11,7 +11,7 @@ from typing import Final
 
 from accord.core.monitoring.channels import ChannelCounts
 from accord.core.negotiation.measured import Measurement
-from accord.edges.quality.holdings import Declared
+from accord.edges.quality.holdings import ClientProfile
 
 RATE_US: Final = 3_000_000  # at least so long, and
 RATE_EVENTS: Final = 4  # so many events, or
@@ -31,7 +31,7 @@ class RateMeter:
         self.count = 0
         self.since_us = now_us
         self.was_used = False
-        self.users: dict[Declared, bool] = {}  # the profiles it counts for
+        self.users: dict[ClientProfile, bool] = {}  # the profiles it counts for
 
     def restart(self, now_us: int) -> None:
         """Something else is declared: it is given time to come true."""

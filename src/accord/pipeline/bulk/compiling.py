@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from accord.core.errors import AccordError, PredicateError
 from accord.core.model.channels import problem_with_filter
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
-from accord.core.predicates.tree import And, Attribute, Node, PathTest, XPath, walk
+from accord.core.predicates.tree import And, Attribute, Expr, PathTest, XPath, walk
 from accord.pipeline.bulk.shapes import Family, sort_texts, trees_of
 from accord.pipeline.bulk.sheets import Sheet
 from accord.pipeline.bulk.sorting import Signature, signature_of, to_sheet
@@ -38,7 +38,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 Texts = Sequence[tuple[str, str]]  # where, xpath
-ParseAll = Callable[[Texts], Iterable[Node | PredicateError]]
+ParseAll = Callable[[Texts], Iterable[Expr | PredicateError]]
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Other:
     position: int
     channel: str
     importance: int
-    tree: Node
+    tree: Expr
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def compile_set(registered: Iterable[Registered]) -> PredicateSet:
     return compile_table(pa.table(columns, schema=SCHEMA))
 
 
-def parse_here(texts: Texts) -> list[Node | PredicateError]:
+def parse_here(texts: Texts) -> list[Expr | PredicateError]:
     """The trees of all `texts`, or what is wrong with them."""
     return [_parse(where, xpath) for where, xpath in texts]
 
@@ -131,7 +131,7 @@ def compile_table(table: pa.Table, parse_all: ParseAll = parse_here) -> Predicat
     )
 
 
-def _parse(where: str, xpath: str) -> Node | PredicateError:
+def _parse(where: str, xpath: str) -> Expr | PredicateError:
     try:
         if not xpath:
             return parse(where).tree
@@ -177,7 +177,7 @@ def _choose(
     return {signature: by_signature[signature] for signature in chosen}, rest
 
 
-def _others(trees: Iterable[tuple[int, Node]], table: pa.Table) -> Iterator[Other]:
+def _others(trees: Iterable[tuple[int, Expr]], table: pa.Table) -> Iterator[Other]:
     channels, importance = table["channel"], table["importance"]
     for place, tree in trees:
         yield Other(place, channels[place].as_py(), importance[place].as_py(), tree)

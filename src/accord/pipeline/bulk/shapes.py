@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from accord.core.errors import PredicateError
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
-from accord.core.predicates.tree import TRUE, And, Attribute, Compare, CompareOp, Literal, Node
+from accord.core.predicates.tree import TRUE, And, Attribute, Compare, CompareOp, Expr, Literal
 
 Floats = NDArray[np.float64]
 
@@ -168,7 +168,7 @@ class _Planner:
         self._marks = marks
         self._by_text = {_TEXT_MARK.format(mark): mark for mark in range(marks)}
 
-    def plan(self, tree: Node) -> Plan | None:
+    def plan(self, tree: Expr) -> Plan | None:
         points: list[Point] = []
         bounds: list[Bound] = []
         for item in _items(tree):
@@ -188,7 +188,7 @@ class _Planner:
             return None
         return Plan(tuple(sorted(points, key=lambda point: point.name)), tuple(bounds), self._marks)
 
-    def _item(self, item: Node) -> Point | Bound | None:
+    def _item(self, item: Expr) -> Point | Bound | None:
         if not isinstance(item, Compare) or item.op == "<>":
             return None
         if not isinstance(item.left, Attribute) or not isinstance(item.right, Literal):
@@ -207,7 +207,7 @@ class _Planner:
         return Bound(name, item.op, slot, sign)
 
 
-def _items(tree: Node) -> Sequence[Node]:
+def _items(tree: Expr) -> Sequence[Expr]:
     if isinstance(tree, And):
         return tree.items
     return () if tree == TRUE else (tree,)
@@ -257,7 +257,7 @@ def _values(point: Point, family: Family, kept: NDArray[np.int64]) -> list[Value
     return [point.sign * float(texts[place]) + 0.0 for place in kept.tolist()]
 
 
-def trees_of(family: Family) -> Iterator[tuple[int, Node]]:
+def trees_of(family: Family) -> Iterator[tuple[int, Expr]]:
     """The same predicates as trees, each with its place."""
     width = family.plan.slots
     for number, place in enumerate(family.places):
@@ -267,7 +267,7 @@ def trees_of(family: Family) -> Iterator[tuple[int, Node]]:
         yield place, Predicate(And(tuple(items)) if items else TRUE).tree
 
 
-def _tree_of(item: Point | Bound, constants: Sequence[str]) -> Node:
+def _tree_of(item: Point | Bound, constants: Sequence[str]) -> Expr:
     op = item.op if isinstance(item, Bound) else "="
     value: Value
     if item.slot < 0:

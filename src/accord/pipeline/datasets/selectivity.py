@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.errors import PredicateError
 from accord.core.model.channels import problem_with_filter
-from accord.edges.pipeline.messages import Watched
+from accord.edges.pipeline.messages import WatchedPredicate
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, Declared
 from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set, parse_here
 from accord.pipeline.bulk.events import Integers
@@ -44,7 +44,7 @@ _COUNTED: Final = pa.schema(
 
 def selectivity(
     events: DataFrame,
-    watched: Sequence[Watched],
+    watched: Sequence[WatchedPredicate],
     *,
     seconds: float,
     declared: Declared = MappingProxyType({}),
@@ -53,7 +53,7 @@ def selectivity(
 
     Only the first PREDICATES are looked at; what can't be understood has no row.
     """
-    counting = Counting.of(watched[:PREDICATES], tuple(declared))
+    counting = MatchCounter.of(watched[:PREDICATES], tuple(declared))
     columns = ["channel", *map(_quoted, declared), ATTRIBUTES]
     if counting.predicates.has_paths:
         columns.append(METADATA)
@@ -76,9 +76,11 @@ def selectivity(
     )
 
 
-def most_used(watched: Sequence[Watched], most: int = PREDICATES) -> list[Watched]:
+def most_used(
+    watched: Sequence[WatchedPredicate], most: int = PREDICATES
+) -> list[WatchedPredicate]:
     """Those of the most clients first, as many as one pass takes."""
-    chosen: list[Watched] = []
+    chosen: list[WatchedPredicate] = []
     characters = 0
     for each in sorted(watched, key=lambda each: -each.clients):
         size = len(each.where) + len(each.xpath)
@@ -93,7 +95,7 @@ def _quoted(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Counting:
+class MatchCounter:
     """What tasks do. For each filter there is a predicate that selects all events it selects."""
 
     predicates: PredicateSet
@@ -103,10 +105,12 @@ class Counting:
     budget_s: float = BUDGET_S
 
     @classmethod
-    def of(cls, watched: Sequence[Watched], declared: tuple[str, ...]) -> Counting:
+    def of(cls, watched: Sequence[WatchedPredicate], declared: tuple[str, ...]) -> MatchCounter:
         index = _understood(watched)
         filters = list(dict.fromkeys(watched[each].channel for each in index))
-        wanted = [watched[each] for each in index] + [Watched(each, "", "") for each in filters]
+        wanted = [watched[each] for each in index] + [
+            WatchedPredicate(each, "", "") for each in filters
+        ]
         predicates = compile_set(
             Registered(key=str(key), channel=each.channel, where=each.where, xpath=each.xpath)
             for key, each in enumerate(wanted)
@@ -152,7 +156,7 @@ def _scaled(counts: Integers, rows: int, looked: int) -> Integers:
     return counts if rows == looked else np.rint(counts * (rows / looked)).astype(np.int64)
 
 
-def _understood(watched: Sequence[Watched]) -> list[int]:
+def _understood(watched: Sequence[WatchedPredicate]) -> list[int]:
     trees = parse_here([(each.where, each.xpath) for each in watched])
     return [
         index

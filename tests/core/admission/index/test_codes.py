@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.admission.advertised import conjunctions
 
-from accord.core.admission.index.codes import OTHERS, UNKNOWN, Codes, SetCodes
+from accord.core.admission.index.codes import OTHERS, UNKNOWN, SetDictionary, ValueDictionary
 from accord.core.admission.index.filters import Filter
 from accord.core.admission.index.patterns import Relation
 from accord.core.admission.index.pieces import is_related
@@ -26,7 +26,7 @@ def some_sets(predicates: list[Predicate]) -> list[ValueSet]:
 
 
 def test_numbers_are_used_again_after_their_last_use() -> None:
-    codes = Codes()
+    codes = ValueDictionary()
     assert [codes.take("a"), codes.take("b"), codes.take("a")] == [0, 1, 0]
     assert not codes.give_back(0)
     assert codes.give_back(0)
@@ -37,7 +37,7 @@ def test_numbers_are_used_again_after_their_last_use() -> None:
 
 
 def test_texts_in_a_range_are_found_in_any_number() -> None:
-    codes = SetCodes()
+    codes = SetDictionary()
     numbers = {text: codes.take(allowed(f"x = '{text}'")) for text in map(str, range(2_000))}
     for text in ("17", "1999", "0"):
         codes.give_back(numbers.pop(text))
@@ -49,7 +49,7 @@ def test_texts_in_a_range_are_found_in_any_number() -> None:
 
 
 def test_others_than_single_texts_have_a_limit() -> None:
-    codes = SetCodes()
+    codes = SetDictionary()
     for number in range(OTHERS):
         codes.take(allowed(f"x <> {number}"))
     assert codes.is_full
@@ -67,7 +67,7 @@ def test_others_than_single_texts_have_a_limit() -> None:
 def test_related_sets_are_those_of_one_by_one(
     present: list[Predicate], asking: list[Predicate], relation: Relation
 ) -> None:
-    codes = SetCodes()
+    codes = SetDictionary()
     sets = some_sets(present)
     taken = [codes.take(each) for each in sets]
     for number in taken[::3]:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.core.admission.advertised import CHANNELS, filter_of, random_filter
 
-from accord.core.admission.index.filter_index import MAX_SIDES, FilterIndex, Related
+from accord.core.admission.index.filter_index import MAX_SIDES, FilterIndex, RelatedRows
 from accord.core.admission.index.filters import Filter, covers, intersects
 from accord.core.admission.index.patterns import Relation
 from accord.core.admission.index.tables import Sums
@@ -38,7 +38,7 @@ class Pair:
 
     def select(
         self, relation: Relation, asked: Filter, nodes: frozenset[str] | None = None
-    ) -> tuple[Related, list[int]]:
+    ) -> tuple[RelatedRows, list[int]]:
         box = asked.box
         assert box is not None
         found = self.index.select(relation, asked.channel, box, nodes)
@@ -50,7 +50,7 @@ class Pair:
         ]
         return found, sorted(expected)
 
-    def check(self, found: Related, expected: list[int]) -> None:
+    def check(self, found: RelatedRows, expected: list[int]) -> None:
         assert sorted(self.index.numbers(found)) == expected
         rates = [self.rows[number][2] for number in expected]
         assert self.index.sum_own(found) == Sums(sum(rates), len(rates))

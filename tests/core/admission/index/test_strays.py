@@ -5,7 +5,7 @@ import pytest
 from accord.core.admission.index.filter_index import FilterIndex
 from accord.core.admission.index.filters import Box, Filter
 from accord.core.admission.index.patterns import Relation
-from accord.core.admission.index.sides import Floats, Mask, SideTest
+from accord.core.admission.index.sides import ConstraintTest, Floats, Mask
 from accord.core.admission.index.tables import Sums
 from accord.core.predicates.predicate import parse
 
@@ -33,13 +33,13 @@ def test_sides_are_compared_on_channels_that_fit_only(
     index: FilterIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []
-    holds = SideTest.holds
+    holds = ConstraintTest.holds
 
-    def counted(test: SideTest, low: Floats, high: Floats) -> Mask:
+    def counted(test: ConstraintTest, low: Floats, high: Floats) -> Mask:
         compared.append(len(low))
         return holds(test, low, high)
 
-    monkeypatch.setattr(SideTest, "holds", counted)
+    monkeypatch.setattr(ConstraintTest, "holds", counted)
     related = index.select(Relation.INTERSECTING, "market/3", box("price < 3"))
     assert compared == [200 // CHANNELS]
     assert index.sum_own(related) == Sums(0, 0), "theirs are all above 3"

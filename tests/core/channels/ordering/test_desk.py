@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from tests.channel_nets import event
 
-from accord.core.channels.ordering.desk import Desk
-from accord.core.channels.ordering.stamps import Grant, Held
-from accord.core.channels.streams.sender import MOST_BYTES
+from accord.core.channels.ordering.desk import SourceQueue
+from accord.core.channels.ordering.stamps import PositionGrant, PositionRange
+from accord.core.channels.streams.sender import MAX_BYTES
 from accord.core.channels.streams.stream import NEVER
 
 EPOCH = (2, "q", 1)
 
 
 def test_events_wait_for_their_places() -> None:
-    desk = Desk(1, 0)
+    desk = SourceQueue(1, 0)
     for text in "xyz":
         desk.put(event(text), 5)
     ask = desk.ask(9, 5)
@@ -19,7 +19,7 @@ def test_events_wait_for_their_places() -> None:
     assert (ask.request, ask.count) == (1, 3)
     assert desk.ask(0, 900_000) == ask
     desk.put(event("later"), 900_000)
-    granted = desk.granted(Grant(1, Held(EPOCH, 4, 6, "a", 1)), 900_000)
+    granted = desk.granted(PositionGrant(1, PositionRange(EPOCH, 4, 6, "a", 1)), 900_000)
     assert [each.payload for each, _ in granted] == [b"x", b"y", b"z"]
     assert desk.asks_us == 900_000
     again = desk.ask(9, 900_000)
@@ -30,10 +30,10 @@ def test_events_wait_for_their_places() -> None:
 
 
 def test_an_answer_counts_once() -> None:
-    desk = Desk(1, 0)
+    desk = SourceQueue(1, 0)
     desk.put(event("x"), 0)
     desk.ask(9, 0)
-    grant = Grant(1, Held(EPOCH, 1, 1, "a", 1))
+    grant = PositionGrant(1, PositionRange(EPOCH, 1, 1, "a", 1))
     assert len(desk.granted(grant, 0)) == 1
     desk.put(event("y"), 0)
     assert desk.granted(grant, 0) == []
@@ -43,23 +43,23 @@ def test_an_answer_counts_once() -> None:
 
 
 def test_places_of_an_epoch_that_is_over_are_not_taken() -> None:
-    desk = Desk(1, 0)
+    desk = SourceQueue(1, 0)
     desk.put(event("x"), 0)
     desk.ask(9, 0)
     desk.heard_of((3, "r", 1), 0)
-    assert desk.granted(Grant(1, Held(EPOCH, 1, 1, "a", 1)), 7) == []
+    assert desk.granted(PositionGrant(1, PositionRange(EPOCH, 1, 1, "a", 1)), 7) == []
     assert desk.asks_us == 7
     again = desk.ask(9, 7)
     assert again is not None
     assert again.request == 2
     assert again.latest == (3, "r", 1)
-    assert len(desk.granted(Grant(2, Held((4, "q", 1), 1, 1, "a", 1)), 8)) == 1
+    assert len(desk.granted(PositionGrant(2, PositionRange((4, "q", 1), 1, 1, "a", 1)), 8)) == 1
     assert desk.asks_us == NEVER
 
 
 def test_publishers_are_held_back_by_the_size_of_what_waits() -> None:
-    desk = Desk(1, 0)
-    large = event("x" * (MOST_BYTES // 4))
+    desk = SourceQueue(1, 0)
+    large = event("x" * (MAX_BYTES // 4))
     for _ in range(4):
         assert desk.has_room()
         assert desk.put(large, 0)
@@ -70,13 +70,13 @@ def test_publishers_are_held_back_by_the_size_of_what_waits() -> None:
     assert taken == 8 * 4
     desk.check_invariants()
     desk.ask(31, 0)
-    assert len(desk.granted(Grant(1, Held(EPOCH, 1, 31, "a", 1)), 0)) == 31
+    assert len(desk.granted(PositionGrant(1, PositionRange(EPOCH, 1, 31, "a", 1)), 0)) == 31
     assert desk.has_room()
     desk.check_invariants()
 
 
 def test_no_more_places_are_asked_for_than_there_is_room_to_send() -> None:
-    desk = Desk(1, 0)
+    desk = SourceQueue(1, 0)
     for text in "xyz":
         desk.put(event(text), 0)
     assert desk.ask(0, 0) is None
@@ -90,23 +90,23 @@ def test_no_more_places_are_asked_for_than_there_is_room_to_send() -> None:
 
 
 def test_which_places_may_be_on_their_way() -> None:
-    desk = Desk(1, 0)
-    held = Held(EPOCH, 4, 9, "a", 1)
+    desk = SourceQueue(1, 0)
+    held = PositionRange(EPOCH, 4, 9, "a", 1)
     assert desk.next_place(held) is None  # nothing was asked for
     desk.put(event("x"), 0)
     desk.ask(1, 0)
     assert desk.next_place(held) == 4
-    desk.granted(Grant(1, Held(EPOCH, 6, 6, "a", 1)), 0)
+    desk.granted(PositionGrant(1, PositionRange(EPOCH, 6, 6, "a", 1)), 0)
     desk.put(event("y"), 0)
     desk.ask(1, 0)
     assert desk.next_place(held) == 7
-    assert desk.next_place(Held(EPOCH, 4, 6, "a", 1)) is None
+    assert desk.next_place(PositionRange(EPOCH, 4, 6, "a", 1)) is None
     desk.heard_of((3, "r", 1), 0)
     assert desk.next_place(held) is None
 
 
 def test_one_that_was_forgotten_is_not_answered_as_before() -> None:
-    before, after = Desk(1, 0), Desk(1, 9_000_000)
+    before, after = SourceQueue(1, 0), SourceQueue(1, 9_000_000)
     for desk in (before, after):
         desk.put(event("x"), 9_000_000)
     first, second = before.ask(1, 0), after.ask(1, 9_000_000)

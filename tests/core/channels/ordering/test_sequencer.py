@@ -4,13 +4,13 @@ import msgspec
 
 from accord.core.channels.ordering.sequencer import Sequencer
 from accord.core.channels.ordering.stamps import (
-    MOST_PLACES,
-    MOST_SHOWN,
+    MAX_PLACES,
+    MAX_SHOWN,
     NO_EPOCH,
-    Ask,
-    Between,
-    Collected,
-    Held,
+    EpochPromise,
+    HolderQuery,
+    PositionRange,
+    PositionRequest,
     stamp_of,
 )
 
@@ -21,46 +21,52 @@ def ready(*nodes: str) -> Sequencer:
     sequencer = Sequencer("q", 7, 0)
     sequencer.begin(NO_EPOCH, list(nodes))
     for node in nodes:
-        assert sequencer.collected(node, Collected(sequencer.epoch, NO_EPOCH, ()))
+        assert sequencer.collected(node, EpochPromise(sequencer.epoch, NO_EPOCH, ()))
     assert sequencer.is_ready
     return sequencer
 
 
 def test_places_follow_each_other() -> None:
     sequencer = ready()
-    assert sequencer.grant("a", Ask(1, 1, 3, NO_EPOCH), 0).held == Held((1, "q", 7), 1, 3, "a", 1)
-    assert sequencer.grant("b", Ask(1, 1, 1, NO_EPOCH), 0).held.first == 4
-    assert sequencer.grant("a", Ask(1, 2, 1_000, NO_EPOCH), 0).held.last == 4 + MOST_PLACES
+    assert sequencer.grant("a", PositionRequest(1, 1, 3, NO_EPOCH), 0).held == PositionRange(
+        (1, "q", 7), 1, 3, "a", 1
+    )
+    assert sequencer.grant("b", PositionRequest(1, 1, 1, NO_EPOCH), 0).held.first == 4
+    assert (
+        sequencer.grant("a", PositionRequest(1, 2, 1_000, NO_EPOCH), 0).held.last == 4 + MAX_PLACES
+    )
     sequencer.check_invariants()
 
 
 def test_the_same_wish_gets_the_same_places() -> None:
     sequencer = ready()
-    first = sequencer.grant("a", Ask(1, 1, 2, NO_EPOCH), 0)
-    assert sequencer.grant("a", Ask(1, 1, 2, NO_EPOCH), 0) is first
-    assert sequencer.grant("a", Ask(2, 1, 2, NO_EPOCH), 0).held.first == 3  # it was started again
+    first = sequencer.grant("a", PositionRequest(1, 1, 2, NO_EPOCH), 0)
+    assert sequencer.grant("a", PositionRequest(1, 1, 2, NO_EPOCH), 0) is first
+    assert (
+        sequencer.grant("a", PositionRequest(2, 1, 2, NO_EPOCH), 0).held.first == 3
+    )  # it was started again
 
 
 def test_an_epoch_begins_after_all_earlier_ones_and_when_all_have_answered() -> None:
     sequencer = Sequencer("q", 7, 0)
     sequencer.begin(OLD, ["a", "b", "c"])
     assert sequencer.epoch == (4, "q", 7)
-    held = Held(OLD, 5, 6, "a", 1)
-    assert sequencer.collected("a", Collected(sequencer.epoch, OLD, (held,)))
-    assert sequencer.collected("b", Collected((2, "q", 7), OLD, ()))  # to another question
+    held = PositionRange(OLD, 5, 6, "a", 1)
+    assert sequencer.collected("a", EpochPromise(sequencer.epoch, OLD, (held,)))
+    assert sequencer.collected("b", EpochPromise((2, "q", 7), OLD, ()))  # to another question
     assert list(sequencer.waiting) == ["b", "c"]
-    assert sequencer.collected("b", Collected(sequencer.epoch, OLD, ()))
+    assert sequencer.collected("b", EpochPromise(sequencer.epoch, OLD, ()))
     assert list(sequencer.waiting) == ["c"]
     sequencer.leave_out(lambda node: node == "c")
     assert sequencer.lost == ("c",)
     for name in "ab":  # they are asked whether they think so, too
         assert not sequencer.is_ready
         assert name in sequencer.to_ask()
-        answer = Collected(sequencer.epoch, OLD, (held,), sequencer.lost)
+        answer = EpochPromise(sequencer.epoch, OLD, (held,), sequencer.lost)
         assert sequencer.collected(name, answer)
         sequencer.check_invariants()
     assert sequencer.is_ready
-    between = Between(stamp_of(OLD, 4), stamp_of(sequencer.epoch, 1))
+    between = HolderQuery(stamp_of(OLD, 4), stamp_of(sequencer.epoch, 1))
     assert sequencer.holders(between).held == (held,)
 
 
@@ -69,13 +75,13 @@ def test_nobody_is_left_out_whom_another_is_in_touch_with() -> None:
     sequencer.begin(OLD, ["a", "b", "c"])
     sequencer.leave_out(lambda node: node == "c")
     assert sequencer.to_ask() == ["a", "b"]
-    answer = Collected(sequencer.epoch, OLD, (), lost=("c",))
+    answer = EpochPromise(sequencer.epoch, OLD, (), lost=("c",))
     assert sequencer.collected("a", answer)
     assert sequencer.collected("b", msgspec.structs.replace(answer, in_touch=("c",)))
     assert sequencer.to_ask() == ["c"]
     assert not sequencer.is_ready
     sequencer.check_invariants()
-    assert sequencer.collected("c", Collected(sequencer.epoch, OLD, ()))
+    assert sequencer.collected("c", EpochPromise(sequencer.epoch, OLD, ()))
     assert sequencer.is_ready
 
 
@@ -86,7 +92,7 @@ def test_who_was_left_out_is_told_when_it_is_back() -> None:
     sequencer.found("b")  # in time
     assert sequencer.to_ask() == ["a", "b"]
     for name in "ab":
-        assert sequencer.collected(name, Collected(sequencer.epoch, OLD, (), lost=("c",)))
+        assert sequencer.collected(name, EpochPromise(sequencer.epoch, OLD, (), lost=("c",)))
     assert sequencer.is_ready
     assert sequencer.to_ask() == []
     sequencer.found("abc")
@@ -95,16 +101,16 @@ def test_who_was_left_out_is_told_when_it_is_back() -> None:
     assert sequencer.to_ask() == []
     sequencer.found("c")
     assert sequencer.is_ready
-    held = Held(OLD, 5, 6, "c", 1)
+    held = PositionRange(OLD, 5, 6, "c", 1)
     epoch = sequencer.epoch
     high = stamp_of(epoch, 5)
-    assert sequencer.holders(Between(stamp_of(OLD, 4), high)).left_out == ("c",)
-    assert sequencer.holders(Between(stamp_of(epoch, 2), high)).left_out == ()
-    assert sequencer.collected("c", Collected(sequencer.epoch, OLD, (held,)))
+    assert sequencer.holders(HolderQuery(stamp_of(OLD, 4), high)).left_out == ("c",)
+    assert sequencer.holders(HolderQuery(stamp_of(epoch, 2), high)).left_out == ()
+    assert sequencer.collected("c", EpochPromise(sequencer.epoch, OLD, (held,)))
     assert not sequencer.is_asking
     assert sequencer.lost == ()
     sequencer.check_invariants()
-    assert sequencer.holders(Between(None, stamp_of(sequencer.epoch, 1))).held == (held,)
+    assert sequencer.holders(HolderQuery(None, stamp_of(sequencer.epoch, 1))).held == (held,)
 
 
 def test_who_was_not_known_yet_is_told_too() -> None:
@@ -121,30 +127,30 @@ def test_who_was_not_known_yet_is_told_too() -> None:
 def test_others_may_be_further_on() -> None:
     sequencer = Sequencer("q", 7, 0)
     sequencer.begin(NO_EPOCH, ["a"])
-    assert not sequencer.collected("a", Collected(sequencer.epoch, OLD, ()))
+    assert not sequencer.collected("a", EpochPromise(sequencer.epoch, OLD, ()))
     sequencer.begin(OLD, ["a"])
     assert sequencer.epoch > OLD
 
 
 def test_who_has_which_places() -> None:
     sequencer = ready()
-    held = [sequencer.grant(name, Ask(1, 1, 2, NO_EPOCH), 0).held for name in "abc"]
+    held = [sequencer.grant(name, PositionRequest(1, 1, 2, NO_EPOCH), 0).held for name in "abc"]
     epoch = sequencer.epoch
-    asked = Between(stamp_of(epoch, 2), stamp_of(epoch, 5))
+    asked = HolderQuery(stamp_of(epoch, 2), stamp_of(epoch, 5))
     assert sequencer.holders(asked).held == (held[1],)
-    assert sequencer.holders(Between(None, stamp_of(epoch, 5))).held == tuple(held[:2])
+    assert sequencer.holders(HolderQuery(None, stamp_of(epoch, 5))).held == tuple(held[:2])
     sequencer.begin(epoch, [])  # it takes over from itself
-    asked = Between(stamp_of(epoch, 3), stamp_of(sequencer.epoch, 1))
+    asked = HolderQuery(stamp_of(epoch, 3), stamp_of(sequencer.epoch, 1))
     assert sequencer.holders(asked).held == tuple(held[1:])
 
 
 def test_who_asks_too_early_gets_its_places_later() -> None:
     sequencer = Sequencer("q", 7, 0)
     sequencer.begin(NO_EPOCH, ["a"])
-    ask = Ask(1, 1, 2, NO_EPOCH)
+    ask = PositionRequest(1, 1, 2, NO_EPOCH)
     sequencer.wish("b", ask)
     assert sequencer.take_wishes() == []
-    sequencer.collected("a", Collected(sequencer.epoch, NO_EPOCH, ()))
+    sequencer.collected("a", EpochPromise(sequencer.epoch, NO_EPOCH, ()))
     assert sequencer.take_wishes() == [("b", ask)]
     assert sequencer.take_wishes() == []
     sequencer.check_invariants()
@@ -152,41 +158,43 @@ def test_who_asks_too_early_gets_its_places_later() -> None:
 
 def test_places_that_were_given_long_ago_are_not_forgotten() -> None:
     sequencer = ready()
-    early = [sequencer.grant("a", Ask(1, number, 1, NO_EPOCH), 0).held for number in (1, 2)]
+    early = [
+        sequencer.grant("a", PositionRequest(1, number, 1, NO_EPOCH), 0).held for number in (1, 2)
+    ]
     for number in range(1, 3_000):
-        sequencer.grant("b", Ask(1, number, 1, NO_EPOCH), 0)
-        sequencer.grant("c", Ask(1, number, 1, NO_EPOCH), 0)
+        sequencer.grant("b", PositionRequest(1, number, 1, NO_EPOCH), 0)
+        sequencer.grant("c", PositionRequest(1, number, 1, NO_EPOCH), 0)
     sequencer.check_invariants()
     epoch = sequencer.epoch
-    held = sequencer.holders(Between(None, stamp_of(epoch, 50))).held
+    held = sequencer.holders(HolderQuery(None, stamp_of(epoch, 50))).held
     assert [(each.source, each.first) for each in held] == [("a", 1), ("b", 3), ("c", 4)]
     assert held[0].last == early[1].last
     assert all(each.last >= 49 for each in held[1:])
-    late = sequencer.holders(Between(stamp_of(epoch, 5_996), stamp_of(epoch, 5_999)))
+    late = sequencer.holders(HolderQuery(stamp_of(epoch, 5_996), stamp_of(epoch, 5_999)))
     assert [each.source for each in late.held] == ["b", "c"]
     assert late.is_all
 
 
 def test_places_from_before_a_source_was_started_again_are() -> None:
     sequencer = ready()
-    sequencer.grant("a", Ask(1, 1, 1, NO_EPOCH), 0)
+    sequencer.grant("a", PositionRequest(1, 1, 1, NO_EPOCH), 0)
     for number in range(1, 3_000):
-        sequencer.grant("a", Ask(2, number, 1, NO_EPOCH), 0)
+        sequencer.grant("a", PositionRequest(2, number, 1, NO_EPOCH), 0)
     sequencer.check_invariants()
-    held = sequencer.holders(Between(None, stamp_of(sequencer.epoch, 9))).held
+    held = sequencer.holders(HolderQuery(None, stamp_of(sequencer.epoch, 9))).held
     assert [(each.first, each.incarnation) for each in held] == [(2, 2)]
 
 
 def test_many_sources_are_told_of_in_parts() -> None:
     sequencer = ready()
-    names = [f"s{number:03}" for number in range(2 * MOST_SHOWN + 3)]
+    names = [f"s{number:03}" for number in range(2 * MAX_SHOWN + 3)]
     for request in (1, 2):
         for name in reversed(names):
-            sequencer.grant(name, Ask(1, request, 1, NO_EPOCH), 0)
+            sequencer.grant(name, PositionRequest(1, request, 1, NO_EPOCH), 0)
     found: list[str] = []
     for part in range(3):
         after = found[-1] if found else ""
-        ask = Between(None, stamp_of(sequencer.epoch, 1_000), NO_EPOCH, after)
+        ask = HolderQuery(None, stamp_of(sequencer.epoch, 1_000), NO_EPOCH, after)
         holders = sequencer.holders(ask)
         found += [each.source for each in holders.held]
         assert holders.is_all == (part == 2)
@@ -196,24 +204,24 @@ def test_many_sources_are_told_of_in_parts() -> None:
 def test_who_takes_over_knows_what_each_node_says_that_it_still_has() -> None:
     sequencer = ready()
     for name in "ab":
-        sequencer.grant(name, Ask(1, 1, 1, NO_EPOCH), 0)
+        sequencer.grant(name, PositionRequest(1, 1, 1, NO_EPOCH), 0)
     first = sequencer.epoch
     sequencer.begin(first, ["a", "b"])
-    sequencer.collected("a", Collected(sequencer.epoch, first, ()))
-    of_others = Held(first, 9, 9, "c", 1)
+    sequencer.collected("a", EpochPromise(sequencer.epoch, first, ()))
+    of_others = PositionRange(first, 9, 9, "c", 1)
     sequencer.collected(
-        "b", Collected(sequencer.epoch, first, (Held(first, 2, 2, "b", 1), of_others))
+        "b", EpochPromise(sequencer.epoch, first, (PositionRange(first, 2, 2, "b", 1), of_others))
     )
     sequencer.check_invariants()
-    held = sequencer.holders(Between(None, stamp_of(sequencer.epoch, 1))).held
-    assert held == (Held(first, 2, 2, "b", 1),)
+    held = sequencer.holders(HolderQuery(None, stamp_of(sequencer.epoch, 1))).held
+    assert held == (PositionRange(first, 2, 2, "b", 1),)
 
 
 def test_who_is_named_twice_is_found_once() -> None:
     sequencer = Sequencer("q", 7, 0)
     sequencer.begin(NO_EPOCH, ["a", "b"])
     sequencer.leave_out(lambda node: node == "b")
-    collected = Collected(sequencer.epoch, NO_EPOCH, (), ("b",), ("b", "b"))
+    collected = EpochPromise(sequencer.epoch, NO_EPOCH, (), ("b",), ("b", "b"))
     assert sequencer.collected("a", collected)
     assert "b" in sequencer.waiting
     assert not sequencer.left_out

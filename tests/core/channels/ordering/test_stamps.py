@@ -8,21 +8,21 @@ import pytest
 from accord.core.channels.ordering.stamps import (
     FAR,
     MAX_EPOCH,
-    MOST_LOST,
+    MAX_LOST,
     NO_EPOCH,
-    Ask,
-    Between,
     Body,
-    Collect,
-    Collected,
-    Coming,
+    CurrentEpoch,
     Epoch,
-    Grant,
-    Held,
-    Holders,
-    Reign,
-    Void,
-    Yours,
+    EpochPromise,
+    HolderQuery,
+    HolderReply,
+    PositionGrant,
+    PositionPending,
+    PositionQuery,
+    PositionRange,
+    PositionRequest,
+    PositionVoid,
+    PrepareEpoch,
     is_sane,
     is_stamp,
     stamp_of,
@@ -33,22 +33,28 @@ KNOWN: Epoch = (7, "b", 1)
 
 def said(epoch: Epoch) -> list[Body]:
     """All that can be said of an epoch."""
-    held = Held(epoch, 1, 3, "b", 1)
-    sane = Held(KNOWN, 1, 3, "b", 1)
+    held = PositionRange(epoch, 1, 3, "b", 1)
+    sane = PositionRange(KNOWN, 1, 3, "b", 1)
     stamp, other = stamp_of(epoch, 3), stamp_of(KNOWN, 3)
     return [
-        Ask(1, 1, 1, epoch),
-        Collect(epoch),
-        Collected(epoch, KNOWN, ()),
-        Collected(KNOWN, epoch, ()),
-        Collected(KNOWN, KNOWN, (sane, held)),
-        Reign(epoch),
-        Between(stamp, other),
-        Between(None, stamp),
-        Between(None, other, epoch),
-        Holders(None, stamp, "", (sane,), is_all=True),
-        Holders(None, other, "", (held,), is_all=True),
-        *(Grant(1, held), Yours(held), Yours(sane, epoch), Coming(held), Void(held)),
+        PositionRequest(1, 1, 1, epoch),
+        PrepareEpoch(epoch),
+        EpochPromise(epoch, KNOWN, ()),
+        EpochPromise(KNOWN, epoch, ()),
+        EpochPromise(KNOWN, KNOWN, (sane, held)),
+        CurrentEpoch(epoch),
+        HolderQuery(stamp, other),
+        HolderQuery(None, stamp),
+        HolderQuery(None, other, epoch),
+        HolderReply(None, stamp, "", (sane,), is_all=True),
+        HolderReply(None, other, "", (held,), is_all=True),
+        *(
+            PositionGrant(1, held),
+            PositionQuery(held),
+            PositionQuery(sane, epoch),
+            PositionPending(held),
+            PositionVoid(held),
+        ),
     ]
 
 
@@ -67,27 +73,27 @@ def test_what_can_not_be_said_of_them(epoch: Epoch) -> None:
 
 
 def test_who_knows_of_none_believes_more_but_not_all() -> None:
-    assert is_sane(Reign((MAX_EPOCH, "c", 1)))
-    assert not is_sane(Reign((MAX_EPOCH + 1, "c", 1)))
-    assert is_sane(Reign((MAX_EPOCH + 1, "c", 1)), (MAX_EPOCH, "c", 1)), "there is one more"
+    assert is_sane(CurrentEpoch((MAX_EPOCH, "c", 1)))
+    assert not is_sane(CurrentEpoch((MAX_EPOCH + 1, "c", 1)))
+    assert is_sane(CurrentEpoch((MAX_EPOCH + 1, "c", 1)), (MAX_EPOCH, "c", 1)), "there is one more"
 
 
 @pytest.mark.parametrize("place", [-1, 2**63])
 def test_places_are_bounded_too(place: int) -> None:
     assert is_stamp(stamp_of(KNOWN, 3), KNOWN)
     assert not is_stamp(stamp_of(KNOWN, place), KNOWN)
-    assert not is_sane(Between(None, stamp_of(KNOWN, place)), KNOWN)
-    assert not is_sane(Grant(1, Held(KNOWN, place, place, "b", 1)), KNOWN)
-    assert not is_sane(Ask(1, place, 1, KNOWN), KNOWN)
+    assert not is_sane(HolderQuery(None, stamp_of(KNOWN, place)), KNOWN)
+    assert not is_sane(PositionGrant(1, PositionRange(KNOWN, place, place, "b", 1)), KNOWN)
+    assert not is_sane(PositionRequest(1, place, 1, KNOWN), KNOWN)
 
 
 def test_nobody_is_in_touch_with_more_than_there_can_be() -> None:
-    collected = Collected(NO_EPOCH, NO_EPOCH, (), in_touch=("n",) * MOST_LOST)
+    collected = EpochPromise(NO_EPOCH, NO_EPOCH, (), in_touch=("n",) * MAX_LOST)
     assert is_sane(collected)
-    assert not is_sane(msgspec.structs.replace(collected, in_touch=("n",) * (MOST_LOST + 1)))
+    assert not is_sane(msgspec.structs.replace(collected, in_touch=("n",) * (MAX_LOST + 1)))
 
 
 def test_nor_were_more_left_out() -> None:
-    holders = Holders(None, stamp_of(KNOWN, 3), "", (), is_all=True, left_out=("n",) * MOST_LOST)
+    holders = HolderReply(None, stamp_of(KNOWN, 3), "", (), is_all=True, left_out=("n",) * MAX_LOST)
     assert is_sane(holders)
-    assert not is_sane(msgspec.structs.replace(holders, left_out=("n",) * (MOST_LOST + 1)))
+    assert not is_sane(msgspec.structs.replace(holders, left_out=("n",) * (MAX_LOST + 1)))

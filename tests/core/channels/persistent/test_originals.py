@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accord.core.channels.persistent.originals import Met, Originals
+from accord.core.channels.persistent.originals import ChildEventDedup, ChildEventLog
 
 
 def test_what_one_got_it_does_not_get_again() -> None:
-    met = Met(Originals())
+    met = ChildEventDedup(ChildEventLog())
     assert met.add(("x", 1))
     assert not met.add(("x", 1))
     assert met.add(("y", 1))
@@ -15,8 +15,8 @@ def test_what_one_got_it_does_not_get_again() -> None:
 
 
 def test_who_is_calm_gets_all_that_comes() -> None:
-    originals = Originals()
-    met, later = Met(originals), Met(originals)
+    originals = ChildEventLog()
+    met, later = ChildEventDedup(originals), ChildEventDedup(originals)
     originals.came(("x", 1))
     met.begin_spell()
     met.begin_spell()
@@ -33,8 +33,8 @@ def test_who_is_calm_gets_all_that_comes() -> None:
 
 
 def test_the_latest_are_remembered() -> None:
-    originals = Originals(most=2)
-    met = Met(originals, most=2)
+    originals = ChildEventLog(most=2)
+    met = ChildEventDedup(originals, most=2)
     for number in (1, 2, 3):
         assert met.add(("x", number))
     assert met.add(("x", 1))

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from accord.core.channels.persistent.messages import CutMade
-from accord.core.channels.persistent.peers import MARK_US, MOST_SEEN, RETRY_US, SETTLED_US, Peer
+from accord.core.channels.persistent.messages import CutReply
+from accord.core.channels.persistent.peers import (
+    MARK_US,
+    MAX_SEEN,
+    RETRY_US,
+    SETTLED_US,
+    PeerWatermarks,
+)
 
 
-def mark(peer: Peer, now_us: int, offset: int, number: int) -> None:
+def mark(peer: PeerWatermarks, now_us: int, offset: int, number: int) -> None:
     round_ = peer.question(now_us, 0)
     assert round_
-    assert peer.answered(CutMade(round_, 1, offset, number, (1, 1)), now_us)
+    assert peer.answered(CutReply(round_, 1, offset, number, (1, 1)), now_us)
     peer.check_invariants()
 
 
 def test_what_came_before_an_old_mark_is_safe() -> None:
-    peer = Peer("a")
+    peer = PeerWatermarks("a")
     assert peer.look(True, 1, 0)
     for number in range(1, 11):
         peer.arrived(number)
@@ -30,7 +36,7 @@ def test_what_came_before_an_old_mark_is_safe() -> None:
 
 
 def test_marks_do_not_count_where_the_node_was_away_since() -> None:
-    peer = Peer("a")
+    peer = PeerWatermarks("a")
     peer.look(True, 1, 0)
     mark(peer, 0, 100, 5)
     assert not peer.look(False, 1, 10)
@@ -41,7 +47,7 @@ def test_marks_do_not_count_where_the_node_was_away_since() -> None:
 
 
 def test_another_incarnation_may_have_lost_something() -> None:
-    peer = Peer("a")
+    peer = PeerWatermarks("a")
     assert not peer.look(True, 0, 0)  # nothing is known of it yet
     assert peer.look(True, 7, 0)
     assert not peer.look(True, 7, 1)
@@ -53,19 +59,19 @@ def test_another_incarnation_may_have_lost_something() -> None:
 
 
 def test_a_question_is_repeated_and_its_answer_counts_once() -> None:
-    peer = Peer("a")
+    peer = PeerWatermarks("a")
     peer.look(True, 1, 0)
     round_ = peer.question(0, 41)
     assert round_ == 42
     assert peer.question(1, 42) == 0
     assert peer.question(RETRY_US, 42) == 42
-    assert not peer.answered(CutMade(41, 1, 0, 0, (1, 1)), RETRY_US)
-    assert peer.answered(CutMade(42, 1, 0, 0, (1, 1)), RETRY_US)
-    assert not peer.answered(CutMade(42, 1, 0, 0, (1, 1)), RETRY_US)
+    assert not peer.answered(CutReply(41, 1, 0, 0, (1, 1)), RETRY_US)
+    assert peer.answered(CutReply(42, 1, 0, 0, (1, 1)), RETRY_US)
+    assert not peer.answered(CutReply(42, 1, 0, 0, (1, 1)), RETRY_US)
 
 
 def test_numbers_are_bounded_and_what_is_forgotten_is_counted() -> None:
-    peer = Peer("a")
-    for number in range(MOST_SEEN + 3):
+    peer = PeerWatermarks("a")
+    for number in range(MAX_SEEN + 3):
         peer.arrived(number)
-    assert (len(peer.seen), peer.forgotten, 2 in peer.seen) == (MOST_SEEN, 3, False)
+    assert (len(peer.seen), peer.forgotten, 2 in peer.seen) == (MAX_SEEN, 3, False)

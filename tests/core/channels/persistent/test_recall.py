@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from accord.core.channels.persistent import recall as module
-from accord.core.channels.persistent.messages import CutMade, Page, PastEvent, Wanted
-from accord.core.channels.persistent.peers import SETTLED_US, Peer
-from accord.core.channels.persistent.recall import Budget, Recall
+from accord.core.channels.persistent.messages import (
+    CutReply,
+    HistoryEvent,
+    HistoryPage,
+    HistorySelector,
+)
+from accord.core.channels.persistent.peers import SETTLED_US, PeerWatermarks
+from accord.core.channels.persistent.recall import HistoryReplay, ReplayBudget
 from accord.core.channels.persistent.source import ASKING, AWAY_US, KNOWN_US, LIVE
 
 NEEDED = (1, 5)
@@ -18,8 +23,8 @@ class World:
 
     def __init__(self, names: str = "ab") -> None:
         self.now_us = 0
-        self.peers = {name: Peer(name) for name in names}
-        self.recall = Recall(Wanted("chat/#"), "me", Budget())
+        self.peers = {name: PeerWatermarks(name) for name in names}
+        self.recall = HistoryReplay(HistorySelector("chat/#"), "me", ReplayBudget())
         self.recall.needed = NEEDED
         for peer in self.peers.values():
             peer.look(True, 1, 0)
@@ -35,7 +40,7 @@ class World:
         peer = self.peers[name]
         round_ = peer.question(self.now_us, self.now_us)
         assert round_
-        peer.answered(CutMade(round_, 1, offset, number, NEEDED), self.now_us)
+        peer.answered(CutReply(round_, 1, offset, number, NEEDED), self.now_us)
         self.step()
 
     def page(self, name: str, *events: tuple[int, int]) -> None:
@@ -43,8 +48,8 @@ class World:
         source = self.recall.sources[name]
         assert source.wants_page(self.now_us)
         source.page_asked(1, self.now_us)
-        found = tuple(PastEvent(number, ms, "chat", "bob", 1, b"", b"") for number, ms in events)
-        source.take_page(Page(1, found), self.now_us)
+        found = tuple(HistoryEvent(number, ms, "chat", "bob", 1, b"", b"") for number, ms in events)
+        source.take_page(HistoryPage(1, found), self.now_us)
         self.recall.check_invariants()
 
     def take(self) -> list[int]:
@@ -186,8 +191,8 @@ def test_an_event_of_a_secondary_node_counts_once_whoever_kept_it() -> None:
         world.cut(name, 2, number)
         source = world.recall.sources[name]
         source.page_asked(1, world.now_us)
-        copy = PastEvent(number, ms, "chat", "cy", 1, b"", b"", "x", original)
-        source.take_page(Page(1, (copy,)), world.now_us)
+        copy = HistoryEvent(number, ms, "chat", "cy", 1, b"", b"", "x", original)
+        source.take_page(HistoryPage(1, (copy,)), world.now_us)
     one, other = world.recall.next(world.now_us), world.recall.next(world.now_us)
     assert one is not None
     assert other is not None

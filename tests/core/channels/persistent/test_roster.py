@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from accord.core.channels.persistent.asker import Asker, Standing
-from accord.core.channels.persistent.messages import Question, Stamp, Wanted
-from accord.core.channels.persistent.roster import ASKED_US, Roster
+from accord.core.channels.persistent.asker import HistoryClient, PeerState
+from accord.core.channels.persistent.messages import HistoryRequest, HistorySelector, Stamp
+from accord.core.channels.persistent.roster import ASKED_US, PeerList
 
 S = 1_000_000
 
@@ -15,11 +15,11 @@ class Fake:
     """What a test says is around."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Standing] = {}
+        self.nodes: dict[str, PeerState] = {}
         self.changes = 0
-        self.asked: list[tuple[str, Question]] = []
+        self.asked: list[tuple[str, HistoryRequest]] = []
 
-    def put(self, node: str, standing: Standing) -> None:
+    def put(self, node: str, standing: PeerState) -> None:
         self.nodes[node] = standing
         self.changes += 1
 
@@ -29,8 +29,8 @@ class Fake:
     def names(self) -> Iterable[str]:
         return self.nodes
 
-    def standing(self, node: str) -> Standing:
-        return self.nodes.get(node, Standing())
+    def standing(self, node: str) -> PeerState:
+        return self.nodes.get(node, PeerState())
 
     def noted(self) -> Stamp | None:
         return (1, 1)
@@ -41,18 +41,18 @@ class Fake:
     def come_us(self, now_us: int) -> int:
         return now_us
 
-    def ask(self, node: str, question: Question, now_us: int) -> None:  # noqa: ARG002
+    def ask(self, node: str, question: HistoryRequest, now_us: int) -> None:  # noqa: ARG002
         self.asked.append((node, question))
 
 
-HERE = Standing(is_here=True, incarnation=5)
-AWAY = Standing(is_here=False, incarnation=5)
+HERE = PeerState(is_here=True, incarnation=5)
+AWAY = PeerState(is_here=False, incarnation=5)
 
 
 def test_a_node_that_was_away_for_a_moment_is_another_than_before() -> None:
     fake = Fake()
     fake.put("n", HERE)
-    roster = Roster(fake)
+    roster = PeerList(fake)
     roster.ask(S)
     assert roster.nodes == (("n", HERE._replace(since=S)),)
     before = roster.version
@@ -72,7 +72,7 @@ def test_a_node_that_was_away_for_a_moment_is_another_than_before() -> None:
 def test_nobody_looks_while_nobody_asks_and_then_all_are_new() -> None:
     fake = Fake()
     fake.put("n", HERE)
-    roster = Roster(fake)
+    roster = PeerList(fake)
     assert roster.next_due_us() is None
     roster.ask(S)
     assert roster.next_due_us() is not None
@@ -89,8 +89,8 @@ def test_what_comes_right_after_a_loss_was_seen_goes_to_who_has_a_past_first() -
     """Else it would be handed over at once, and read again from the journal."""
     fake = Fake()
     fake.put("n", HERE)
-    asker = Asker("me", 1, fake)
-    recall = asker.recall(Wanted("chat"), lambda: (1, 1), 0)
+    asker = HistoryClient("me", 1, fake)
+    recall = asker.recall(HistorySelector("chat"), lambda: (1, 1), 0)
     asker.arrived("n", 5, 1, 0)
     recall.sources.clear()
     recall.lived, recall.is_calm = {"n": True}, True  # it was live for long

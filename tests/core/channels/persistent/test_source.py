@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from accord.core.channels.persistent.messages import CutMade, Page, PastEvent
-from accord.core.channels.persistent.peers import Peer
+from accord.core.channels.persistent.messages import CutReply, HistoryEvent, HistoryPage
+from accord.core.channels.persistent.peers import PeerWatermarks
 from accord.core.channels.persistent.source import (
     ASKING,
     AWAY_US,
@@ -12,28 +12,30 @@ from accord.core.channels.persistent.source import (
     PATIENCE_US,
     READ,
     READING,
-    Source,
+    PeerReplay,
 )
 
 NEEDED = (1, 5)
 
 
-def event(number: int) -> PastEvent:
-    return PastEvent(number, number, "chat", "bob", 1, b"", b"x")
+def event(number: int) -> HistoryEvent:
+    return HistoryEvent(number, number, "chat", "bob", 1, b"", b"x")
 
 
-def answer(peer: Peer, now_us: int, offset: int, number: int, heard: tuple[int, int]) -> None:
+def answer(
+    peer: PeerWatermarks, now_us: int, offset: int, number: int, heard: tuple[int, int]
+) -> None:
     """The peer is asked for a cut, and makes it, at once."""
     peer.is_mark_wanted = True
     round_ = peer.question(now_us, now_us)
     assert round_
-    assert peer.answered(CutMade(round_, 1, offset, number, heard), now_us)
+    assert peer.answered(CutReply(round_, 1, offset, number, heard), now_us)
 
 
-def make() -> tuple[Source, Peer]:
-    peer = Peer("a")
+def make() -> tuple[PeerReplay, PeerWatermarks]:
+    peer = PeerWatermarks("a")
     assert peer.look(True, 1, 0)
-    return Source("a", (0, 0, ""), now_us=0), peer
+    return PeerReplay("a", (0, 0, ""), now_us=0), peer
 
 
 def test_the_first_leg_is_never_the_last_unless_the_node_has_known_for_a_while() -> None:
@@ -45,14 +47,14 @@ def test_the_first_leg_is_never_the_last_unless_the_node_has_known_for_a_while()
     assert (source.phase, source.before, source.is_whole) == (READING, 3, False)
     assert source.wants_page(10)
     source.page_asked(1, 10)
-    source.take_page(Page(1, (event(1), event(2), event(3))), 20)
+    source.take_page(HistoryPage(1, (event(1), event(2), event(3))), 20)
     assert [source.take(20)[0].number for _ in range(3)] == [1, 2, 3]
     assert (source.phase, source.start, source.due_us) == (ASKING, 3, 10 + KNOWN_US)
     answer(peer, 10 + KNOWN_US, 5, 5, heard=(1, 5))
     source.look_for_cut(peer, NEEDED, 10 + KNOWN_US)
     assert (source.phase, source.is_whole) == (READING, True)
     source.page_asked(2, 10 + KNOWN_US)
-    source.take_page(Page(2, ()), 20 + KNOWN_US)
+    source.take_page(HistoryPage(2, ()), 20 + KNOWN_US)
     assert source.phase == READ
     assert source.is_past(5)
     assert not source.is_past(6)
@@ -97,7 +99,7 @@ def test_a_live_one_that_lost_something_reads_on_and_skips_what_it_had() -> None
     answer(peer, source.due_us, 23, 23, heard=(1, 5))
     source.look_for_cut(peer, NEEDED, source.due_us)
     source.page_asked(1, source.due_us)
-    source.take_page(Page(1, (event(21), event(22), event(23))), 500_000)
+    source.take_page(HistoryPage(1, (event(21), event(22), event(23))), 500_000)
     assert [source.take(500_000)[0].number for _ in range(2)] == [22, 23]
 
 
@@ -106,18 +108,18 @@ def test_where_to_go_on_is_before_what_was_not_handed_over() -> None:
     answer(peer, 0, 9, 9, heard=(1, 5))
     source.look_for_cut(peer, NEEDED, 0)
     source.page_asked(1, 0)
-    source.take_page(Page(1, (event(1), event(2)), "2"), 1)
+    source.take_page(HistoryPage(1, (event(1), event(2)), "2"), 1)
     assert source.position() == (0, 9, "")
     assert source.take(1) == (event(1), None)
     assert source.take(1) == (event(2), (0, 9, "2"))
     assert source.position() == (0, 9, "2")
-    again = Source("a", (0, 9, "2"), now_us=0)
+    again = PeerReplay("a", (0, 9, "2"), now_us=0)
     assert (again.phase, again.is_whole) == (READING, False)
 
 
 def test_a_journal_that_is_another_one_is_read_from_its_beginning() -> None:
     _, peer = make()
-    source = Source("a", (50, 50, ""), now_us=0)
+    source = PeerReplay("a", (50, 50, ""), now_us=0)
     answer(peer, 0, 4, 4, heard=(1, 5))
     source.look_for_cut(peer, NEEDED, 0)
     assert (source.start, source.before) == (0, 4)
@@ -145,5 +147,5 @@ def test_what_is_passed_by_is_not_read_again() -> None:
     source.look_for_cut(peer, NEEDED, 0)
     assert not source.is_missing
     source.page_asked(1, 0)
-    source.take_page(Page(1, (event(7), event(8))), 1)
+    source.take_page(HistoryPage(1, (event(7), event(8))), 1)
     assert source.take(1)[0].number == 8

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.channels.streams.answering import Answering
+from accord.core.channels.streams.answering import ResponseTimes
 
 MS = 1_000
 S = 1_000_000
 
 
 def test_how_long_answers_take_is_learnt_and_followed() -> None:
-    answering = Answering()
+    answering = ResponseTimes()
     assert answering.took_us("a", 0) == answering.pause_us("a", 0) == 0
     answering.answered("a", 100 * MS, 140 * MS)
     assert answering.took_us("a", 140 * MS) == 40 * MS
@@ -23,7 +23,7 @@ def test_how_long_answers_take_is_learnt_and_followed() -> None:
 
 
 def test_what_was_learnt_fades() -> None:
-    answering = Answering()
+    answering = ResponseTimes()
     answering.answered("a", 0, 2 * S)
     answering.told("b", 2 * S, 2 * S)
     assert answering.took_us("a", 7 * S) == S
@@ -33,7 +33,7 @@ def test_what_was_learnt_fades() -> None:
 
 
 def test_who_is_asked_waits_as_long_itself() -> None:
-    answering = Answering()
+    answering = ResponseTimes()
     answering.told("a", 400 * MS, S)
     assert answering.took_us("a", S) == 0
     assert answering.pause_us("a", S) == 600 * MS
@@ -42,7 +42,7 @@ def test_who_is_asked_waits_as_long_itself() -> None:
 
 
 def test_nonsense_makes_nobody_wait_for_long() -> None:
-    answering = Answering()
+    answering = ResponseTimes()
     answering.told("a", 1 << 62, S)
     answering.answered("a", -(1 << 62), S)
     assert answering.took_us("a", S) == 3 * S
@@ -53,7 +53,7 @@ def test_nonsense_makes_nobody_wait_for_long() -> None:
 
 
 def test_who_is_gone_is_forgotten() -> None:
-    answering = Answering()
+    answering = ResponseTimes()
     for name in "ab":
         answering.told(name, S, S)
         answering.answered(name, 0, S)

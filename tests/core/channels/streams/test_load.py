@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from accord.core.channels.streams.load import Load
+from accord.core.channels.streams.load import InFlightBudget
 
 
 def test_a_channel_says_what_it_has() -> None:
-    load = Load(1_000, 10_000)
+    load = InFlightBudget(1_000, 10_000)
     load.settle("a", 400, 100)
     load.settle("b", 10, 5)
     assert load.total == (410, 105)
@@ -19,7 +19,7 @@ def test_a_channel_says_what_it_has() -> None:
 
 
 def test_some_more_is_taken_than_there_is_room_for() -> None:
-    load = Load(1_000, 10_000)
+    load = InFlightBudget(1_000, 10_000)
     load.settle("a", 1_999, 19_999)
     assert load.has_room("b"), "who has nothing may have one"
     assert not load.is_overfull()

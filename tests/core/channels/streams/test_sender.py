@@ -2,30 +2,30 @@ from __future__ import annotations
 
 from tests.channel_nets import event
 
-from accord.core.channels.streams.messages import NOTHING, Key, Note
-from accord.core.channels.streams.sender import IDLE_US, MOST_BYTES, Sender, fitting
+from accord.core.channels.streams.messages import NOTHING, StreamHeader, StreamId
+from accord.core.channels.streams.sender import IDLE_US, MAX_BYTES, StreamSender, fitting
 from accord.core.channels.streams.stream import WINDOW
 from accord.core.overlay.signals import Carried
 
-KEY = Key("a", 1, 1)
+KEY = StreamId("a", 1, 1)
 PATIENCE_US = 1_000
 
 
-def a_sender(*members: str) -> Sender:
-    sender = Sender("chat", KEY, 0)
+def a_sender(*members: str) -> StreamSender:
+    sender = StreamSender("chat", KEY, 0)
     sender.set_members(members, 0)
     return sender
 
 
-def send(sender: Sender, count: int, now_us: int = 0) -> list[int]:
+def send(sender: StreamSender, count: int, now_us: int = 0) -> list[int]:
     for number in range(count):
-        sender.put(event(str(number)), Note(NOTHING), now_us)
+        sender.put(event(str(number)), StreamHeader(NOTHING), now_us)
     numbers = sender.take(now_us)
     sender.check_invariants()
     return numbers
 
 
-def acknowledge(sender: Sender, now_us: int = 0, **through: int) -> list[Carried]:
+def acknowledge(sender: StreamSender, now_us: int = 0, **through: int) -> list[Carried]:
     sender.stream.report(through, through)
     missed = sender.advance(now_us)
     sender.check_invariants()
@@ -117,10 +117,10 @@ def test_without_members_nothing_is_kept() -> None:
     assert sender.is_idle(IDLE_US)
 
 
-def fill(sender: Sender) -> None:
+def fill(sender: StreamSender) -> None:
     """By publishers that go on although there is no room."""
     taken = 0
-    while sender.put(event("more"), Note(NOTHING), 0):
+    while sender.put(event("more"), StreamHeader(NOTHING), 0):
         taken += 1
     assert taken > WINDOW
     sender.check_invariants()
@@ -136,12 +136,12 @@ def test_a_full_backlog_takes_no_more_and_gives_nobody_up() -> None:
     assert not any(each.is_dropped for each in sender.members.values())
     acknowledge(sender, c=WINDOW)
     sender.take(0)
-    assert sender.put(event("more"), Note(NOTHING), 0)
+    assert sender.put(event("more"), StreamHeader(NOTHING), 0)
 
 
 def test_how_many_fit_by_number_and_by_size() -> None:
     sender = a_sender("b")
-    small, large = event("x"), event("x" * (MOST_BYTES // 2))
+    small, large = event("x"), event("x" * (MAX_BYTES // 2))
     assert sender.fitting([small] * (WINDOW + 5)) == fitting([small] * (WINDOW + 5)) == WINDOW
     assert sender.fitting([large] * 9) == 2
     send(sender, WINDOW - 3)
@@ -153,7 +153,7 @@ def test_how_many_fit_by_number_and_by_size() -> None:
 def test_what_has_a_place_waits_for_its_own_node_too() -> None:
     sender = a_sender("b")
     stamp = (1, "q", 1, 7)
-    sender.put(event("x"), Note(NOTHING, 0, stamp), 0)
+    sender.put(event("x"), StreamHeader(NOTHING, 0, stamp), 0)
     sender.take(0)
     acknowledge(sender, b=1)
     assert not sender.is_done()

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from accord.core.channels.trees.growing import REFRESH_US, Growing
-from accord.core.overlay.map import Map
+from accord.core.channels.trees.growing import REFRESH_US, TreeCache
+from accord.core.overlay.map import LinkStateMap
 
 
-def a_map(links: str) -> Map:
-    net = Map()
+def a_map(links: str) -> LinkStateMap:
+    net = LinkStateMap()
     for each in links.split():
         net.set_link(each[0], each[1], 10, 0.0, True, 0.0)
         net.set_link(each[1], each[0], 10, 0.0, True, 0.0)
@@ -14,7 +14,7 @@ def a_map(links: str) -> Map:
 
 def test_a_tree_stays_while_it_is_good() -> None:
     net = a_map("ab bc cd da")
-    growing = Growing(net)
+    growing = TreeCache(net)
     tree = growing.tree("a", ("a", "b"), 1.5, 0)
     net.set_link("c", "d", 90, 0.0, True, 0.0)  # none of its links
     net.drop_link("c", "d")
@@ -29,7 +29,7 @@ def test_a_tree_stays_while_it_is_good() -> None:
 
 def test_members_nobody_knows_of_are_looked_for_again() -> None:
     net = a_map("ab")
-    growing = Growing(net)
+    growing = TreeCache(net)
     assert growing.tree("a", ("b", "c"), 1.5, 0).missing == ("c",)
     net.set_link("b", "c", 10, 0.0, True, 0.0)
     net.set_link("c", "b", 10, 0.0, True, 0.0)
@@ -37,7 +37,7 @@ def test_members_nobody_knows_of_are_looked_for_again() -> None:
 
 
 def test_it_is_grown_anew_after_a_while_and_forgotten_if_nobody_asks() -> None:
-    growing = Growing(a_map("ab"))
+    growing = TreeCache(a_map("ab"))
     tree = growing.tree("a", ("b",), 1.5, 0)
     assert growing.tree("a", ("b",), 1.5, REFRESH_US) is not tree
     growing.forget(2 * REFRESH_US)

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from accord.core.channels.trees import known as known_trees
-from accord.core.channels.trees.known import IDLE_US, Trees
+from accord.core.channels.trees.known import IDLE_US, KnownTrees
 from accord.core.channels.trees.tree import Tree, problem_with_tree
 
 TREE = Tree(("a", "b", "c", "d"), (0, 1, 1))  # a - b, and b - c and d
 DIGEST = TREE.digest()
 
 
-def known() -> Trees:
-    trees = Trees("b")
+def known() -> KnownTrees:
+    trees = KnownTrees("b")
     trees.learn(TREE, DIGEST, 0)
     return trees
 
@@ -20,8 +20,8 @@ def test_next_to_and_beyond() -> None:
     trees = known()
     assert trees.next_to(DIGEST, 0) == ("a", "c", "d")
     assert trees.beyond(DIGEST, "a") == ["a"]
-    assert Trees("a").next_to(DIGEST, 0) is None
-    other = Trees("a")
+    assert KnownTrees("a").next_to(DIGEST, 0) is None
+    other = KnownTrees("a")
     other.learn(TREE, DIGEST, 0)
     assert other.beyond(DIGEST, "b") == ["b", "c", "d"]
     assert other.towards(DIGEST, "d") == "b"
@@ -77,7 +77,7 @@ def test_what_is_a_tree(tree: Tree, problem: str | None) -> None:
 
 def test_large_trees_are_known_less_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_trees, "NODES", 10)
-    trees = Trees("b")
+    trees = KnownTrees("b")
     digests = [bytes([number]) for number in range(4)]
     for digest in digests:
         trees.learn(TREE, digest, 0)

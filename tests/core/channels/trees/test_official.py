@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.channels.trees.official import OfficialTree
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 NODES = "abcdefgh"
 
 
-def linked(*pairs: str) -> Map:
-    net = Map()
+def linked(*pairs: str) -> LinkStateMap:
+    net = LinkStateMap()
     for pair in pairs:
         link(net, pair[0], pair[1])
     return net
 
 
-def link(net: Map, one: str, other: str, *, is_up: bool = True) -> None:
+def link(net: LinkStateMap, one: str, other: str, *, is_up: bool = True) -> None:
     net.set_link(one, other, 10, 0.0, is_up, 0.0)
     net.set_link(other, one, 10, 0.0, is_up, 0.0)
 
@@ -30,7 +30,7 @@ def test_it_is_that_of_the_first_node() -> None:
 
 
 def test_a_node_on_its_own_is_a_tree() -> None:
-    alone = OfficialTree("a", Map())
+    alone = OfficialTree("a", LinkStateMap())
     assert (alone.tree().nodes, alone.next_to()) == (("a",), ())
 
 

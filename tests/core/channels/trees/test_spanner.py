@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.channels.trees.spanner import DOWN, Graph, distances, graph_of, spanner
-from accord.core.channels.trees.tree import grow
-from accord.core.overlay.map import Map
+from accord.core.channels.trees.tree import build_tree
+from accord.core.overlay.map import LinkStateMap
 
 NODES = "abcdefgh"
 
@@ -66,7 +66,7 @@ def _kruskal(graph: Graph) -> int:
 def test_trees_lead_to_all_members_by_the_shortest_ways(graph: Graph, members: set[str]) -> None:
     root = "a"
     far, _ = distances(graph, root)
-    tree = grow(graph, root, members)
+    tree = build_tree(graph, root, members)
     assert [each for each in sorted(members) if each in far and each not in tree.nodes] == []
     depths = {root: 0}
     for parent, child in tree.links():
@@ -77,7 +77,7 @@ def test_trees_lead_to_all_members_by_the_shortest_ways(graph: Graph, members: s
 
 
 def test_links_that_do_not_count_are_only_a_last_resort() -> None:
-    net = Map()
+    net = LinkStateMap()
     for source, target, latency_us, is_up in (
         ("a", "b", 10, True),
         ("b", "a", 30, True),
@@ -92,7 +92,11 @@ def test_links_that_do_not_count_are_only_a_last_resort() -> None:
     assert graph["a"]["b"] == graph["b"]["a"] == 40
     assert graph["a"]["c"] == graph["c"]["a"] > DOWN
     assert spanner(graph).keys() == graph.keys()
-    assert grow(spanner(graph), "a", ["c", "d"]).links() == [("a", "b"), ("b", "c"), ("c", "d")]
+    assert build_tree(spanner(graph), "a", ["c", "d"]).links() == [
+        ("a", "b"),
+        ("b", "c"),
+        ("c", "d"),
+    ]
 
 
 def test_a_factor_below_one_is_none() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from accord.core.admission.index.filters import microseconds
-from accord.core.admission.index.leaves import NOBODY, ROWS, Layout, Leaves, Row
+from accord.core.admission.index.leaves import NOBODY, ROWS, Layout, LeafRow, Leaves
 from accord.core.admission.index.sides import Floats, Ints
 
 _LEAVES: Final = 128
@@ -51,7 +51,7 @@ class Clusters:
         for leaf in self._of:
             yield from self._owners(leaf)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: LeafRow) -> None:
         self.rows += 1
         self._measure(row.keys)
         if not self._clusters:
@@ -68,7 +68,7 @@ class Clusters:
         if len(cluster) > _LEAVES:
             self._divide_cluster(at)
 
-    def remove(self, owner: int) -> Row:
+    def remove(self, owner: int) -> LeafRow:
         place = self._places[owner]
         leaf = place // ROWS
         row, moved = self._leaves.remove(place)

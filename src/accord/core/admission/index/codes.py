@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.core.admission.index.patterns import Relation
-from accord.core.admission.index.pieces import Pieces, is_related
+from accord.core.admission.index.pieces import RangeSets, is_related
 from accord.core.model.values import Kind
 from accord.core.predicates.sets import Range, ValueSet
 
@@ -27,7 +27,7 @@ _BLOCK: Final = 512
 Ints = NDArray[np.int64]
 
 
-class Codes:
+class ValueDictionary:
     """Numbers from 0 on for anything that can be a key; small, because they are used again."""
 
     __slots__ = ("_free", "_names", "_numbers", "_users")
@@ -87,14 +87,14 @@ class Codes:
             assert self._users[number] > 0
 
 
-class SetCodes:
+class SetDictionary:
     """The sets of values that filters allow of one attribute."""
 
     def __init__(self) -> None:
-        self._codes = Codes()
+        self._codes = ValueDictionary()
         self._texts = _Texts()
         self._others: dict[ValueSet, int] = {}
-        self._pieces: Pieces | None = None  # of others, made when asked for
+        self._pieces: RangeSets | None = None  # of others, made when asked for
 
     def __len__(self) -> int:
         return self._codes.used
@@ -149,7 +149,7 @@ class SetCodes:
         text = _text(asking)
         if text is None:
             if self._pieces is None:
-                self._pieces = Pieces(self._others)
+                self._pieces = RangeSets(self._others)
             found = self._pieces.related(relation, asking)
             if found is not None:
                 return found

@@ -14,13 +14,20 @@ from typing import Final
 import numpy as np
 
 from accord.core.admission.index.filters import Box
-from accord.core.admission.index.keys import SEVERAL, Keys
-from accord.core.admission.index.leaves import NOBODY, Layout, Row
+from accord.core.admission.index.keys import SEVERAL, RowEncoder
+from accord.core.admission.index.leaves import NOBODY, Layout, LeafRow
 from accord.core.admission.index.patterns import Relation
-from accord.core.admission.index.selection import Selection
+from accord.core.admission.index.selection import RowSelection
 from accord.core.admission.index.sides import Ints
-from accord.core.admission.index.strays import Strays
-from accord.core.admission.index.tables import Fitting, Shades, Sums, Table, sum_own, sums_of
+from accord.core.admission.index.strays import SparseRows
+from accord.core.admission.index.tables import (
+    LeafTable,
+    MatchingSummaries,
+    SparseRowSummaries,
+    Sums,
+    sum_own,
+    sums_of,
+)
 
 MAX_SIDES: Final = 16
 _MANY: Final = 32  # rows of one layout that are no strays any more
@@ -30,12 +37,12 @@ Figures = tuple[int, int, int, int]  # own rate, own count, rate, count
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class RelatedRows:
     """What was found: rows in leaves and strays; where `is_inverse`, all fitting but these."""
 
-    selection: Selection
+    selection: RowSelection
     strays: Ints
-    fitting: Fitting  # strays by their channel filters
+    fitting: MatchingSummaries  # strays by their channel filters
     is_inverse: bool
 
 
@@ -43,12 +50,12 @@ class FilterIndex:
     """Rows by numbers of the caller's choice, which should be small."""
 
     def __init__(self) -> None:
-        self._keys = Keys()
+        self._keys = RowEncoder()
         self._places: list[int] = []  # of leaves' rows; strays' are below NOBODY
-        self._rows = Table(self._places)
-        self._strays = Strays()
+        self._rows = LeafTable(self._places)
+        self._strays = SparseRows()
         self._few: dict[Layout, dict[int, None]] = {}  # strays, by layout
-        self._shades = Shades()
+        self._shades = SparseRowSummaries()
         self._size = 0
 
     def __len__(self) -> int:
@@ -70,7 +77,7 @@ class FilterIndex:
             self._places.append(NOBODY)
         assert self._places[number] == NOBODY
         layout, keys = self._keys.take(channel, node, box)
-        row = Row(keys, np.array(figures), number)
+        row = LeafRow(keys, np.array(figures), number)
         if layout in self._rows.groups or not layout.slots:
             self._rows.add(layout, row)
         else:
@@ -103,24 +110,24 @@ class FilterIndex:
 
     def select(
         self, relation: Relation, channel: str, box: Box, nodes: frozenset[str] | None = None
-    ) -> Related:
+    ) -> RelatedRows:
         """The rows related to a box; of these nodes, or of several, if `nodes` are given."""
         question = self._keys.question(relation, channel, box, nodes)
         selection = self._rows.select(question)
         fitting = self._shades.ask(question)
         is_inverse = relation is Relation.INTERSECTING
         look = self._strays.apart if is_inverse else self._strays.find
-        return Related(selection, look(question, fitting), fitting, is_inverse)
+        return RelatedRows(selection, look(question, fitting), fitting, is_inverse)
 
-    def either(self, several: Sequence[Related]) -> Related:
+    def either(self, several: Sequence[RelatedRows]) -> RelatedRows:
         """What is in any of these."""
         return self._combined(np.union1d, several)
 
-    def both(self, several: Sequence[Related]) -> Related:
+    def both(self, several: Sequence[RelatedRows]) -> RelatedRows:
         """What is in all of these."""
         return self._combined(np.intersect1d, several)
 
-    def twice(self, several: Sequence[Related]) -> Related:
+    def twice(self, several: Sequence[RelatedRows]) -> RelatedRows:
         """What is in more than one of these."""
         parts = [self._all_rows(each) for each in several]
         rows, strays = (
@@ -128,7 +135,7 @@ class FilterIndex:
         )
         return self._listed(several[0], rows[0][rows[1] > 1], strays[0][strays[1] > 1])
 
-    def only(self, related: Related, numbers: Collection[int]) -> Related:
+    def only(self, related: RelatedRows, numbers: Collection[int]) -> RelatedRows:
         """Those of these numbers."""
         rows, strays = self._all_rows(related)
         wanted = np.array(sorted(numbers), dtype=np.int64)
@@ -137,27 +144,27 @@ class FilterIndex:
             related, rows[is_wanted], strays[np.isin(self._strays.owner[strays], wanted)]
         )
 
-    def numbers(self, related: Related) -> list[int]:
+    def numbers(self, related: RelatedRows) -> list[int]:
         leaves = self._rows.leaves
         owners: list[int] = leaves.owner[related.selection.all_rows(leaves)].tolist()
         strays: list[int] = self._strays.owner[self._stray_rows(related)].tolist()
         return owners + strays
 
-    def sum_own(self, related: Related) -> Sums:
+    def sum_own(self, related: RelatedRows) -> Sums:
         strays = sum_own(self._strays.figures, related.strays)
         if related.is_inverse:
             fitting = related.fitting.sums
             strays = Sums(fitting.rate - strays.rate, fitting.count - strays.count)
         return self._rows.sum_own(related.selection).plus(strays)
 
-    def most(self, related: Related) -> Sums:
+    def most(self, related: RelatedRows) -> Sums:
         """The greatest rate and the greatest count of any; 0 of none."""
         rate = count = 0
         for part in self._reached(related, "most"):
             rate, count = max(rate, int(part[:, 0].max())), max(count, int(part[:, 1].max()))
         return Sums(rate, count)
 
-    def least(self, related: Related) -> Sums | None:
+    def least(self, related: RelatedRows) -> Sums | None:
         """The smallest rate and the smallest count of any; None of none."""
         found: Sums | None = None
         for part in self._reached(related, "least"):
@@ -168,7 +175,7 @@ class FilterIndex:
             )
         return found
 
-    def several(self, related: Related) -> list[int]:
+    def several(self, related: RelatedRows) -> list[int]:
         """Those of them that are from several nodes."""
         owners = self._rows.several(related.selection)
         strays = self._stray_rows(related)
@@ -176,7 +183,7 @@ class FilterIndex:
         owners += self._strays.owner[strays].tolist()
         return owners
 
-    def sum_by_node(self, related: Related) -> dict[str, Sums]:
+    def sum_by_node(self, related: RelatedRows) -> dict[str, Sums]:
         """What they have of their own, without those that are from several nodes."""
         leaves = self._rows.leaves
         rows, strays = self._all_rows(related)
@@ -188,7 +195,7 @@ class FilterIndex:
         present = np.unique(codes).tolist()
         return {self._keys.node(code): sums_of(sums[code]) for code in present if code != SEVERAL}
 
-    def gain(self, related: Related, rate: int, count: int) -> None:
+    def gain(self, related: RelatedRows, rate: int, count: int) -> None:
         """Add to rate and count of all of them."""
         leaves = self._rows.leaves
         rows = related.selection.all_rows(leaves)
@@ -225,17 +232,17 @@ class FilterIndex:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _row(self, number: int) -> tuple[Layout, Row]:
+    def _row(self, number: int) -> tuple[Layout, LeafRow]:
         place = self._places[number]
         assert place != NOBODY
         return self._strays.row(_stray(place)) if place < NOBODY else self._rows.row(place)
 
-    def _add_stray(self, layout: Layout, row: Row) -> None:
+    def _add_stray(self, layout: Layout, row: LeafRow) -> None:
         shade = self._shades.add(layout, row)
         self._places[row.owner] = _stray(self._strays.add(layout, row, shade))
         self._few.setdefault(layout, {})[row.owner] = None
 
-    def _remove_stray(self, number: int) -> tuple[Layout, Row]:
+    def _remove_stray(self, number: int) -> tuple[Layout, LeafRow]:
         place = _stray(self._places[number])
         shade = self._strays.shade(place)
         layout, row = self._strays.remove(place)
@@ -258,28 +265,28 @@ class FilterIndex:
             for number in list(group):
                 self._add_stray(*self._rows.remove(number))
 
-    def _all_rows(self, related: Related) -> tuple[Ints, Ints]:
+    def _all_rows(self, related: RelatedRows) -> tuple[Ints, Ints]:
         return related.selection.all_rows(self._rows.leaves), self._stray_rows(related)
 
     def _combined(
-        self, combine: Callable[[Ints, Ints], Ints], several: Sequence[Related]
-    ) -> Related:
+        self, combine: Callable[[Ints, Ints], Ints], several: Sequence[RelatedRows]
+    ) -> RelatedRows:
         parts = [self._all_rows(each) for each in several]
         rows, strays = (reduce(combine, part) for part in zip(*parts, strict=True))
         return self._listed(several[0], rows, strays)
 
-    def _listed(self, related: Related, rows: Ints, strays: Ints) -> Related:
-        selection = Selection(rows[:0], rows)
-        return Related(selection, strays, related.fitting, False)
+    def _listed(self, related: RelatedRows, rows: Ints, strays: Ints) -> RelatedRows:
+        selection = RowSelection(rows[:0], rows)
+        return RelatedRows(selection, strays, related.fitting, False)
 
-    def _stray_rows(self, related: Related) -> Ints:
+    def _stray_rows(self, related: RelatedRows) -> Ints:
         if not related.is_inverse:
             return related.strays
         return np.setdiff1d(
             self._strays.all_fitting(related.fitting), related.strays, assume_unique=True
         )
 
-    def _reached(self, related: Related, which: str) -> Iterator[Ints]:
+    def _reached(self, related: RelatedRows, which: str) -> Iterator[Ints]:
         """Rates and counts: of leaves that are in it as a whole, of rows, and of strays."""
         table, (leaves, rows) = self._rows.leaves, related.selection
         if len(leaves):

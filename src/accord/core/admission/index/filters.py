@@ -27,7 +27,7 @@ from accord.core.predicates.terms import Term, to_terms
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-MOST_SIDES: Final = 256  # in one comparison: anybody may advertise and subscribe
+MAX_SIDES: Final = 256  # in one comparison: anybody may advertise and subscribe
 
 Box = Mapping[str, ValueSet]
 
@@ -73,9 +73,9 @@ def covers(wide: Filter, narrow: Filter) -> bool | None:
 
 def covers_all(wide: list[Term], narrow: list[Term]) -> bool | None:
     """Also where one of many terms does it alone, which could be too much to find otherwise."""
-    if len(wide) > 1 and any(covers_terms([term], narrow, MOST_SIDES) for term in wide):
+    if len(wide) > 1 and any(covers_terms([term], narrow, MAX_SIDES) for term in wide):
         return True
-    return covers_terms(wide, narrow, MOST_SIDES)
+    return covers_terms(wide, narrow, MAX_SIDES)
 
 
 def intersects(one: Filter, other: Filter) -> bool | None:

@@ -11,19 +11,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from accord.core.admission.index.codes import UNKNOWN, Codes, SetCodes
+from accord.core.admission.index.codes import UNKNOWN, SetDictionary, ValueDictionary
 from accord.core.admission.index.filters import Box
 from accord.core.admission.index.leaves import Layout
 from accord.core.admission.index.patterns import Relation, is_name, kind_of, names_of, relate
-from accord.core.admission.index.selection import Question, Tests
+from accord.core.admission.index.selection import RowQuery, Tests
 from accord.core.admission.index.sides import (
     CODED,
     SLOTS,
     Floats,
     Ints,
     Mask,
+    NumericSpan,
     Slot,
-    Span,
     ask_codes,
     ask_spans,
     set_of,
@@ -47,14 +47,14 @@ class _Plan(NamedTuple):
     names: list[tuple[Ints, list[tuple[int, int]]]]
 
 
-class Keys:
+class RowEncoder:
     def __init__(self) -> None:
-        self._kinds = Codes()
-        self._channels = Codes()
-        self._names = Codes()
-        self._nodes = Codes()
-        self._slots = Codes()
-        self._sets: dict[str, SetCodes] = {}  # by attribute
+        self._kinds = ValueDictionary()
+        self._channels = ValueDictionary()
+        self._names = ValueDictionary()
+        self._nodes = ValueDictionary()
+        self._slots = ValueDictionary()
+        self._sets: dict[str, SetDictionary] = {}  # by attribute
         self._plans: dict[tuple[Relation, str], _Plan] = {}
         assert self._nodes.take(None) == SEVERAL
 
@@ -91,7 +91,7 @@ class Keys:
                 keys += span.low, span.high
             else:
                 slots.append(self._slots.take((name, CODED)))
-                code = self._sets.setdefault(name, SetCodes()).take(allowed)
+                code = self._sets.setdefault(name, SetDictionary()).take(allowed)
                 keys += code, code
         kind = kind_of(channel)
         if self._kinds.get(kind) == UNKNOWN:
@@ -127,11 +127,11 @@ class Keys:
 
     def question(
         self, relation: Relation, channel: str, box: Box, nodes: frozenset[str] | None
-    ) -> Question:
+    ) -> RowQuery:
         kinds, names = self._asked_names(relation, channel)
         sides = [self._tests(relation, name, allowed) for name, allowed in box.items()]
         about = (relation, channel, nodes)
-        return Question(relation, about, kinds, names, self._asked_nodes(nodes), sides)
+        return RowQuery(relation, about, kinds, names, self._asked_nodes(nodes), sides)
 
     def check_invariants(self) -> None:
         for codes in (self._kinds, self._channels, self._names, self._nodes, self._slots):
@@ -151,7 +151,7 @@ class Keys:
         name, kind = self._slot(slot)
         if kind == CODED:
             return name, self._sets[name].set_of(int(low))
-        return name, set_of(Span(kind, low, high))
+        return name, set_of(NumericSpan(kind, low, high))
 
     def _tests(self, relation: Relation, name: str, asking: ValueSet) -> Tests:
         """For each kind of sides of this attribute."""

@@ -44,7 +44,7 @@ class Layout(NamedTuple):
         return self.start + 2 * len(self.slots)
 
 
-class Row(NamedTuple):
+class LeafRow(NamedTuple):
     """A row out of its leaf."""
 
     keys: Floats
@@ -130,7 +130,7 @@ class Leaves:
 
     # --------------------------------------------------------------------------------------- rows
 
-    def add(self, leaf: int, row: Row) -> int:
+    def add(self, leaf: int, row: LeafRow) -> int:
         """Where it is now."""
         position = int(self.size[leaf])
         assert position < ROWS
@@ -149,7 +149,7 @@ class Leaves:
         self._is_stale[leaf] = True
         return place
 
-    def remove(self, place: int) -> tuple[Row, int]:
+    def remove(self, place: int) -> tuple[LeafRow, int]:
         """The row, and whose row has come to its place (NOBODY: none)."""
         leaf, position = divmod(place, ROWS)
         keys = self.keys(leaf)
@@ -190,7 +190,7 @@ class Leaves:
             self._is_stale[each] = True
         return other
 
-    def clear(self, leaf: int) -> list[Row]:
+    def clear(self, leaf: int) -> list[LeafRow]:
         """All rows, out of their leaf."""
         size = int(self.size[leaf])
         rows = [self.row(leaf * ROWS + position) for position in range(size)]
@@ -199,9 +199,9 @@ class Leaves:
         self._is_stale[leaf] = True
         return rows
 
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> LeafRow:
         leaf, position = divmod(place, ROWS)
-        return Row(
+        return LeafRow(
             self.keys(leaf)[:, position].copy(),
             self.figures[place].copy(),
             int(self.owner[place]),

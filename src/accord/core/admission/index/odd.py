@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accord.core.admission.index.filters import MOST_SIDES, Filter, covers, intersects
+from accord.core.admission.index.filters import MAX_SIDES, Filter, covers, intersects
 from accord.core.admission.index.patterns import Relation
 from accord.core.admission.index.tables import Sums
 from accord.core.predicates.relation_index import Relations
 
 
 @dataclass(slots=True)
-class OddFilter:
+class GeneralFilter:
     """With the figures that others have in the index.
 
     `is_loose` says that there was too much to compare: rate and count are too small perhaps.
@@ -27,20 +27,20 @@ class OddFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class OddRelated:
+class RelatedGeneralFilters:
     """Numbers of filters that are related, and of those for which that is unknown."""
 
     sure: list[int]
     unknown: list[int]
 
 
-NONE_RELATED = OddRelated([], [])
+NONE_RELATED = RelatedGeneralFilters([], [])
 
 
-class Odd:
+class GeneralFilters:
     def __init__(self) -> None:
-        self._relations = Relations(MOST_SIDES)
-        self._filters: dict[int, OddFilter] = {}
+        self._relations = Relations(MAX_SIDES)
+        self._filters: dict[int, GeneralFilter] = {}
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -48,10 +48,10 @@ class Odd:
     def __contains__(self, number: int) -> bool:
         return number in self._filters
 
-    def __getitem__(self, number: int) -> OddFilter:
+    def __getitem__(self, number: int) -> GeneralFilter:
         return self._filters[number]
 
-    def add(self, number: int, odd: OddFilter) -> None:
+    def add(self, number: int, odd: GeneralFilter) -> None:
         self._relations.add(number, odd.filter.predicate)
         self._filters[number] = odd
 
@@ -59,7 +59,7 @@ class Odd:
         self._relations.remove(number)
         del self._filters[number]
 
-    def related(self, relation: Relation, asking: Filter) -> OddRelated:
+    def related(self, relation: Relation, asking: Filter) -> RelatedGeneralFilters:
         if not self._filters:
             return NONE_RELATED
         ask = (
@@ -68,7 +68,7 @@ class Odd:
             self._relations.intersecting,
         )[relation]
         found = ask(asking.predicate)
-        related = OddRelated([], [])
+        related = RelatedGeneralFilters([], [])
         for number in (*found.yes, *found.unknown):
             assert isinstance(number, int)
             # Asked again, so that whoever of the two asks gets the same answer.

@@ -31,7 +31,7 @@ def is_related(relation: Relation, asking: ValueSet, allowed: ValueSet) -> bool:
     return not (asking & allowed).is_empty
 
 
-class Pieces:
+class RangeSets:
     """Of sets that do not change, each with a number."""
 
     def __init__(self, numbered: Mapping[ValueSet, int]) -> None:

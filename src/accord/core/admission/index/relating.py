@@ -11,35 +11,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from accord.core.admission.index.filter_index import FilterIndex, Related
+from accord.core.admission.index.filter_index import FilterIndex, RelatedRows
 from accord.core.admission.index.filters import Filter, covers_all
-from accord.core.admission.index.odd import Odd, OddFilter
+from accord.core.admission.index.odd import GeneralFilter, GeneralFilters
 from accord.core.admission.index.patterns import Relation
 from accord.core.admission.index.tables import NOTHING, Sums
 from accord.core.predicates.terms import Term
 
-MOST_COMPARED: Final = 2_000
+MAX_COMPARED: Final = 2_000
 
 Nodes = frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RelatedFilters:
     """Filters that are related to one.
 
     `unknown` may or may not be. `is_loose` says that there was too much to compare.
     """
 
-    boxes: Related | None
+    boxes: RelatedRows | None
     odd: list[int] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
     is_loose: bool = False
 
 
-class Relating:
+class FilterRelations:
     def __init__(self) -> None:
         self.index = FilterIndex()
-        self.odd = Odd()
+        self.odd = GeneralFilters()
         self.compared = 0  # boxes one by one, because the index could not tell
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Relating:
         total = self.sum_own(covered).plus(own)
         self.gain(self.covering(filter_), own)
         if self.is_odd(filter_):
-            self.odd.add(number, OddFilter(filter_, own, total, covered.is_loose))
+            self.odd.add(number, GeneralFilter(filter_, own, total, covered.is_loose))
         else:
             assert filter_.box is not None
             figures = (own.rate, own.count, total.rate, total.count)
@@ -103,33 +103,33 @@ class Relating:
 
     # ---------------------------------------------------------------------------------- relations
 
-    def covered(self, filter_: Filter, nodes: Nodes = None) -> Group:
+    def covered(self, filter_: Filter, nodes: Nodes = None) -> RelatedFilters:
         """Of boxes only those that are advertised at `nodes`, or at several, if given."""
         odd = self.odd.related(Relation.COVERED, filter_)
         # Terms with other conditions cover no box, which has none.
         exact = [term for term in filter_.terms if term.is_exact]
-        boxes: Related | None = None
+        boxes: RelatedRows | None = None
         is_loose = False
         if len(exact) == 1:
             boxes = self._select(Relation.COVERED, filter_, exact[0], nodes)
         elif exact:
             boxes, is_loose = self._covered_by_several(filter_, exact, nodes)
-        return Group(boxes, odd.sure, odd.unknown, is_loose)
+        return RelatedFilters(boxes, odd.sure, odd.unknown, is_loose)
 
-    def covering(self, filter_: Filter) -> Group:
+    def covering(self, filter_: Filter) -> RelatedFilters:
         odd = self.odd.related(Relation.COVERING, filter_)
         parts = [self._select(Relation.COVERING, filter_, term) for term in filter_.terms]
         if len(parts) > 1:
             parts = [self.index.both(parts)]
-        return Group(parts[0] if parts else None, odd.sure, odd.unknown)
+        return RelatedFilters(parts[0] if parts else None, odd.sure, odd.unknown)
 
-    def intersecting(self, filter_: Filter, nodes: Nodes = None) -> Group:
+    def intersecting(self, filter_: Filter, nodes: Nodes = None) -> RelatedFilters:
         odd = self.odd.related(Relation.INTERSECTING, filter_)
         relation = Relation.INTERSECTING
         parts = [self._select(relation, filter_, term, nodes) for term in filter_.terms]
         if len(parts) > 1:
             parts = [self.index.either(parts)]
-        return Group(parts[0] if parts else None, odd.sure, odd.unknown)
+        return RelatedFilters(parts[0] if parts else None, odd.sure, odd.unknown)
 
     def same(self, filter_: Filter) -> int | None:
         """One that covers it and is covered by it, where the two are not written alike."""
@@ -141,29 +141,29 @@ class Relating:
                 return number
         if filter_.box is not None or covered.boxes is None or covering.boxes is None:
             return None
-        both = self.numbers(Group(self.index.both([covered.boxes, covering.boxes])))
+        both = self.numbers(RelatedFilters(self.index.both([covered.boxes, covering.boxes])))
         return both[0] if both else None
 
     # ------------------------------------------------------------------------------------ figures
 
-    def sum_own(self, group: Group) -> Sums:
+    def sum_own(self, group: RelatedFilters) -> Sums:
         sums = self.sum_boxes(group)
         for number in group.odd:
             sums = sums.plus(self.odd[number].own)
         return sums
 
-    def sum_boxes(self, group: Group) -> Sums:
+    def sum_boxes(self, group: RelatedFilters) -> Sums:
         return NOTHING if group.boxes is None else self.index.sum_own(group.boxes)
 
-    def sum_by_node(self, group: Group) -> dict[str, Sums]:
+    def sum_by_node(self, group: RelatedFilters) -> dict[str, Sums]:
         """Of boxes that are advertised at one node each."""
         return {} if group.boxes is None else self.index.sum_by_node(group.boxes)
 
-    def several(self, group: Group) -> list[int]:
+    def several(self, group: RelatedFilters) -> list[int]:
         """The boxes that are advertised at several nodes."""
         return [] if group.boxes is None else self.index.several(group.boxes)
 
-    def most(self, group: Group) -> Sums:
+    def most(self, group: RelatedFilters) -> Sums:
         """The greatest rate and count of any; 0 of none."""
         found = [self.odd[number].total for number in group.odd if not self.odd[number].is_loose]
         if group.boxes is not None:
@@ -171,7 +171,7 @@ class Relating:
         rates, counts = [each.rate for each in found], [each.count for each in found]
         return Sums(max(rates, default=0), max(counts, default=0))
 
-    def least(self, group: Group) -> Sums | None:
+    def least(self, group: RelatedFilters) -> Sums | None:
         """The smallest rate and count of any; None of none."""
         found = [self.odd[number].total for number in group.odd if not self.odd[number].is_loose]
         boxes = None if group.boxes is None else self.index.least(group.boxes)
@@ -181,11 +181,11 @@ class Relating:
             return None
         return Sums(min(each.rate for each in found), min(each.count for each in found))
 
-    def numbers(self, group: Group) -> list[int]:
+    def numbers(self, group: RelatedFilters) -> list[int]:
         boxes = [] if group.boxes is None else self.index.numbers(group.boxes)
         return boxes + group.odd
 
-    def gain(self, group: Group, change: Sums) -> None:
+    def gain(self, group: RelatedFilters, change: Sums) -> None:
         if group.boxes is not None:
             self.index.gain(group.boxes, change.rate, change.count)
         for number in group.odd:
@@ -200,12 +200,12 @@ class Relating:
 
     def _select(
         self, relation: Relation, filter_: Filter, term: Term, nodes: Nodes = None
-    ) -> Related:
+    ) -> RelatedRows:
         return self.index.select(relation, filter_.channel, term.sets, nodes)
 
     def _covered_by_several(
         self, filter_: Filter, exact: list[Term], nodes: Nodes
-    ) -> tuple[Related, bool]:
+    ) -> tuple[RelatedRows, bool]:
         alone = self.index.either(
             [self._select(Relation.COVERED, filter_, term, nodes) for term in exact]
         )
@@ -214,7 +214,7 @@ class Relating:
         candidates = self.index.both([on_channel, self.index.twice(touched)])
         known = set(self.index.numbers(alone))
         numbers = [each for each in self.index.numbers(candidates) if each not in known]
-        compared = numbers[:MOST_COMPARED]
+        compared = numbers[:MAX_COMPARED]
         self.compared += len(compared)
         found = [each for each in compared if covers_all(exact, [Term(self.index.box(each))])]
         together = self.index.only(candidates, found)

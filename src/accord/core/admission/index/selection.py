@@ -17,15 +17,15 @@ import numpy as np
 
 from accord.core.admission.index.leaves import POSITIONS, ROWS, Leaves
 from accord.core.admission.index.patterns import Relation
-from accord.core.admission.index.sides import Floats, Ints, Mask, SideTest
+from accord.core.admission.index.sides import ConstraintTest, Floats, Ints, Mask
 
 _PORTION: Final = 1_024  # leaves
 
-Tests = list[tuple[int, SideTest]]  # by slot
+Tests = list[tuple[int, ConstraintTest]]  # by slot
 
 
 @dataclass(slots=True)
-class Question:
+class RowQuery:
     """What is asked of rows.
 
     `about` is the same for questions that differ in their sides only. `kinds` says which kinds of
@@ -42,7 +42,7 @@ class Question:
     sides: list[Tests] = field(default_factory=list)
 
 
-class Selection(NamedTuple):
+class RowSelection(NamedTuple):
     """All rows of some leaves, and some rows of others."""
 
     leaves: Ints
@@ -57,7 +57,7 @@ class Selection(NamedTuple):
 class Search:
     """One question to all leaves."""
 
-    def __init__(self, leaves: Leaves, question: Question) -> None:
+    def __init__(self, leaves: Leaves, question: RowQuery) -> None:
         self._leaves = leaves
         self._question = question
         count = len(leaves)
@@ -71,20 +71,20 @@ class Search:
         self._is_whole: Mask = np.ones(len(self._ids), dtype=np.bool_)
         self._asked: Ints = np.zeros(len(self._ids), dtype=np.int64)  # sides that were asked about
 
-    def run(self) -> Selection:
+    def run(self) -> RowSelection:
         for columns, values in self._question.names:
             self._rule_names(columns, values)
         if self._question.nodes is not None:
             self._rule_nodes(self._question.nodes)
         self._rule_sides()
         if self._is_whole.all():
-            return Selection(self._ids, self._ids[:0])
+            return RowSelection(self._ids, self._ids[:0])
         rest = self._ids[~self._is_whole]
         rows = [
             self._look(rest[start : start + _PORTION]) for start in range(0, len(rest), _PORTION)
         ]
         found = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        return Selection(self._ids[self._is_whole], found)
+        return RowSelection(self._ids[self._is_whole], found)
 
     # --------------------------------------------------------------------------- leaves as a whole
 
@@ -178,7 +178,7 @@ class Search:
             names = leaves.strips.take(strips[mixed], axis=0)
             found[mixed] &= names == value[mixed][:, None]
 
-    def _look_at_sides(self, ids: Ints, found: Mask, slot: int, test: SideTest) -> None:
+    def _look_at_sides(self, ids: Ints, found: Mask, slot: int, test: ConstraintTest) -> None:
         at, strip = self._having(ids, slot)
         mixed = (~test.must_hold(*self._bounds(strip))).nonzero()[0]
         if len(mixed):

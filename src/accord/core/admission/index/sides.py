@@ -40,7 +40,7 @@ Mask = NDArray[np.bool_]
 Slot = tuple[str, str]  # an attribute, and which kind of sides
 
 
-class Span(NamedTuple):
+class NumericSpan(NamedTuple):
     """A range of numbers or times that floats hold exactly."""
 
     kind: str
@@ -48,17 +48,17 @@ class Span(NamedTuple):
     high: float
 
 
-def span_of(allowed: ValueSet) -> Span | None:
+def span_of(allowed: ValueSet) -> NumericSpan | None:
     """None where it is something else: to be kept by its number."""
     for name, kind in _KINDS.items():
         ranges = allowed.ranges[kind]
         if len(ranges) == 1 and allowed.only_kind() is kind:
             low, high = map(exactly, ranges[0])
-            return None if low is None or high is None else Span(name, low, high)
+            return None if low is None or high is None else NumericSpan(name, low, high)
     return None
 
 
-def set_of(span: Span) -> ValueSet:
+def set_of(span: NumericSpan) -> ValueSet:
     """What a span stands for."""
     kind = _KINDS[span.kind]
     low, high = (_bound(kind, value) for value in (span.low, span.high))
@@ -66,7 +66,7 @@ def set_of(span: Span) -> ValueSet:
 
 
 @dataclass(slots=True)
-class SideTest:
+class ConstraintTest:
     """Both numbers between bounds, which belong to it; and `check`, if there is one."""
 
     low_from: float = -math.inf
@@ -105,16 +105,16 @@ class SideTest:
         return np.ones(low[0].shape, dtype=np.bool_) if found is None else found
 
 
-NEVER: Final = SideTest(low_from=math.inf, low_to=-math.inf)
+NEVER: Final = ConstraintTest(low_from=math.inf, low_to=-math.inf)
 
 
-def ask_codes(codes: Ints) -> SideTest:
+def ask_codes(codes: Ints) -> ConstraintTest:
     """Whether a side's number is one of `codes`, ascending."""
     if not len(codes):
         return NEVER
     first, last = int(codes[0]), int(codes[-1])
     if last - first + 1 == len(codes):
-        return SideTest(first, last)
+        return ConstraintTest(first, last)
     table = np.zeros(last + 1, dtype=np.bool_)
     table[codes] = True
 
@@ -122,10 +122,10 @@ def ask_codes(codes: Ints) -> SideTest:
         places = np.clip(low, 0, last).astype(np.int64)  # sides of other slots are here, too
         return table.take(places)
 
-    return SideTest(first, last, check=check)
+    return ConstraintTest(first, last, check=check)
 
 
-def ask_spans(relation: Relation, asking: ValueSet, kind: str) -> SideTest:
+def ask_spans(relation: Relation, asking: ValueSet, kind: str) -> ConstraintTest:
     """Whether a span of this kind is related to `asking`."""
     ranges = asking.ranges[_KINDS[kind]]
     if not ranges:
@@ -134,12 +134,12 @@ def ask_spans(relation: Relation, asking: ValueSet, kind: str) -> SideTest:
     if relation is Relation.COVERING:
         if asking.only_kind() is not _KINDS[kind]:
             return NEVER
-        return SideTest(low_to=_down(first), high_from=_up(last))
+        return ConstraintTest(low_to=_down(first), high_from=_up(last))
     if relation is Relation.COVERED:
-        test = SideTest(low_from=_up(first), high_to=_down(last))
+        test = ConstraintTest(low_from=_up(first), high_to=_down(last))
         test.check = None if len(ranges) == 1 else _within(ranges)
     else:
-        test = SideTest(low_to=_below(last), high_from=_above(first))
+        test = ConstraintTest(low_to=_below(last), high_from=_above(first))
         test.check = None if len(ranges) == 1 else _meeting(ranges)
     return test
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.core.admission.index.leaves import NOBODY, Layout, Row
+from accord.core.admission.index.leaves import NOBODY, Layout, LeafRow
 from accord.core.admission.index.patterns import Relation
-from accord.core.admission.index.selection import Question
-from accord.core.admission.index.sides import Floats, Ints, SideTest
-from accord.core.admission.index.tables import Fitting
+from accord.core.admission.index.selection import RowQuery
+from accord.core.admission.index.sides import ConstraintTest, Floats, Ints
+from accord.core.admission.index.tables import MatchingSummaries
 
 _FIRST: Final = 64
 _NONE: Final[Ints] = np.empty(0, dtype=np.int64)
@@ -44,7 +44,7 @@ class _Column:
         at = self._find(row)
         return float(self._low[at]), float(self._high[at])
 
-    def fitting(self, fitting: Fitting) -> tuple[Ints, Floats, Floats]:
+    def fitting(self, fitting: MatchingSummaries) -> tuple[Ints, Floats, Floats]:
         """Rows whose channel filter fits, and the bounds of their sides."""
         size = self.size
         rows, low, high = self._rows[:size], self._low[:size], self._high[:size]
@@ -73,7 +73,7 @@ class _Column:
         return int((self.rows == row).argmax())
 
 
-class Strays:
+class SparseRows:
     def __init__(self) -> None:
         self.figures: Ints = np.zeros((_FIRST, 4), dtype=np.int64)
         self.owner: Ints = np.full(_FIRST, NOBODY, dtype=np.int64)
@@ -89,7 +89,7 @@ class Strays:
     def __len__(self) -> int:
         return len(self._layouts)
 
-    def add(self, layout: Layout, row: Row, shade: int) -> int:
+    def add(self, layout: Layout, row: LeafRow, shade: int) -> int:
         """Where it is now; see `Shades` for its shade."""
         place = self._free.pop() if self._free else self._used
         if place == self._used:
@@ -107,7 +107,7 @@ class Strays:
             self._columns.setdefault(slot, _Column()).add(place, shade, low, high)
         return place
 
-    def remove(self, place: int) -> tuple[Layout, Row]:
+    def remove(self, place: int) -> tuple[Layout, LeafRow]:
         layout, row = self.row(place)
         del self._layouts[place]
         for slot in layout.slots:
@@ -120,17 +120,17 @@ class Strays:
         self._free.append(place)
         return layout, row
 
-    def row(self, place: int) -> tuple[Layout, Row]:
+    def row(self, place: int) -> tuple[Layout, LeafRow]:
         layout = self._layouts[place]
         keys = list(self._names[place, : layout.start])
         for slot in layout.slots:
             keys += self._columns[slot].bounds(place)
-        return layout, Row(np.array(keys), self.figures[place].copy(), int(self.owner[place]))
+        return layout, LeafRow(np.array(keys), self.figures[place].copy(), int(self.owner[place]))
 
     def shade(self, place: int) -> int:
         return int(self._shade[place])
 
-    def find(self, question: Question, fitting: Fitting) -> Ints:
+    def find(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
         """Rows that are covered or covering."""
         if not self._layouts:
             return _NONE
@@ -138,7 +138,7 @@ class Strays:
             return self._covered(question, fitting)
         return self._covering(question, fitting)
 
-    def apart(self, question: Question, fitting: Fitting) -> Ints:
+    def apart(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
         """Rows that do not intersect, though their channel filter does."""
         if not self._layouts:
             return _NONE
@@ -154,7 +154,7 @@ class Strays:
         self._marks[found] = 0
         return found
 
-    def all_fitting(self, fitting: Fitting) -> Ints:
+    def all_fitting(self, fitting: MatchingSummaries) -> Ints:
         """Rows whose channel filter is related."""
         rows = np.flatnonzero(self.owner[: self._used] != NOBODY)
         return rows[fitting.shades[self._shade[rows]]]
@@ -174,7 +174,9 @@ class Strays:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _rows(self, slot: int, test: SideTest, fitting: Fitting, *, passes: bool = True) -> Ints:
+    def _rows(
+        self, slot: int, test: ConstraintTest, fitting: MatchingSummaries, *, passes: bool = True
+    ) -> Ints:
         """Rows that fit and have a side of this slot that passes the test, or does not."""
         column = self._columns.get(slot)
         if column is None:
@@ -183,7 +185,7 @@ class Strays:
         holds = test.holds(low, high)
         return rows[holds if passes else ~holds]
 
-    def _covered(self, question: Question, fitting: Fitting) -> Ints:
+    def _covered(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
         """Rows that have a side within each that was asked about."""
         found: Ints | None = None
         for tests in question.sides:
@@ -195,7 +197,7 @@ class Strays:
             found = rows
         return self.all_fitting(fitting) if found is None else found
 
-    def _covering(self, question: Question, fitting: Fitting) -> Ints:
+    def _covering(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
         """Rows of which each side is around one that was asked about."""
         parts: list[Ints] = []
         for tests in question.sides:

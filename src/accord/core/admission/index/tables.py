@@ -15,8 +15,8 @@ import numpy as np
 
 from accord.core.admission.index.clusters import Clusters
 from accord.core.admission.index.keys import SEVERAL
-from accord.core.admission.index.leaves import NOBODY, ROWS, Layout, Leaves, Row
-from accord.core.admission.index.selection import Question, Search, Selection
+from accord.core.admission.index.leaves import NOBODY, ROWS, Layout, LeafRow, Leaves
+from accord.core.admission.index.selection import RowQuery, RowSelection, Search
 from accord.core.admission.index.sides import Floats, Ints, Mask
 
 
@@ -36,7 +36,7 @@ _KNOWN: Final = 64
 _STRAYS: Final = 3  # the figure of a shade that says how many they are
 
 
-class Table:
+class LeafTable:
     """Rows in leaves, by layout."""
 
     def __init__(self, places: list[int]) -> None:
@@ -45,14 +45,14 @@ class Table:
         self.size = 0
         self._places = places
 
-    def add(self, layout: Layout, row: Row) -> None:
+    def add(self, layout: Layout, row: LeafRow) -> None:
         group = self.groups.get(layout)
         if group is None:
             group = self.groups[layout] = Clusters(layout, self.leaves, self._places)
         group.add(row)
         self.size += 1
 
-    def remove(self, number: int) -> tuple[Layout, Row]:
+    def remove(self, number: int) -> tuple[Layout, LeafRow]:
         layout = self.leaves.layouts[self._places[number] // ROWS]
         assert layout is not None
         group = self.groups[layout]
@@ -62,19 +62,19 @@ class Table:
         self.size -= 1
         return layout, row
 
-    def row(self, place: int) -> tuple[Layout, Row]:
+    def row(self, place: int) -> tuple[Layout, LeafRow]:
         layout = self.leaves.layouts[place // ROWS]
         assert layout is not None
         return layout, self.leaves.row(place)
 
-    def select(self, question: Question) -> Selection:
+    def select(self, question: RowQuery) -> RowSelection:
         return Search(self.leaves, question).run()
 
     def gain_own(self, place: int, rate: int, count: int) -> None:
         self.leaves.figures[place, :2] += (rate, count)
         self.leaves.changed(np.array([place]))
 
-    def sum_own(self, selection: Selection) -> Sums:
+    def sum_own(self, selection: RowSelection) -> Sums:
         leaves, rows = selection
         sums = sum_own(self.leaves.figures, rows)
         return sums.plus(sum_own(self.leaves.totals(leaves).own, leaves)) if len(leaves) else sums
@@ -83,7 +83,7 @@ class Table:
         nodes: Floats = self.leaves.strips[self.leaves.first[rows // ROWS], rows % ROWS]
         return nodes
 
-    def several(self, selection: Selection) -> list[int]:
+    def several(self, selection: RowSelection) -> list[int]:
         rows = selection.all_rows(self.leaves)
         owners: list[int] = self.leaves.owner[rows[self.nodes(rows) == SEVERAL]].tolist()
         return owners
@@ -98,7 +98,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
+class MatchingSummaries:
     """Which strays are related by channel filter and node, by shade; and their sums of own."""
 
     shades: Mask
@@ -106,7 +106,7 @@ class Fitting:
     sums: Sums
 
 
-class Shades:
+class SparseRowSummaries:
     """What strays are together, by channel filter and node: rows without sides.
 
     Each stray keeps the number of its shade. So which strays fit is found for whole shades, and
@@ -115,12 +115,12 @@ class Shades:
 
     def __init__(self) -> None:
         self._places: list[int] = []
-        self._table = Table(self._places)
+        self._table = LeafTable(self._places)
         self._numbers: dict[tuple[float, ...], int] = {}
         self._free: list[int] = []
         self._known: dict[Hashable, Ints] = {}  # rows that fit what was asked about
 
-    def add(self, layout: Layout, row: Row) -> int:
+    def add(self, layout: Layout, row: LeafRow) -> int:
         """One stray more: the number of its shade."""
         start = row.keys[: layout.start]
         own_rate, own_count = row.figures[:2].tolist()
@@ -133,12 +133,12 @@ class Shades:
             self._numbers[key] = number
             self._known.clear()
             plain = Layout(layout.kind, layout.names, ())
-            self._table.add(plain, Row(start, np.array((own_rate, own_count, 0, 1)), number))
+            self._table.add(plain, LeafRow(start, np.array((own_rate, own_count, 0, 1)), number))
         else:
             self._gain(number, own_rate, own_count, 1)
         return number
 
-    def remove(self, number: int, layout: Layout, row: Row) -> None:
+    def remove(self, number: int, layout: Layout, row: LeafRow) -> None:
         """One stray less."""
         own_rate, own_count = row.figures[:2].tolist()
         self._gain(number, -own_rate, -own_count, -1)
@@ -152,25 +152,27 @@ class Shades:
         """More of its own, of one stray."""
         self._gain(number, rate, count, 0)
 
-    def ask(self, question: Question) -> Fitting:
+    def ask(self, question: RowQuery) -> MatchingSummaries:
         shades = np.zeros(len(self._places), dtype=np.bool_)
         if not self._numbers:
-            return Fitting(shades, False, NOTHING)
+            return MatchingSummaries(shades, False, NOTHING)
         rows = self._fitting(question)
         leaves = self._table.leaves
         shades[leaves.owner[rows]] = True
-        return Fitting(shades, len(rows) == len(self._numbers), sum_own(leaves.figures, rows))
+        return MatchingSummaries(
+            shades, len(rows) == len(self._numbers), sum_own(leaves.figures, rows)
+        )
 
     def check_invariants(self) -> None:
         self._table.check_invariants()
         assert len(self._numbers) == self._table.size
         assert len(self._numbers) + len(self._free) == len(self._places)
 
-    def _fitting(self, question: Question) -> Ints:
+    def _fitting(self, question: RowQuery) -> Ints:
         """Rows of shades; those of the last few channel filters are known."""
         rows = self._known.get(question.about)
         if rows is None:
-            plain = Question(
+            plain = RowQuery(
                 question.relation, question.about, question.kinds, question.names, question.nodes
             )
             rows = self._table.select(plain).all_rows(self._table.leaves)

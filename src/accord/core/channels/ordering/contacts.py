@@ -2,19 +2,20 @@
 
 Where links lose much, pings are lost too, and the map takes nodes for cut off that are not. Whoever
 went on without them at once would miss what they have. Letters get through all the same, within a
-fraction of `LOST_US` over any number of such links; so only who is silent for all of it is lost. It
-stays so until it can be reached, or is heard of, or another node says that it is in touch with it.
+fraction of `SUSPECT_AFTER_US` over any number of such links; so only who is silent for all of it is
+lost. It stays so until it can be reached, or is heard of, or another node says that it is in touch
+with it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
-LOST_US: Final = 4_000_000
+SUSPECT_AFTER_US: Final = 4_000_000
 VOUCHED_US: Final = 1_000_000  # to answer for one that another is in touch with
-LATELY_US: Final = LOST_US // 2
+LATELY_US: Final = SUSPECT_AFTER_US // 2
 _MOST: Final = 4_096
 
 
@@ -27,10 +28,10 @@ class _Asked:
         self.is_lost = False
 
 
-class Contacts:
+class FailureDetector:
     """Of one node, with all others."""
 
-    def __init__(self, name: str, net: Map) -> None:
+    def __init__(self, name: str, net: LinkStateMap) -> None:
         self._name = name
         self._map = net
         self._asked: dict[str, _Asked] = {}  # who has not answered since
@@ -41,7 +42,7 @@ class Contacts:
         if node == self._name:
             return
         asked = self._asked.get(node)
-        if asked is None or (not asked.is_lost and now_us - asked.last_us >= LOST_US):
+        if asked is None or (not asked.is_lost and now_us - asked.last_us >= SUSPECT_AFTER_US):
             asked = self._note(node, now_us)
         asked.last_us = now_us
 
@@ -63,7 +64,7 @@ class Contacts:
     def vouched(self, node: str, now_us: int) -> None:
         """Another is in touch with it: so it should answer soon."""
         if node != self._name:
-            self._note(node, now_us).first_us = now_us - LOST_US + VOUCHED_US
+            self._note(node, now_us).first_us = now_us - SUSPECT_AFTER_US + VOUCHED_US
 
     def told_lost(self, node: str, now_us: int) -> None:
         """Another has found that it is lost: here, too, if it can't be reached from here."""
@@ -76,14 +77,14 @@ class Contacts:
             return False
         if self._is_reachable(node):
             asked.is_lost = False
-        elif now_us - asked.first_us >= LOST_US > now_us - asked.last_us:
+        elif now_us - asked.first_us >= SUSPECT_AFTER_US > now_us - asked.last_us:
             asked.is_lost = True
         return asked.is_lost
 
     def forget(self, now_us: int) -> None:
         """Those that can be reached, or were not asked for long."""
         for node, asked in list(self._asked.items()):
-            is_old = now_us - asked.last_us >= 10 * LOST_US
+            is_old = now_us - asked.last_us >= 10 * SUSPECT_AFTER_US
             if is_old and (not asked.is_lost or self._is_reachable(node)):
                 del self._asked[node]
         heard = self._heard.items()

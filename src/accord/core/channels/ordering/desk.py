@@ -12,14 +12,14 @@ from itertools import islice
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
-    MOST_PLACES,
+    MAX_PLACES,
     NO_EPOCH,
-    Ask,
     Epoch,
-    Grant,
-    Held,
+    PositionGrant,
+    PositionRange,
+    PositionRequest,
 )
-from accord.core.channels.streams.sender import MOST_BYTES
+from accord.core.channels.streams.sender import MAX_BYTES
 from accord.core.channels.streams.stream import NEVER, size_of
 from accord.core.overlay.signals import Carried
 
@@ -29,7 +29,7 @@ _MORE: Final = 8  # times as much is taken of those that could not be held back 
 _TELL_US: Final = 500_000
 
 
-class Desk:
+class SourceQueue:
     """Of one channel. `pending` are events without a place, with when they came."""
 
     def __init__(self, incarnation: int, now_us: int) -> None:
@@ -46,11 +46,11 @@ class Desk:
         self._count = 0  # that were asked for
 
     def has_room(self) -> bool:
-        return len(self.pending) < _ENOUGH and self.bytes < MOST_BYTES
+        return len(self.pending) < _ENOUGH and self.bytes < MAX_BYTES
 
     def put(self, event: Carried, now_us: int) -> bool:
         """False where too much waits already, from publishers that were not held back in time."""
-        if len(self.pending) >= _MORE * _ENOUGH or self.bytes >= _MORE * MOST_BYTES:
+        if len(self.pending) >= _MORE * _ENOUGH or self.bytes >= _MORE * MAX_BYTES:
             return False
         self.pending.append((event, now_us))
         self.bytes += size_of(event)
@@ -64,21 +64,21 @@ class Desk:
 
     def next_events(self) -> list[Carried]:
         """For which to ask, if there is room for them."""
-        return [event for event, _ in islice(self.pending, MOST_PLACES)]
+        return [event for event, _ in islice(self.pending, MAX_PLACES)]
 
-    def ask(self, room: int, now_us: int) -> Ask | None:
+    def ask(self, room: int, now_us: int) -> PositionRequest | None:
         """What to ask the sequencer: the same until there is an answer; nothing without room."""
         assert self.pending
         if not self._count:
-            self._count = min(len(self.pending), MOST_PLACES, room)
+            self._count = min(len(self.pending), MAX_PLACES, room)
             self._request += 1
         if not self._count:
             self.asks_us = NEVER
             return None
         self.asks_us = now_us + _ASK_US
-        return Ask(self._incarnation, self._request, self._count, self.latest)
+        return PositionRequest(self._incarnation, self._request, self._count, self.latest)
 
-    def next_place(self, held: Held) -> int | None:
+    def next_place(self, held: PositionRange) -> int | None:
         """The first of these places that may be on its way here."""
         if not self._count or held.epoch < self.latest:
             return None
@@ -86,7 +86,7 @@ class Desk:
         place = max(held.first, last + 1) if epoch == held.epoch else held.first
         return place if place <= held.last else None
 
-    def granted(self, grant: Grant, now_us: int) -> list[tuple[Carried, int]]:
+    def granted(self, grant: PositionGrant, now_us: int) -> list[tuple[Carried, int]]:
         """The events that have their places now; none where the answer is not to be taken."""
         held = grant.held
         if grant.request != self._request or not self._count:
@@ -119,6 +119,6 @@ class Desk:
     def check_invariants(self) -> None:
         assert len(self.pending) <= _MORE * _ENOUGH
         assert self.bytes == sum(size_of(event) for event, _ in self.pending)
-        assert self._count <= min(len(self.pending), MOST_PLACES)
+        assert self._count <= min(len(self.pending), MAX_PLACES)
         assert self.pending or self.asks_us == NEVER
         assert not self._count or self.asks_us < NEVER

@@ -10,48 +10,53 @@ from collections.abc import Mapping
 
 import msgspec
 
-from accord.core.channels.ordering.desk import Desk
+from accord.core.channels.ordering.desk import SourceQueue
 from accord.core.channels.ordering.stamps import (
-    Coming,
-    Held,
-    Stamp,
-    Void,
+    OrderPosition,
+    PositionPending,
+    PositionRange,
+    PositionVoid,
     epoch_of,
     merged,
 )
-from accord.core.channels.streams.sender import Sender
+from accord.core.channels.streams.sender import StreamSender
 from accord.core.channels.template import Context
 
 
-class Holdings:
+class OwnPositions:
     """Of one node, for all channels."""
 
     def __init__(
-        self, context: Context, desks: Mapping[str, Desk], senders: Mapping[str, Sender]
+        self,
+        context: Context,
+        desks: Mapping[str, SourceQueue],
+        senders: Mapping[str, StreamSender],
     ) -> None:
         self._context = context
         self._desks = desks
         self._senders = senders
 
-    def is_own(self, held: Held) -> bool:
+    def is_own(self, held: PositionRange) -> bool:
         """Whether these are this node's, in this life."""
         own = (self._context.name, self._context.incarnation)
         return (held.source, held.incarnation) == own
 
-    def all(self, channel: str) -> tuple[Held, ...]:
+    def all(self, channel: str) -> tuple[PositionRange, ...]:
         """A range for each epoch in which it has places."""
         return tuple(merged(self._place(stamp) for stamp in self._sent_after(channel, 0)))
 
-    def whether(self, member: str, channel: str, held: Held) -> Coming | Void:
+    def whether(
+        self, member: str, channel: str, held: PositionRange
+    ) -> PositionPending | PositionVoid:
         """Whether what it has at these places comes to that member."""
         first = self._first_to_come(member, channel, held) if self.is_own(held) else None
         if first is None:
-            return Void(held)
+            return PositionVoid(held)
         if first > held.first:
-            return Void(msgspec.structs.replace(held, last=first - 1))
-        return Coming(held)
+            return PositionVoid(msgspec.structs.replace(held, last=first - 1))
+        return PositionPending(held)
 
-    def _first_to_come(self, member: str, channel: str, held: Held) -> int | None:
+    def _first_to_come(self, member: str, channel: str, held: PositionRange) -> int | None:
         """The first of these places that is on its way there, or may be."""
         coming = [self._desks[channel].next_place(held)]
         sender = self._senders.get(channel)
@@ -62,12 +67,14 @@ class Holdings:
         places = [each for each in coming if each is not None and held.first <= each <= held.last]
         return min(places, default=None)
 
-    def _sent_after(self, channel: str, number: int) -> list[Stamp]:
+    def _sent_after(self, channel: str, number: int) -> list[OrderPosition]:
         """Of events that somebody may lack."""
         sender = self._senders.get(channel)
         notes = [] if sender is None else sender.notes_after(number)
         return [note.stamp for note in notes if note.stamp is not None]
 
-    def _place(self, stamp: Stamp) -> Held:
+    def _place(self, stamp: OrderPosition) -> PositionRange:
         place = stamp[3]
-        return Held(epoch_of(stamp), place, place, self._context.name, self._context.incarnation)
+        return PositionRange(
+            epoch_of(stamp), place, place, self._context.name, self._context.incarnation
+        )

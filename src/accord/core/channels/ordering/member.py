@@ -23,16 +23,16 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.ordering.stamps import (
-    MOST_SHOWN,
-    Between,
+    MAX_SHOWN,
     Epoch,
-    Held,
-    Holders,
-    Stamp,
-    Void,
+    HolderQuery,
+    HolderReply,
+    OrderPosition,
+    PositionRange,
+    PositionVoid,
     epoch_of,
 )
-from accord.core.channels.streams.stream import HELD_US, NEVER, Kept
+from accord.core.channels.streams.stream import HELD_US, NEVER, BufferedEvent
 
 FIRST_ASK_US: Final = 100_000
 ASK_US: Final = 400_000
@@ -47,30 +47,30 @@ class Gap:
 
     __slots__ = ("after", "asked_us", "high", "is_known", "low", "outstanding")
 
-    def __init__(self, low: Stamp | None, high: Stamp, now_us: int) -> None:
+    def __init__(self, low: OrderPosition | None, high: OrderPosition, now_us: int) -> None:
         self.low = low
         self.high = high
         self.after = ""  # the last source that is known
         self.is_known = False  # all are
-        self.outstanding: list[Held] = []
+        self.outstanding: list[PositionRange] = []
         self.asked_us = now_us + FIRST_ASK_US - ASK_US
 
 
-class Member:
+class OrderedReceiver:
     """Nothing waits for longer than `patience_us`."""
 
-    def __init__(self, patience_us: int, position: Stamp | None = None) -> None:
+    def __init__(self, patience_us: int, position: OrderPosition | None = None) -> None:
         self.position = position
         self.patience_us = patience_us
         self.held_us = NEVER  # when to ask again whether this node has room
         self.gap: Gap | None = None
-        self._waiting: dict[Stamp, tuple[Kept, int]] = {}  # with since when
-        self._heap: list[Stamp] = []
-        self._hurry: Stamp | None = None  # up to there nothing is waited for
+        self._waiting: dict[OrderPosition, tuple[BufferedEvent, int]] = {}  # with since when
+        self._heap: list[OrderPosition] = []
+        self._hurry: OrderPosition | None = None  # up to there nothing is waited for
         self._had_no_room_us = 0  # when this node was last asked
         self._incarnations: dict[str, int] = {}  # of sources
 
-    def put(self, stamp: Stamp, kept: Kept, now_us: int) -> bool:
+    def put(self, stamp: OrderPosition, kept: BufferedEvent, now_us: int) -> bool:
         """False where it is too late for it, or another has its place."""
         if stamp in self._waiting or (self.position is not None and stamp <= self.position):
             return False
@@ -78,9 +78,9 @@ class Member:
         heappush(self._heap, stamp)
         return True
 
-    def ready(self, now_us: int, most: int = 1 << 62) -> list[Kept]:
+    def ready(self, now_us: int, most: int = 1 << 62) -> list[BufferedEvent]:
         """Events whose turn it is, at most so many."""
-        found: list[Kept] = []
+        found: list[BufferedEvent] = []
         while self._heap and len(found) < most:
             lowest = self._heap[0]
             if not self._is_next(lowest) and self._has_to_wait(lowest, now_us):
@@ -98,7 +98,7 @@ class Member:
         self.held_us = now_us + HELD_US if self._heap else NEVER
         self._had_no_room_us = now_us
 
-    def hurry(self, stamp: Stamp) -> None:
+    def hurry(self, stamp: OrderPosition) -> None:
         """Its source waits no more until it is handed over: so it waits for nothing."""
         self._hurry = stamp if self._hurry is None else max(self._hurry, stamp)
 
@@ -106,7 +106,7 @@ class Member:
         """Whether the next must not wait."""
         return bool(self._heap) and self._hurry is not None and self._heap[0] <= self._hurry
 
-    def is_outdated(self, kept: Kept) -> bool:
+    def is_outdated(self, kept: BufferedEvent) -> bool:
         """Whether its source was started again, and something that it sent since was ready."""
         source, incarnation = kept.event.source, kept.event.incarnation
         if self._incarnations.get(source, 0) > incarnation:
@@ -117,7 +117,7 @@ class Member:
         self._incarnations[source] = incarnation
         return False
 
-    def holders(self, message: Holders, others: Iterable[Held] = ()) -> None:
+    def holders(self, message: HolderReply, others: Iterable[PositionRange] = ()) -> None:
         """The sequencer's answer, and what `others` may have that it does not know of."""
         gap = self.gap
         if gap is None or gap.is_known:
@@ -132,7 +132,7 @@ class Member:
             gap.after = message.held[-1].source
             gap.asked_us -= ASK_US  # for the next at once
 
-    def void(self, message: Void) -> None:
+    def void(self, message: PositionVoid) -> None:
         """A source's answer: nothing more will come of that."""
         if self.gap is not None:
             left = [_without(held, message.held) for held in self.gap.outstanding]
@@ -144,26 +144,26 @@ class Member:
         if gap is not None:
             gap.outstanding = [held for held in gap.outstanding if not is_lost(held.source)]
 
-    def question(self, latest: Epoch, now_us: int) -> Between | None:
+    def question(self, latest: Epoch, now_us: int) -> HolderQuery | None:
         """What to ask the sequencer now, if that is the latest epoch."""
         gap = self.gap
         if gap is None or gap.is_known or now_us - gap.asked_us < ASK_US:
             return None
         gap.asked_us = now_us
-        return Between(gap.low, gap.high, latest, gap.after)
+        return HolderQuery(gap.low, gap.high, latest, gap.after)
 
-    def questions(self, now_us: int) -> list[Held]:
+    def questions(self, now_us: int) -> list[PositionRange]:
         """Of which places to ask their sources now."""
         gap = self.gap
         if gap is None or not gap.is_known or now_us - gap.asked_us < ASK_US:
             return []
         gap.asked_us = now_us
-        return self._missing(gap)[:MOST_SHOWN]
+        return self._missing(gap)[:MAX_SHOWN]
 
     def next_due_us(self) -> int:
         return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
 
-    def leave(self) -> list[Kept]:
+    def leave(self) -> list[BufferedEvent]:
         """Wait for nothing; gives what has waited, in no order."""
         waiting = [kept for kept, _ in self._waiting.values()]
         self._waiting.clear()
@@ -173,7 +173,7 @@ class Member:
         self.held_us = NEVER
         return waiting
 
-    def __contains__(self, stamp: Stamp) -> bool:
+    def __contains__(self, stamp: OrderPosition) -> bool:
         return stamp in self._waiting
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ class Member:
         assert self.position is None or all(stamp > self.position for stamp in self._heap)
         assert self.gap is None or self.gap.high in self._waiting
 
-    def _is_next(self, stamp: Stamp) -> bool:
+    def _is_next(self, stamp: OrderPosition) -> bool:
         position = self.position
         return (
             position is not None
@@ -194,7 +194,7 @@ class Member:
             and stamp[3] == position[3] + 1
         )
 
-    def _has_to_wait(self, lowest: Stamp, now_us: int) -> bool:
+    def _has_to_wait(self, lowest: OrderPosition, now_us: int) -> bool:
         """Whether something is to come that goes before it, as far as is known."""
         since_us = max(self._waiting[lowest][1], self._had_no_room_us)
         if self.is_in_a_hurry() or now_us - since_us >= self.patience_us:
@@ -205,13 +205,13 @@ class Member:
             return True
         return not gap.is_known or bool(self._missing(gap))
 
-    def _missing(self, gap: Gap) -> list[Held]:
+    def _missing(self, gap: Gap) -> list[PositionRange]:
         """What is to come before all that waits."""
         lowest = self._heap[0]
         return [held for held in gap.outstanding if held.is_between(self.position, lowest)]
 
 
-def _without(held: Held, void: Held) -> Held:
+def _without(held: PositionRange, void: PositionRange) -> PositionRange:
     """What is left of `held`; where nothing is, its first is behind its last."""
     of = (held.epoch, held.source, held.incarnation)
     if of == (void.epoch, void.source, void.incarnation) and void.first <= held.first <= void.last:

@@ -11,35 +11,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from accord.core.channels.ordering.contacts import Contacts
-from accord.core.channels.ordering.desk import Desk
+from accord.core.channels.ordering.contacts import FailureDetector
+from accord.core.channels.ordering.desk import SourceQueue
 from accord.core.channels.ordering.sequencer import COLLECT_US, Sequencer
 from accord.core.channels.ordering.stamps import (
-    Ask,
-    Between,
     Body,
-    Collect,
-    Collected,
+    CurrentEpoch,
     Epoch,
-    Reign,
+    EpochPromise,
+    HolderQuery,
+    PositionRequest,
+    PrepareEpoch,
 )
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.streams.stream import NEVER
 from accord.core.channels.template import Context
 
-YOUNG_US: Final = 3_000_000
+STARTUP_GRACE_US: Final = 3_000_000
 
 # (to, channel, what, now_us)
 Post = Callable[[str, str, Body, int], None]
 
 
-class Office:
+class SequencerManager:
     """Of one node, for all channels."""
 
-    def __init__(self, context: Context, desks: Mapping[str, Desk], post: Post) -> None:
+    def __init__(self, context: Context, desks: Mapping[str, SourceQueue], post: Post) -> None:
         self.sequencers: dict[str, Sequencer] = {}
         self._asking: dict[str, bool] = {}  # channels whose sequencer may wait for answers
-        self.contacts = Contacts(context.name, context.map)
+        self.contacts = FailureDetector(context.name, context.map)
         self.rendezvous = Rendezvous(context.name, context.map)
         self._context = context
         self._desks = desks
@@ -57,19 +57,21 @@ class Office:
         self.contacts.ask(name, now_us)
         return name
 
-    def asked_for_places(self, origin: str, channel: str, message: Ask, now_us: int) -> None:
+    def asked_for_places(
+        self, origin: str, channel: str, message: PositionRequest, now_us: int
+    ) -> None:
         sequencer = self._serving(origin, channel, message.latest, now_us)
         if sequencer is not None:
             self._post(origin, channel, sequencer.grant(origin, message, now_us), now_us)
         elif (sequencer := self.sequencers.get(channel)) is not None:
             sequencer.wish(origin, message)
 
-    def asked_who(self, origin: str, channel: str, message: Between, now_us: int) -> None:
+    def asked_who(self, origin: str, channel: str, message: HolderQuery, now_us: int) -> None:
         sequencer = self._serving(origin, channel, message.latest, now_us)
         if sequencer is not None:
             self._post(origin, channel, sequencer.holders(message), now_us)
 
-    def collected(self, origin: str, channel: str, message: Collected, now_us: int) -> None:
+    def collected(self, origin: str, channel: str, message: EpochPromise, now_us: int) -> None:
         sequencer = self.sequencers.get(channel)
         if sequencer is None:
             return
@@ -144,7 +146,7 @@ class Office:
         sequencer = self.sequencers.get(channel)
         is_current = sequencer is not None and sequencer.epoch >= max(desk.latest, latest)
         if not is_current and desk.latest > latest and not self._is_gone(desk.latest, now_us):
-            self._post(origin, channel, Reign(desk.latest), now_us)
+            self._post(origin, channel, CurrentEpoch(desk.latest), now_us)
             return None
         if not is_current:
             if self._is_young(now_us):
@@ -156,7 +158,7 @@ class Office:
         sequencer.used_us = now_us
         if sequencer.is_ready:
             return sequencer
-        self._post(origin, channel, Reign(sequencer.epoch), now_us)
+        self._post(origin, channel, CurrentEpoch(sequencer.epoch), now_us)
         return None
 
     def _take_over(self, channel: str, latest: Epoch, now_us: int) -> Sequencer:
@@ -177,7 +179,7 @@ class Office:
     def _collect(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
         sequencer.leave_out(lambda node: self.contacts.is_lost(node, now_us))
         sequencer.asked_us = now_us
-        collect = Collect(sequencer.epoch, sequencer.lost)
+        collect = PrepareEpoch(sequencer.epoch, sequencer.lost)
         for node in sequencer.to_ask():
             self.contacts.ask(node, now_us)
             self._post(node, channel, collect, now_us)
@@ -208,4 +210,4 @@ class Office:
     def _is_young(self, now_us: int) -> bool:
         if self._began_us < 0:
             self._began_us = now_us
-        return now_us - self._began_us < YOUNG_US
+        return now_us - self._began_us < STARTUP_GRACE_US

@@ -18,16 +18,16 @@ from itertools import chain, islice
 from typing import Final
 
 from accord.core.channels.ordering.stamps import (
-    MOST_LOST,
-    MOST_PLACES,
-    MOST_SHOWN,
-    Ask,
-    Between,
-    Collected,
+    MAX_LOST,
+    MAX_PLACES,
+    MAX_SHOWN,
     Epoch,
-    Grant,
-    Held,
-    Holders,
+    EpochPromise,
+    HolderQuery,
+    HolderReply,
+    PositionGrant,
+    PositionRange,
+    PositionRequest,
     epoch_of,
     merged,
 )
@@ -48,10 +48,10 @@ class Sequencer:
         self.asked_us = 0
         self.used_us = now_us
         self._next = 1
-        self._held: deque[Held] = deque()
-        self._older: dict[str, list[Held]] = {}  # by source, one of an epoch
-        self._grants: dict[tuple[str, int], Grant] = {}
-        self._wishes: dict[str, Ask] = {}  # of sources that asked too early
+        self._held: deque[PositionRange] = deque()
+        self._older: dict[str, list[PositionRange]] = {}  # by source, one of an epoch
+        self._grants: dict[tuple[str, int], PositionGrant] = {}
+        self._wishes: dict[str, PositionRequest] = {}  # of sources that asked too early
 
     @property
     def is_ready(self) -> bool:
@@ -74,7 +74,7 @@ class Sequencer:
         self._grants.clear()
         self._next = 1
 
-    def collected(self, node: str, message: Collected) -> bool:
+    def collected(self, node: str, message: EpochPromise) -> bool:
         """An answer; False where it shows that others are further on."""
         if message.epoch != self.epoch:
             return True
@@ -123,7 +123,7 @@ class Sequencer:
     @property
     def lost(self) -> tuple[str, ...]:
         """Who is left out if nobody objects."""
-        return tuple(islice(self.left_out, MOST_LOST))
+        return tuple(islice(self.left_out, MAX_LOST))
 
     @property
     def is_asking(self) -> bool:
@@ -133,49 +133,51 @@ class Sequencer:
         """Whose answer is wanted."""
         return [*self.waiting, *[each for each, is_found in self.left_out.items() if is_found]]
 
-    def wish(self, source: str, ask: Ask) -> None:
+    def wish(self, source: str, ask: PositionRequest) -> None:
         """To be granted when it is ready."""
         if len(self._wishes) < _HELD:
             self._wishes[source] = ask
 
-    def take_wishes(self) -> list[tuple[str, Ask]]:
+    def take_wishes(self) -> list[tuple[str, PositionRequest]]:
         """None before it is ready."""
         if not self.is_ready:
             return []
         wishes, self._wishes = self._wishes, {}
         return list(wishes.items())
 
-    def grant(self, source: str, ask: Ask, now_us: int) -> Grant:
+    def grant(self, source: str, ask: PositionRequest, now_us: int) -> PositionGrant:
         assert self.is_ready
         self.used_us = now_us
         key = (source, ask.incarnation)
         known = self._grants.get(key)
         if known is not None and known.request >= ask.request:
             return known
-        count = max(1, min(ask.count, MOST_PLACES))
-        held = Held(self.epoch, self._next, self._next + count - 1, source, ask.incarnation)
+        count = max(1, min(ask.count, MAX_PLACES))
+        held = PositionRange(
+            self.epoch, self._next, self._next + count - 1, source, ask.incarnation
+        )
         self._next += count
         self._held.append(held)
         if len(self._held) > _HELD:
             self._blur()
         while len(self._grants) >= _HELD:
             del self._grants[next(iter(self._grants))]
-        grant = self._grants[key] = Grant(ask.request, held)
+        grant = self._grants[key] = PositionGrant(ask.request, held)
         return grant
 
-    def holders(self, ask: Between) -> Holders:
+    def holders(self, ask: HolderQuery) -> HolderReply:
         """Who has the places between two: of the next sources."""
         known = chain(*self._older.values(), self._held)
         found = [
             each for each in known if each.source > ask.after and each.is_between(ask.low, ask.high)
         ]
         sources = sorted({each.source: True for each in found})
-        shown = dict.fromkeys(sources[:MOST_SHOWN], True)
+        shown = dict.fromkeys(sources[:MAX_SHOWN], True)
         held = merged(each for each in found if each.source in shown)
         is_all = len(shown) == len(sources)
         is_of_earlier = ask.low is None or epoch_of(ask.low) < self.epoch
         left_out = self.lost if is_of_earlier else ()
-        return Holders(ask.low, ask.high, ask.after, tuple(held), is_all, left_out)
+        return HolderReply(ask.low, ask.high, ask.after, tuple(held), is_all, left_out)
 
     def check_invariants(self) -> None:
         assert not self.waiting.keys() & self.left_out.keys()
@@ -201,7 +203,7 @@ class Sequencer:
         current = [each for each in older if each.incarnation >= held.incarnation]
         self._remember(held.source, [*current, held])
 
-    def _remember(self, source: str, places: list[Held]) -> None:
+    def _remember(self, source: str, places: list[PositionRange]) -> None:
         self._older.pop(source, None)
         if places:
             while len(self._older) >= _SOURCES:

@@ -14,27 +14,27 @@ from typing import Final
 import msgspec
 
 Epoch = tuple[int, str, int]  # a count, the sequencer, and its incarnation
-Stamp = tuple[int, str, int, int]  # an epoch, and the place in it
+OrderPosition = tuple[int, str, int, int]  # an epoch, and the place in it
 
 NO_EPOCH: Final[Epoch] = (0, "", 0)
-MOST_PLACES: Final = 64  # given at once
+MAX_PLACES: Final = 64  # given at once
 MAX_EPOCH: Final = 1 << 61  # the latest that a node believes which knows of none
 FAR: Final = 1 << 32  # later than the latest that is known: epochs are counted one by one
 MAX_PLACE: Final = (1 << 63) - 1  # also of incarnations and requests
-MOST_HELD: Final = 2_048  # of earlier epochs: a stream's window has no more events
-MOST_SHOWN: Final = 64  # sources at once
-MOST_LOST: Final = 4_096  # nodes
+MAX_HELD: Final = 2_048  # of earlier epochs: a stream's window has no more events
+MAX_SHOWN: Final = 64  # sources at once
+MAX_LOST: Final = 4_096  # nodes
 
 
-def epoch_of(stamp: Stamp) -> Epoch:
+def epoch_of(stamp: OrderPosition) -> Epoch:
     return stamp[:3]
 
 
-def stamp_of(epoch: Epoch, place: int) -> Stamp:
+def stamp_of(epoch: Epoch, place: int) -> OrderPosition:
     return (*epoch, place)
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class PositionRange(msgspec.Struct, frozen=True, array_like=True):
     """Places that a source was given, or says that it has; some in between may be of others."""
 
     epoch: Epoch
@@ -43,7 +43,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     source: str
     incarnation: int
 
-    def is_between(self, low: Stamp | None, high: Stamp) -> bool:
+    def is_between(self, low: OrderPosition | None, high: OrderPosition) -> bool:
         """Whether some of them are; None is before all."""
         first, last = self.first, self.last
         if low is not None and epoch_of(low) == self.epoch:
@@ -54,7 +54,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
         return first <= last and is_after and stamp_of(self.epoch, first) < high
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+class PositionRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     """A source wants places; the same `request` again is the same wish."""
 
     incarnation: int
@@ -63,12 +63,12 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     latest: Epoch  # that it knows of
 
 
-class Grant(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
+class PositionGrant(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
     request: int
-    held: Held
+    held: PositionRange
 
 
-class Collect(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
+class PrepareEpoch(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
     """A new epoch begins: who answers takes no more places of earlier ones.
 
     It is to begin without those that are lost, if nobody else is in touch with them.
@@ -78,7 +78,7 @@ class Collect(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
     lost: tuple[str, ...] = ()
 
 
-class Collected(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
+class EpochPromise(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
     """What a node has of earlier epochs, and the latest it has seen.
 
     Of those that were said to be `lost` it is in touch with the ones `in_touch`.
@@ -86,65 +86,65 @@ class Collected(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
 
     epoch: Epoch
     latest: Epoch
-    held: tuple[Held, ...]
+    held: tuple[PositionRange, ...]
     lost: tuple[str, ...] = ()
     in_touch: tuple[str, ...] = ()
 
 
-class Reign(msgspec.Struct, frozen=True, array_like=True, tag="reign"):
+class CurrentEpoch(msgspec.Struct, frozen=True, array_like=True, tag="reign"):
     """There is this epoch: whom to ask, or to wait for."""
 
     epoch: Epoch
 
 
-class Between(msgspec.Struct, frozen=True, array_like=True, tag="between"):
+class HolderQuery(msgspec.Struct, frozen=True, array_like=True, tag="between"):
     """A member asks who has the places between two stamps, or where `low` is None before one."""
 
-    low: Stamp | None
-    high: Stamp
+    low: OrderPosition | None
+    high: OrderPosition
     latest: Epoch = NO_EPOCH  # that it knows of
     after: str = ""  # the last source it was told of
 
 
-class Holders(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
+class HolderReply(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
     """Those whose names come after `after`: all, or the first of them.
 
     What nodes have of earlier epochs that were `left_out` the sequencer does not know.
     """
 
-    low: Stamp | None
-    high: Stamp
+    low: OrderPosition | None
+    high: OrderPosition
     after: str
-    held: tuple[Held, ...]
+    held: tuple[PositionRange, ...]
     is_all: bool
     left_out: tuple[str, ...] = ()
 
 
-class Yours(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
+class PositionQuery(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
     """A member asks a source whether what it has at these places will come.
 
     Who answers takes no more places of epochs before the latest that the member knows of.
     """
 
-    held: Held
+    held: PositionRange
     latest: Epoch = NO_EPOCH
 
 
-class Coming(msgspec.Struct, frozen=True, array_like=True, tag="coming"):
+class PositionPending(msgspec.Struct, frozen=True, array_like=True, tag="coming"):
     """The first of them may."""
 
-    held: Held
+    held: PositionRange
 
 
-class Void(msgspec.Struct, frozen=True, array_like=True, tag="void"):
+class PositionVoid(msgspec.Struct, frozen=True, array_like=True, tag="void"):
     """These will not; perhaps not all that were asked for."""
 
-    held: Held
+    held: PositionRange
 
 
-def merged(places: Iterable[Held]) -> list[Held]:
+def merged(places: Iterable[PositionRange]) -> list[PositionRange]:
     """One range for each source and epoch, by their names."""
-    found: dict[tuple[Epoch, str, int], Held] = {}
+    found: dict[tuple[Epoch, str, int], PositionRange] = {}
     for each in places:
         key = (each.epoch, each.source, each.incarnation)
         known = found.get(key, each)
@@ -154,7 +154,18 @@ def merged(places: Iterable[Held]) -> list[Held]:
     return sorted(found.values(), key=lambda held: (held.source, held.incarnation, held.epoch))
 
 
-Body = Ask | Grant | Collect | Collected | Reign | Between | Holders | Yours | Coming | Void
+Body = (
+    PositionRequest
+    | PositionGrant
+    | PrepareEpoch
+    | EpochPromise
+    | CurrentEpoch
+    | HolderQuery
+    | HolderReply
+    | PositionQuery
+    | PositionPending
+    | PositionVoid
+)
 
 encode: Final = msgspec.msgpack.Encoder().encode
 bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
@@ -174,54 +185,54 @@ def is_epoch(epoch: Epoch, latest: Epoch = NO_EPOCH) -> bool:
     return 0 <= epoch[0] <= most and 0 <= epoch[2] <= MAX_PLACE
 
 
-def is_stamp(stamp: Stamp, latest: Epoch = NO_EPOCH) -> bool:
+def is_stamp(stamp: OrderPosition, latest: Epoch = NO_EPOCH) -> bool:
     return is_epoch(epoch_of(stamp), latest) and 0 <= stamp[3] <= MAX_PLACE
 
 
 def _epochs(body: Body) -> list[Epoch]:
     """All that it speaks of."""
     match body:
-        case Ask():
+        case PositionRequest():
             return [body.latest]
-        case Collect() | Reign():
+        case PrepareEpoch() | CurrentEpoch():
             return [body.epoch]
-        case Collected():
+        case EpochPromise():
             return [body.epoch, body.latest, *[held.epoch for held in body.held]]
-        case Between():
+        case HolderQuery():
             return [body.latest, *_ends(body)]
-        case Holders():
+        case HolderReply():
             return [*_ends(body), *[held.epoch for held in body.held]]
-        case Yours():
+        case PositionQuery():
             return [body.held.epoch, body.latest]
-        case Grant() | Coming() | Void():
+        case PositionGrant() | PositionPending() | PositionVoid():
             return [body.held.epoch]
 
 
-def _ends(body: Between | Holders) -> list[Epoch]:
+def _ends(body: HolderQuery | HolderReply) -> list[Epoch]:
     return [epoch_of(each) for each in (body.low, body.high) if each is not None]
 
 
 def _is_sound(body: Body) -> bool:
     match body:
-        case Ask():
+        case PositionRequest():
             return all(0 <= each <= MAX_PLACE for each in (body.incarnation, body.request))
-        case Grant() | Yours() | Coming() | Void():
+        case PositionGrant() | PositionQuery() | PositionPending() | PositionVoid():
             return _is_held(body.held)
-        case Collect():
-            return len(body.lost) <= MOST_LOST
-        case Collected():
+        case PrepareEpoch():
+            return len(body.lost) <= MAX_LOST
+        case EpochPromise():
             most = max(len(body.lost), len(body.in_touch))
-            return most <= MOST_LOST and _are_held(body.held)
-        case Holders():
-            return len(body.left_out) <= MOST_LOST and _are_held(body.held)
-        case Between():
+            return most <= MAX_LOST and _are_held(body.held)
+        case HolderReply():
+            return len(body.left_out) <= MAX_LOST and _are_held(body.held)
+        case HolderQuery():
             return all(each is None or 0 <= each[3] <= MAX_PLACE for each in (body.low, body.high))
     return True
 
 
-def _are_held(places: tuple[Held, ...]) -> bool:
-    return len(places) <= MOST_HELD and all(map(_is_held, places))
+def _are_held(places: tuple[PositionRange, ...]) -> bool:
+    return len(places) <= MAX_HELD and all(map(_is_held, places))
 
 
-def _is_held(held: Held) -> bool:
+def _is_held(held: PositionRange) -> bool:
     return 1 <= held.first <= held.last <= MAX_PLACE

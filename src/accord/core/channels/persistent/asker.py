@@ -1,7 +1,7 @@
-"""Who asks nodes for what they have kept: a `Recall` for each subscription.
+"""Who asks nodes for what they have kept: a `HistoryReplay` for each subscription.
 
 They are all told how the journals of the nodes stand. What has to be known of these, and how they
-are asked, is up to who asks (`Around`): a backbone node sees them itself, a secondary one through
+are asked, is up to who asks (`PeerPort`): a backbone node sees them itself, a secondary one through
 its active parent.
 """
 
@@ -11,35 +11,35 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from accord.core.channels.persistent.messages import (
-    MOST_BYTES,
-    MOST_ROWS,
-    CutAsked,
-    CutMade,
-    NoPage,
-    Page,
-    PageAsked,
-    Question,
+    MAX_BYTES,
+    MAX_ROWS,
+    CutReply,
+    CutRequest,
+    HistoryPage,
+    HistoryRequest,
+    HistorySelector,
+    PageInProgress,
+    PageRequest,
+    PageUnavailable,
     Stamp,
-    Wanted,
-    Working,
     is_cut,
 )
-from accord.core.channels.persistent.originals import Original, Originals
-from accord.core.channels.persistent.peers import Peer
-from accord.core.channels.persistent.recall import Budget, Recall
-from accord.core.channels.persistent.source import READING, Position, Source
+from accord.core.channels.persistent.originals import ChildEventId, ChildEventLog
+from accord.core.channels.persistent.peers import PeerWatermarks
+from accord.core.channels.persistent.recall import HistoryReplay, ReplayBudget
+from accord.core.channels.persistent.source import READING, PeerReplay, Position
 
-MOST_ASKED: Final = 64  # pages that are under way for this node
+MAX_ASKED: Final = 64  # pages that are under way for this node
 LOOK_US: Final = 200_000  # between two looks at who is there
 FORGET_US: Final = 86_400_000_000  # a node is gone for so long until it is forgotten
-MOST_GONE: Final = 1_000  # nodes that are gone and remembered
-_LEAST_ROWS: Final = 10
-_LEAST_BYTES: Final = 16 << 10
+MAX_GONE: Final = 1_000  # nodes that are gone and remembered
+_MIN_ROWS: Final = 10
+_MIN_BYTES: Final = 16 << 10
 
 Room = Callable[[], tuple[int, int] | None]  # events and bytes that a client has room for
 
 
-class Standing(NamedTuple):
+class PeerState(NamedTuple):
     """How it stands with a node: `incarnation` is 0 where nothing is known of it.
 
     `since` differs from what it was if the node was away in between, where that can't be seen.
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
     since: int = 0
 
 
-class Around(Protocol):
+class PeerPort(Protocol):
     """What who asks sees of the nodes."""
 
     def version(self) -> int:
@@ -60,7 +60,7 @@ class Around(Protocol):
     def names(self) -> Iterable[str]:
         """All that may have kept something."""
 
-    def standing(self, node: str) -> Standing: ...
+    def standing(self, node: str) -> PeerState: ...
 
     def noted(self) -> Stamp | None:
         """Where all that is needed now stands in what this node tells; None before it does."""
@@ -71,37 +71,41 @@ class Around(Protocol):
     def come_us(self, now_us: int) -> int:
         """Since then nothing waits on its way here that had got through to who is next to it."""
 
-    def ask(self, node: str, question: Question, now_us: int) -> None: ...
+    def ask(self, node: str, question: HistoryRequest, now_us: int) -> None: ...
 
 
-class Asker:
+class HistoryClient:
     """`has_woken` is set when subscriptions that were live have a past, until that is noticed."""
 
-    def __init__(self, name: str, incarnation: int, around: Around) -> None:
+    def __init__(self, name: str, incarnation: int, around: PeerPort) -> None:
         self.name = name
-        self.peers: dict[str, Peer] = {}
-        self.originals = Originals()
-        self.recalls: dict[Recall, Room] = {}
-        self.active: dict[Recall, Room] = {}  # those with a past
+        self.peers: dict[str, PeerWatermarks] = {}
+        self.originals = ChildEventLog()
+        self.recalls: dict[HistoryReplay, Room] = {}
+        self.active: dict[HistoryReplay, Room] = {}  # those with a past
         self.has_woken = False
         self._around = around
-        self._budget = Budget()
+        self._budget = ReplayBudget()
         self._last = incarnation * 1_000_000  # of the questions asked
-        self._asked: dict[int, tuple[Recall, Source]] = {}  # pages that were asked for
+        self._asked: dict[int, tuple[HistoryReplay, PeerReplay]] = {}  # pages that were asked for
         self._look_us = 0
         self._version = -1
 
     # --------------------------------------------------------------------------- for its node
 
-    def recall(self, wanted: Wanted, room: Room, now_us: int) -> Recall:
+    def recall(self, wanted: HistorySelector, room: Room, now_us: int) -> HistoryReplay:
         """What a new subscription gets; all nodes that are there are asked."""
         recall = self._add(wanted, room)
         self.look(now_us)
         return recall
 
     def resume(
-        self, wanted: Wanted, room: Room, positions: dict[str, Position] | None, now_us: int
-    ) -> Recall:
+        self,
+        wanted: HistorySelector,
+        room: Room,
+        positions: dict[str, Position] | None,
+        now_us: int,
+    ) -> HistoryReplay:
         """The same for a subscription from before; without positions it was a live one."""
         recall = self._add(wanted, room)
         recall.has_gone_live = positions is None
@@ -111,10 +115,10 @@ class Asker:
                 recall.resume(peer, None, now_us)
         else:
             for node, position in positions.items():
-                recall.resume(self.peers.setdefault(node, Peer(node)), position, now_us)
+                recall.resume(self.peers.setdefault(node, PeerWatermarks(node)), position, now_us)
         return recall
 
-    def end(self, recall: Recall) -> None:
+    def end(self, recall: HistoryReplay) -> None:
         recall.end()
         self.recalls.pop(recall, None)
         self.active.pop(recall, None)
@@ -129,7 +133,7 @@ class Asker:
         number: int,
         now_us: int,
         *,
-        original: Original | None = None,
+        original: ChildEventId | None = None,
     ) -> bool:
         """An event of a persistent channel came as it was published, from this node or another.
 
@@ -140,7 +144,7 @@ class Asker:
             return False
         peer = self.peers.get(node)
         if peer is None:
-            peer = self.peers[node] = Peer(node)
+            peer = self.peers[node] = PeerWatermarks(node)
         if not peer.has_sent:
             peer.has_sent = True
             for recall, room in self.recalls.items():
@@ -166,7 +170,7 @@ class Asker:
 
     def restore(self, places: dict[str, tuple[int, list[int]]]) -> None:
         for name, (offset, seen) in places.items():
-            self.peers[name] = Peer(name, offset, dict.fromkeys(seen, True))
+            self.peers[name] = PeerWatermarks(name, offset, dict.fromkeys(seen, True))
 
     def look(self, now_us: int) -> None:
         """See who is there, and who may have sent what did not arrive."""
@@ -176,7 +180,7 @@ class Asker:
         for name in dict.fromkeys((*self.peers, *around.names())):
             peer = self.peers.get(name)
             if peer is None:
-                peer = self.peers[name] = Peer(name)
+                peer = self.peers[name] = PeerWatermarks(name)
             standing = around.standing(name)
             if peer.look(standing.is_here, standing.incarnation, now_us, standing.since):
                 self._lose(peer, now_us)
@@ -210,7 +214,7 @@ class Asker:
         for peer in self.peers.values():
             if round_ := peer.question(now_us, self._last):
                 self._last = max(self._last, round_)
-                self._around.ask(peer.name, CutAsked(round_), now_us)
+                self._around.ask(peer.name, CutRequest(round_), now_us)
 
     def need_anew(self, now_us: int) -> None:
         """What is needed is told to others than before: nobody knows it yet."""
@@ -221,8 +225,10 @@ class Asker:
 
     # -------------------------------------------------------------------------- what nodes answer
 
-    def answered(self, node: str, answer: CutMade | NoPage | Working, now_us: int) -> None:
-        if isinstance(answer, CutMade):
+    def answered(
+        self, node: str, answer: CutReply | PageUnavailable | PageInProgress, now_us: int
+    ) -> None:
+        if isinstance(answer, CutReply):
             peer = self.peers.get(node)
             if peer is not None and is_cut(answer):
                 peer.answered(answer, now_us, self._around.come_us(now_us))
@@ -230,12 +236,12 @@ class Asker:
         _, source = self._asked.get(answer.id, (None, None))
         if source is None or source.node != node:
             return
-        if isinstance(answer, Working):
+        if isinstance(answer, PageInProgress):
             source.heard(now_us)
         else:
             source.put_off(answer.problem, now_us)
 
-    def take_page(self, node: str, page: Page, now_us: int) -> None:
+    def take_page(self, node: str, page: HistoryPage, now_us: int) -> None:
         recall, source = self._asked.get(page.id, (None, None))
         if recall is None or source is None or source.node != node:
             return
@@ -265,7 +271,7 @@ class Asker:
         }
 
     def check_invariants(self) -> None:
-        assert len(self._asked) <= MOST_ASKED
+        assert len(self._asked) <= MAX_ASKED
         for peer in self.peers.values():
             peer.check_invariants()
         for recall in self.recalls:
@@ -277,8 +283,8 @@ class Asker:
 
     # -------------------------------------------------------------------------------------- inside
 
-    def _add(self, wanted: Wanted, room: Room) -> Recall:
-        recall = Recall(wanted, self.name, self._budget, self.originals)
+    def _add(self, wanted: HistorySelector, room: Room) -> HistoryReplay:
+        recall = HistoryReplay(wanted, self.name, self._budget, self.originals)
         self.recalls[recall] = self.active[recall] = room
         return recall
 
@@ -287,7 +293,7 @@ class Asker:
         gone = [
             (peer.gone_us, name) for name, peer in self.peers.items() if peer.gone_us is not None
         ]
-        too_many = len(gone) - MOST_GONE
+        too_many = len(gone) - MAX_GONE
         for place, (since_us, name) in enumerate(sorted(gone)):
             is_over = since_us + FORGET_US <= now_us
             if place < too_many or (
@@ -297,7 +303,7 @@ class Asker:
                 for recall in self.recalls:
                     recall.forget(name, now_us)
 
-    def _lose(self, peer: Peer, now_us: int) -> None:
+    def _lose(self, peer: PeerWatermarks, now_us: int) -> None:
         if peer.name == self.name:
             return
         had = dict(peer.seen)
@@ -305,14 +311,14 @@ class Asker:
             recall.lose(peer, had, now_us)
             self._go_on_with(recall, room)
 
-    def _go_on_with(self, recall: Recall, room: Room) -> None:
+    def _go_on_with(self, recall: HistoryReplay, room: Room) -> None:
         """It has a past again, if it is not calm any more."""
         if not recall.is_calm:
             self.has_woken = self.has_woken or recall not in self.active
             self.active[recall] = room
             recall.met.end_spell()
 
-    def _ask_for_pages(self, recall: Recall, room: Room, now_us: int) -> None:
+    def _ask_for_pages(self, recall: HistoryReplay, room: Room, now_us: int) -> None:
         wanting = [
             each
             for each in recall.sources.values()
@@ -324,7 +330,7 @@ class Asker:
         reading = sum(each.phase == READING for each in recall.sources.values())
         for source in wanting:
             number = source.page if source.page in self._asked else 0
-            if free is None or (not number and len(self._asked) >= MOST_ASKED):
+            if free is None or (not number and len(self._asked) >= MAX_ASKED):
                 source.no_room(now_us)
                 continue
             if not number:
@@ -332,13 +338,13 @@ class Asker:
                 number = self._last
                 self._asked[number] = recall, source
             source.page_asked(number, now_us)
-            asked = PageAsked(
+            asked = PageRequest(
                 number,
                 recall.wanted,
                 source.start,
                 source.before,
                 source.cursor,
-                min(MOST_ROWS, max(_LEAST_ROWS, free[0] // reading)),
-                min(MOST_BYTES, max(_LEAST_BYTES, free[1] // reading)),
+                min(MAX_ROWS, max(_MIN_ROWS, free[0] // reading)),
+                min(MAX_BYTES, max(_MIN_BYTES, free[1] // reading)),
             )
             self._around.ask(source.node, asked, now_us)

@@ -13,31 +13,31 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.letters import Got, Letter, Letters
-from accord.core.channels.persistent.answers import Answers, CutWanted, PageWanted
-from accord.core.channels.persistent.asker import Asker, Standing
+from accord.core.channels.letters import ControlUnicast, HopAck, UnicastMessage
+from accord.core.channels.persistent.answers import JournalReads, MakeCut, ReadPage
+from accord.core.channels.persistent.asker import HistoryClient, PeerState
 from accord.core.channels.persistent.messages import (
     SERVICE,
-    Answer,
     Body,
-    CutAsked,
-    CutMade,
-    NoPage,
-    Page,
-    PageAsked,
-    Question,
+    CutReply,
+    CutRequest,
+    HistoryPage,
+    HistoryReply,
+    HistoryRequest,
+    PageInProgress,
+    PageRequest,
+    PageUnavailable,
     Stamp,
-    Working,
     bodies,
     encode,
     pages,
     problem_with_question,
 )
-from accord.core.channels.persistent.roster import Nodes, Roster
+from accord.core.channels.persistent.roster import Nodes, PeerList
 from accord.core.channels.template import Context, Template
-from accord.core.model.decoding import decoded
-from accord.core.overlay.facts import FactStore
-from accord.core.overlay.needs import Needs
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.facts import StateStore
+from accord.core.overlay.needs import InterestTable
 from accord.core.overlay.routes import Requirement
 from accord.core.overlay.signals import Carried
 
@@ -46,27 +46,29 @@ _HISTORY_BYTES: Final = 1 << 10  # that nothing else takes, of what a node may s
 IMPORTANCE: Final = 1  # of the past on its way
 _ANYHOW: Final = Requirement(0, 1, 0.0)
 
-_letters: Final[msgspec.msgpack.Decoder[Letter | Got]] = msgspec.msgpack.Decoder(Letter | Got)
+_letters: Final[msgspec.msgpack.Decoder[UnicastMessage | HopAck]] = msgspec.msgpack.Decoder(
+    UnicastMessage | HopAck
+)
 
-OnAnswer = Callable[[str, str, Answer, int], None]  # to a child, from a node
+OnAnswer = Callable[[str, str, HistoryReply, int], None]  # to a child, from a node
 
 
-class PastExchange(Asker, Template):
+class HistoryProtocol(HistoryClient, Template):
     """`dropped` counts what others said that made no sense.
 
     `on_answer` is given what nodes answered to secondary ones, whose parent this node is.
     """
 
-    def __init__(self, context: Context, store: FactStore, needs: Needs) -> None:
+    def __init__(self, context: Context, store: StateStore, needs: InterestTable) -> None:
         Template.__init__(self, context)
-        Asker.__init__(self, context.name, context.incarnation, self)
-        self.letters = Letters(
+        HistoryClient.__init__(self, context.name, context.incarnation, self)
+        self.letters = ControlUnicast(
             context.name, context.incarnation, context.map, self._say, self._letter
         )
-        self.answers = Answers(self._post)
+        self.answers = JournalReads(self._post)
         self.orders = self.answers.orders
         self.on_answer: OnAnswer = lambda *_: None
-        self._roster = Roster(self)
+        self._roster = PeerList(self)
         self.dropped = 0
         self.sent = 0  # events of the past, to other nodes
         self._store = store
@@ -81,9 +83,9 @@ class PastExchange(Asker, Template):
     def names(self) -> Iterable[str]:
         return [*self._reached(), *(origin for origin, _, _ in self._store.all(HISTORY))]
 
-    def standing(self, node: str) -> Standing:
+    def standing(self, node: str) -> PeerState:
         has_kept = self._store.get(node, HISTORY, "") is not None
-        return Standing(node in self._reached(), self._store.stamp(node)[0], has_kept)
+        return PeerState(node in self._reached(), self._store.stamp(node)[0], has_kept)
 
     def noted(self) -> Stamp | None:
         return None if self._needs.has_changed() else self._store.stamp(self.name)
@@ -94,7 +96,7 @@ class PastExchange(Asker, Template):
     def come_us(self, now_us: int) -> int:
         return now_us
 
-    def ask(self, node: str, question: Question, now_us: int) -> None:
+    def ask(self, node: str, question: HistoryRequest, now_us: int) -> None:
         self._post(node, question, now_us)
 
     def _reached(self) -> Mapping[str, object]:
@@ -106,10 +108,10 @@ class PastExchange(Asker, Template):
         """This node has a past that others may ask for."""
         self._store.put(HISTORY, "", b"")
 
-    def relay(self, child: str, node: str, question: Question, now_us: int) -> None:
+    def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:
         """A secondary node asks one that this one knows."""
-        if isinstance(question, PageAsked) and (problem := problem_with_question(question)):
-            self.on_answer(child, node, NoPage(question.id, problem), now_us)
+        if isinstance(question, PageRequest) and (problem := problem_with_question(question)):
+            self.on_answer(child, node, PageUnavailable(question.id, problem), now_us)
         elif node in self._reached():
             self._post(node, msgspec.structs.replace(question, child=child), now_us)
 
@@ -124,12 +126,12 @@ class PastExchange(Asker, Template):
 
     # ------------------------------------------------------------------- what its driver answers
 
-    def cut_made(self, order: CutWanted, offset: int, number: int, now_us: int) -> None:
+    def cut_made(self, order: MakeCut, offset: int, number: int, now_us: int) -> None:
         heard = self._store.stamp(order.to)
-        made = CutMade(order.round, self.context.incarnation, offset, number, heard, order.child)
+        made = CutReply(order.round, self.context.incarnation, offset, number, heard, order.child)
         self._post(order.to, made, now_us)
 
-    def page_made(self, order: PageWanted, page: Page, now_us: int) -> None:
+    def page_made(self, order: ReadPage, page: HistoryPage, now_us: int) -> None:
         self.answers.done(order)
         if order.asked.child:
             page = msgspec.structs.replace(page, child=order.asked.child)
@@ -142,14 +144,14 @@ class PastExchange(Asker, Template):
         )
         self.context.carry(event, [order.to], _ANYHOW)
 
-    def no_page(self, order: PageWanted, problem: str, now_us: int) -> None:
+    def no_page(self, order: ReadPage, problem: str, now_us: int) -> None:
         self.answers.done(order)
         asked = order.asked
-        self._post(order.to, NoPage(asked.id, problem[:500], asked.child), now_us)
+        self._post(order.to, PageUnavailable(asked.id, problem[:500], asked.child), now_us)
 
     def page_came(self, event: Carried, now_us: int) -> None:
         """A page from another node."""
-        page = decoded(pages, event.payload)
+        page = decode_or_none(pages, event.payload)
         if page is None:
             self.dropped += 1
         else:
@@ -158,10 +160,10 @@ class PastExchange(Asker, Template):
     # ---------------------------------------------------------------------------------- template
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        message = decoded(_letters, body)
+        message = decode_or_none(_letters, body)
         if message is None:
             self.dropped += 1
-        elif isinstance(message, Letter):
+        elif isinstance(message, UnicastMessage):
             self.letters.came(neighbour, channel, message, now_us)
         else:
             self.letters.got(neighbour, message)
@@ -173,18 +175,22 @@ class PastExchange(Asker, Template):
         self.letters.advance(now_us)
 
     def next_due_us(self) -> int | None:
-        dues = (self.letters.next_due_us(), Asker.next_due_us(self), self._roster.next_due_us())
+        dues = (
+            self.letters.next_due_us(),
+            HistoryClient.next_due_us(self),
+            self._roster.next_due_us(),
+        )
         return min((due for due in dues if due is not None), default=None)
 
     def left(self) -> dict[str, int]:
         return {
             "letters": len(self.letters),
             "pages being read": len(self.answers),
-            **Asker.left(self),
+            **HistoryClient.left(self),
         }
 
     def check_invariants(self) -> None:
-        Asker.check_invariants(self)
+        HistoryClient.check_invariants(self)
         self.letters.check_invariants()
         self.answers.check_invariants()
 
@@ -193,25 +199,25 @@ class PastExchange(Asker, Template):
     def _post(self, to: str, body: Body, now_us: int) -> None:
         self.letters.post(to, "", encode(body), now_us)
 
-    def _say(self, neighbour: str, channel: str, message: Letter | Got) -> None:
+    def _say(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
         self.context.say(neighbour, channel, encode(message))
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        message = decoded(bodies, body)
+        message = decode_or_none(bodies, body)
         match message:
             case None:
                 self.dropped += 1
-            case CutAsked():
+            case CutRequest():
                 self.answers.cut_asked(origin, message)
-            case PageAsked():
+            case PageRequest():
                 self.answers.page_asked(origin, message, now_us)
-            case CutMade() | NoPage() | Working():
+            case CutReply() | PageUnavailable() | PageInProgress():
                 if message.child:
                     self.on_answer(message.child, origin, message, now_us)
                 else:
                     self.answered(origin, message, now_us)
 
-    def _take(self, node: str, page: Page, now_us: int) -> None:
+    def _take(self, node: str, page: HistoryPage, now_us: int) -> None:
         if page.child:
             self.on_answer(page.child, node, page, now_us)
         else:

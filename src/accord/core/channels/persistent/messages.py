@@ -14,8 +14,8 @@ import msgspec
 from accord.core.model.channels import problem_with_filter
 
 SERVICE: Final = "$past"
-MOST_ROWS: Final = 1_000  # of a page
-MOST_BYTES: Final = 1 << 20
+MAX_ROWS: Final = 1_000  # of a page
+MAX_BYTES: Final = 1 << 20
 MAX_TEXT: Final = 65_536  # of a predicate
 MAX_CURSOR: Final = 16_384
 MAX_NUMBER: Final = 1 << 62
@@ -23,14 +23,14 @@ MAX_NUMBER: Final = 1 << 62
 Stamp = tuple[int, int]  # how much a node has heard of another: incarnation and version
 
 
-class CutAsked(msgspec.Struct, frozen=True, array_like=True, tag="cut?"):
+class CutRequest(msgspec.Struct, frozen=True, array_like=True, tag="cut?"):
     """How far is your journal, and what do you know of me?"""
 
     round: int
     child: str = ""
 
 
-class CutMade(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
+class CutReply(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
     """A place in the journal, on disk: between what was kept before and what will be later.
 
     Events of persistent channels that were kept before have numbers up to `number`, later ones have
@@ -46,7 +46,7 @@ class CutMade(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
     child: str = ""
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+class HistorySelector(msgspec.Struct, frozen=True, array_like=True):
     """What a subscription selects, and from when on."""
 
     filter: str
@@ -55,11 +55,11 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     since_ms: int = 0
 
 
-class PageAsked(msgspec.Struct, frozen=True, array_like=True, tag="page?"):
+class PageRequest(msgspec.Struct, frozen=True, array_like=True, tag="page?"):
     """Events from offset `start` up to `before`, behind those that `cursor` stands for."""
 
     id: int
-    wanted: Wanted
+    wanted: HistorySelector
     start: int
     before: int
     cursor: str
@@ -68,7 +68,7 @@ class PageAsked(msgspec.Struct, frozen=True, array_like=True, tag="page?"):
     child: str = ""
 
 
-class NoPage(msgspec.Struct, frozen=True, array_like=True, tag="no page"):
+class PageUnavailable(msgspec.Struct, frozen=True, array_like=True, tag="no page"):
     """Not now: ask again after a while."""
 
     id: int
@@ -76,14 +76,14 @@ class NoPage(msgspec.Struct, frozen=True, array_like=True, tag="no page"):
     child: str = ""
 
 
-class Working(msgspec.Struct, frozen=True, array_like=True, tag="working"):
+class PageInProgress(msgspec.Struct, frozen=True, array_like=True, tag="working"):
     """The page is being read."""
 
     id: int
     child: str = ""
 
 
-class PastEvent(msgspec.Struct, frozen=True, array_like=True):
+class HistoryEvent(msgspec.Struct, frozen=True, array_like=True):
     """`block` is the event's properties as they were published.
 
     One of a secondary node's client has that node as its `origin`, and a number there.
@@ -100,26 +100,26 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True):
     original: int = 0
 
 
-class Page(msgspec.Struct, frozen=True, array_like=True, tag="page"):
+class HistoryPage(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     """Without a cursor there is no more; `missing` records could not be read, or carried."""
 
     id: int
-    events: tuple[PastEvent, ...]
+    events: tuple[HistoryEvent, ...]
     cursor: str = ""
     missing: int = 0
     child: str = ""
 
 
-Question = CutAsked | PageAsked
-Answer = CutMade | NoPage | Working | Page
-Body = CutAsked | CutMade | PageAsked | NoPage | Working
+HistoryRequest = CutRequest | PageRequest
+HistoryReply = CutReply | PageUnavailable | PageInProgress | HistoryPage
+Body = CutRequest | CutReply | PageRequest | PageUnavailable | PageInProgress
 
 encode: Final = msgspec.msgpack.Encoder().encode
 bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
-pages: Final[msgspec.msgpack.Decoder[Page]] = msgspec.msgpack.Decoder(Page)
+pages: Final[msgspec.msgpack.Decoder[HistoryPage]] = msgspec.msgpack.Decoder(HistoryPage)
 
 
-def problem_with_question(asked: PageAsked) -> str:
+def problem_with_question(asked: PageRequest) -> str:
     """What can't be answered of it; empty if it can."""
     wanted = asked.wanted
     if problem := problem_with_filter(wanted.filter):
@@ -128,13 +128,13 @@ def problem_with_question(asked: PageAsked) -> str:
         return f"predicate: expected at most {MAX_TEXT} characters"
     if not 0 <= asked.start <= asked.before <= MAX_NUMBER:
         return f"offsets: expected a range, got {asked.start} to {asked.before}"
-    if not (0 < asked.rows <= MOST_ROWS and 0 < asked.bytes <= MOST_BYTES):
-        return f"page: expected 1 to {MOST_ROWS} events and {MOST_BYTES} bytes"
+    if not (0 < asked.rows <= MAX_ROWS and 0 < asked.bytes <= MAX_BYTES):
+        return f"page: expected 1 to {MAX_ROWS} events and {MAX_BYTES} bytes"
     if len(asked.cursor) > MAX_CURSOR:
         return f"cursor: expected at most {MAX_CURSOR} characters"
     return ""
 
 
-def is_cut(cut: CutMade) -> bool:
+def is_cut(cut: CutReply) -> bool:
     """Whether a node could have said so."""
     return 0 <= cut.offset <= MAX_NUMBER and 0 <= cut.number <= MAX_NUMBER

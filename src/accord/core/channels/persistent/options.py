@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.moments import read_moment
+from accord.core.model.moments import parse_time
 from accord.core.overlay.registry import ChannelDefinition
 
 PERSISTENT: Final = "persistent"
@@ -38,4 +38,4 @@ def problem_with(text: str) -> str:
 def _read(text: str) -> int:
     if not text[:1].isdigit():
         raise ValueError(EXPECTED)
-    return _LATE_MS - read_moment(f"-{text}", now_ms=_LATE_MS)
+    return _LATE_MS - parse_time(f"-{text}", now_ms=_LATE_MS)

@@ -12,40 +12,40 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.core.model.recent import Recent
+from accord.core.model.recent import LruMap
 
-MOST_ORIGINALS: Final = 20_000
+MAX_ORIGINALS: Final = 20_000
 _SPELLS: Final = 64
 
-Original = tuple[str, int]  # the secondary node, and what an event is called there
+ChildEventId = tuple[str, int]  # the secondary node, and what an event is called there
 
 
-class Originals:
+class ChildEventLog:
     """What came live to a node, in which order."""
 
-    def __init__(self, most: int = MOST_ORIGINALS) -> None:
+    def __init__(self, most: int = MAX_ORIGINALS) -> None:
         self.count = 0
-        self._places: Recent[Original, int] = Recent(most)
+        self._places: LruMap[ChildEventId, int] = LruMap(most)
 
-    def came(self, original: Original) -> None:
+    def came(self, original: ChildEventId) -> None:
         self.count += 1
         self._places.put(original, self.count)
 
-    def place(self, original: Original) -> int:
+    def place(self, original: ChildEventId) -> int:
         """0 for one that did not come, or long ago."""
         return self._places.get(original) or 0
 
 
-class Met:
+class ChildEventDedup:
     """What one subscription got."""
 
-    def __init__(self, originals: Originals, most: int = MOST_ORIGINALS) -> None:
+    def __init__(self, originals: ChildEventLog, most: int = MAX_ORIGINALS) -> None:
         self._originals = originals
-        self._single: Recent[Original, bool] = Recent(most)
+        self._single: LruMap[ChildEventId, bool] = LruMap(most)
         self._spells: deque[tuple[int, int]] = deque(maxlen=_SPELLS)  # in which it got everything
         self._since: int | None = None  # the one that is not over
 
-    def add(self, original: Original | None) -> bool:
+    def add(self, original: ChildEventId | None) -> bool:
         """False where it got that before."""
         if original is None:
             return True
@@ -54,7 +54,7 @@ class Met:
         self._single.put(original, True)
         return True
 
-    def __contains__(self, original: Original) -> bool:
+    def __contains__(self, original: ChildEventId) -> bool:
         if self._single.get(original):
             return True
         place = self._originals.place(original)

@@ -13,26 +13,26 @@ from collections import deque
 from itertools import pairwise
 from typing import Final
 
-from accord.core.channels.persistent.messages import CutMade
+from accord.core.channels.persistent.messages import CutReply
 
 MARK_US: Final = 10_000_000  # between two marks
 SETTLED_US: Final = 65_000_000  # then what was sent before a mark has come, or will not
 RETRY_US: Final = 2_000_000
-MOST_SEEN: Final = 50_000
+MAX_SEEN: Final = 50_000
 
 
-class Mark:
+class Watermark:
     """A cut that was asked for at `asked_us`, and made later."""
 
     __slots__ = ("asked_us", "cut", "known_us")
 
-    def __init__(self, cut: CutMade, asked_us: int, known_us: int) -> None:
+    def __init__(self, cut: CutReply, asked_us: int, known_us: int) -> None:
         self.cut = cut
         self.asked_us = asked_us
         self.known_us = known_us
 
 
-class Peer:
+class PeerWatermarks:
     """One node. `seen` has the numbers of its events that came, since the safe place at least."""
 
     def __init__(self, name: str, offset: int = 0, seen: dict[int, bool] | None = None) -> None:
@@ -41,7 +41,7 @@ class Peer:
         self.safe_number = 0
         self.seen = seen or {}
         self.forgotten = 0  # numbers for which there was no room: their events may come twice
-        self.latest: Mark | None = None
+        self.latest: Watermark | None = None
         self.incarnation = 0  # as facts say, of which 0 is none
         self.has_sent = False  # since this node runs
         self.is_here = False
@@ -52,7 +52,7 @@ class Peer:
         self._round = 0  # that is under way
         self._asked_us = 0
         self._repeat_us = 0
-        self._marks: deque[Mark] = deque()
+        self._marks: deque[Watermark] = deque()
 
     def look(self, is_here: bool, incarnation: int, now_us: int, since: int = 0) -> bool:
         """How it stands with the node; True where something of it may have been lost.
@@ -118,7 +118,7 @@ class Peer:
             return self._repeat_us
         return 0 if self.is_mark_wanted else self.mark_due_us
 
-    def answered(self, cut: CutMade, now_us: int, come_us: int | None = None) -> bool:
+    def answered(self, cut: CutReply, now_us: int, come_us: int | None = None) -> bool:
         """False where it is the answer to nothing.
 
         What had been on its way for the longest time at `come_us` has come, by default at `now_us`.
@@ -127,7 +127,7 @@ class Peer:
             return False
         self._round = 0
         self.mark_due_us = now_us + MARK_US
-        self.latest = Mark(cut, self._asked_us, now_us)
+        self.latest = Watermark(cut, self._asked_us, now_us)
         self._marks.append(self.latest)
         settled_us = (now_us if come_us is None else come_us) - SETTLED_US
         while self._marks and self._marks[0].known_us <= settled_us:
@@ -142,11 +142,11 @@ class Peer:
         """One of its events came as it was published."""
         seen = self.seen
         seen[number] = True
-        if len(seen) > MOST_SEEN:
+        if len(seen) > MAX_SEEN:
             del seen[next(iter(seen))]
             self.forgotten += 1
 
     def check_invariants(self) -> None:
-        assert len(self.seen) <= MOST_SEEN
+        assert len(self.seen) <= MAX_SEEN
         assert all(one.known_us <= other.known_us for one, other in pairwise(self._marks))
         assert not self._marks or self.is_here

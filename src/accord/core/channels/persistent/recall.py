@@ -14,18 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.core.channels.persistent.messages import PastEvent, Stamp, Wanted
-from accord.core.channels.persistent.originals import Met, Original, Originals
-from accord.core.channels.persistent.peers import Peer
-from accord.core.channels.persistent.source import ASKING, LIVE, READ, READING, Position, Source
+from accord.core.channels.persistent.messages import HistoryEvent, HistorySelector, Stamp
+from accord.core.channels.persistent.originals import ChildEventDedup, ChildEventId, ChildEventLog
+from accord.core.channels.persistent.peers import PeerWatermarks
+from accord.core.channels.persistent.source import ASKING, LIVE, READ, READING, PeerReplay, Position
 
-MOST_WAITING: Final = 1_000
-MOST_WAITING_BYTES: Final = 4 << 20
+MAX_WAITING: Final = 1_000
+MAX_WAITING_BYTES: Final = 4 << 20
 ALL_WAITING_BYTES: Final = 64 << 20
 GONE_US: Final = 60_000_000  # away for so long, a node is not looked for any more
 
 
-class Handed(msgspec.Struct, frozen=True):
+class ReplayedEvent(msgspec.Struct, frozen=True):
     """An event of the past, of a page that began at `before`.
 
     If it is the last of its page, `after` is where to go on at its node once the client has it. One
@@ -33,20 +33,20 @@ class Handed(msgspec.Struct, frozen=True):
     """
 
     node: str
-    event: PastEvent
+    event: HistoryEvent
     before: Position
     after: Position | None
     is_again: bool = False
 
 
-class Missed(msgspec.Struct, frozen=True):
+class HistoryGap(msgspec.Struct, frozen=True):
     """What a node had kept can't be had now, or only in part: so many records of it are gone."""
 
     node: str
     why: str
 
 
-class Budget:
+class ReplayBudget:
     """What waits for all subscriptions together."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class _Waiting:
     __slots__ = ("item", "node", "number", "original", "size")
 
     def __init__(
-        self, node: str, number: int, item: Any, size: int, original: Original | None
+        self, node: str, number: int, item: Any, size: int, original: ChildEventId | None
     ) -> None:
         self.node = node
         self.number = number
@@ -66,23 +66,27 @@ class _Waiting:
         self.original = original
 
 
-class Recall:
+class HistoryReplay:
     """`item`s are whatever live events are to who asks. `notices` are to be told and taken out."""
 
     def __init__(
-        self, wanted: Wanted, own: str, budget: Budget, originals: Originals | None = None
+        self,
+        wanted: HistorySelector,
+        own: str,
+        budget: ReplayBudget,
+        originals: ChildEventLog | None = None,
     ) -> None:
         self.wanted = wanted
         self.noted: Stamp | None = None  # where what is needed stands in what this node tells
         self.needed: Stamp | None = None  # what nodes must have heard to know what is needed
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, PeerReplay] = {}
         self.lived: dict[str, bool] = {}  # other nodes that it is live at, and for long
         self.is_calm = False  # all that can be reached are such
         self.has_gone_live = False
-        self.notices: list[Missed] = []
+        self.notices: list[HistoryGap] = []
         self.handed = 0  # events of the past
         self.dropped = 0  # events that came live, and were or will be read
-        self.met = Met(originals or Originals())  # of events of secondary nodes
+        self.met = ChildEventDedup(originals or ChildEventLog())  # of events of secondary nodes
         self._own = own
         self._budget = budget
         self._waiting: list[_Waiting] = []
@@ -98,7 +102,7 @@ class Recall:
         size: int,
         now_us: int,
         *,
-        original: Original | None = None,
+        original: ChildEventId | None = None,
     ) -> bool:
         """An event of `node` as it is published; True where it is for the client now."""
         if self.is_calm:
@@ -132,12 +136,12 @@ class Recall:
         self._wait(event, now_us)
         return False
 
-    def peek(self) -> PastEvent | None:
+    def peek(self) -> HistoryEvent | None:
         """What `next` would give."""
         best = self._best()
         return None if best is None else best.inbox[0]
 
-    def next(self, now_us: int) -> Handed | None:
+    def next(self, now_us: int) -> ReplayedEvent | None:
         """The next event of the past, if no older one is still to come."""
         best = self._best()
         if best is None:
@@ -146,10 +150,10 @@ class Recall:
         event, after = best.take(now_us)
         is_again = not self.met.add((event.origin, event.original) if event.origin else None)
         self.handed += not is_again
-        return Handed(best.node, event, before, after, is_again)
+        return ReplayedEvent(best.node, event, before, after, is_again)
 
-    def _best(self) -> Source | None:
-        best: Source | None = None
+    def _best(self) -> PeerReplay | None:
+        best: PeerReplay | None = None
         for source in self.sources.values():
             if source.blocks():
                 return None
@@ -188,7 +192,7 @@ class Recall:
 
     # ------------------------------------------------------------------------------------ nodes
 
-    def step(self, peers: dict[str, Peer], now_us: int) -> None:
+    def step(self, peers: dict[str, PeerWatermarks], now_us: int) -> None:
         """Go on at all nodes as far as can be."""
         for name, source in self.sources.items():
             peer = peers[name]
@@ -204,24 +208,24 @@ class Recall:
                     self.lived[name] = True
                     del self.sources[name]
 
-    def add(self, peer: Peer, now_us: int) -> None:
+    def add(self, peer: PeerWatermarks, now_us: int) -> None:
         """One more node that may have kept something."""
         if peer.name not in self.lived and peer.name not in self.sources:
             self.sources[peer.name] = self._begin(peer.name, now_us)
             self.is_calm = False
 
-    def resume(self, peer: Peer, position: Position | None, now_us: int) -> None:
+    def resume(self, peer: PeerWatermarks, position: Position | None, now_us: int) -> None:
         """As one from before: at its position, or live up to where everything is safe."""
         is_own = peer.name == self._own
         if position is not None and position[1] >= 0:
-            self.sources[peer.name] = Source(peer.name, position, now_us=now_us, is_own=is_own)
+            self.sources[peer.name] = PeerReplay(peer.name, position, now_us=now_us, is_own=is_own)
             return
         start = peer.safe_offset if position is None else max(peer.safe_offset, position[0])
-        self.sources[peer.name] = Source(
+        self.sources[peer.name] = PeerReplay(
             peer.name, (start, start, ""), now_us=now_us, had=dict(peer.seen), is_own=is_own
         )
 
-    def lose(self, peer: Peer, had: dict[int, bool], now_us: int) -> None:
+    def lose(self, peer: PeerWatermarks, had: dict[int, bool], now_us: int) -> None:
         """Something of what it sent may be lost: read on from where nothing is."""
         source = self.sources.get(peer.name)
         if source is not None:
@@ -230,7 +234,7 @@ class Recall:
         elif self.lived.pop(peer.name, False):
             self.is_calm = False
             position = (peer.safe_offset, peer.safe_offset, "")
-            self.sources[peer.name] = Source(peer.name, position, now_us=now_us, had=had)
+            self.sources[peer.name] = PeerReplay(peer.name, position, now_us=now_us, had=had)
         else:
             self.add(peer, now_us)
 
@@ -256,7 +260,7 @@ class Recall:
     def missing(self) -> list[str]:
         return [each.node for each in self.sources.values() if each.is_missing]
 
-    def next_due_us(self, peers: dict[str, Peer]) -> int | None:
+    def next_due_us(self, peers: dict[str, PeerWatermarks]) -> int | None:
         dues = [each.next_due_us(peers[each.node]) for each in self.sources.values()]
         return min((due for due in dues if due is not None), default=None)
 
@@ -265,7 +269,7 @@ class Recall:
         self._take_waiting()
 
     def check_invariants(self) -> None:
-        assert len(self._waiting) <= MOST_WAITING
+        assert len(self._waiting) <= MAX_WAITING
         assert self._waiting_bytes == sum(each.size for each in self._waiting)
         assert self._waiting_bytes <= self._budget.bytes
         assert not self.is_calm or all(each.is_missing for each in self.sources.values())
@@ -275,24 +279,24 @@ class Recall:
             source.check_invariants()
         assert all(each.node in self.sources for each in self._waiting)
 
-    def _look_whether_missing(self, source: Source, peer: Peer, now_us: int) -> None:
+    def _look_whether_missing(self, source: PeerReplay, peer: PeerWatermarks, now_us: int) -> None:
         is_here = peer.is_here or source.is_own
         if not source.is_missing and source.is_silent(is_here, now_us):
             source.miss()
             why = source.problem or "does not answer" if is_here else "can't be reached"
-            self.notices.append(Missed(source.node, why))
+            self.notices.append(HistoryGap(source.node, why))
         if source.missing:
-            self.notices.append(Missed(source.node, f"{source.missing} records are gone"))
+            self.notices.append(HistoryGap(source.node, f"{source.missing} records are gone"))
             source.missing = 0
 
-    def _begin(self, node: str, now_us: int) -> Source:
-        return Source(node, (0, 0, ""), now_us=now_us, is_own=node == self._own)
+    def _begin(self, node: str, now_us: int) -> PeerReplay:
+        return PeerReplay(node, (0, 0, ""), now_us=now_us, is_own=node == self._own)
 
     def _wait(self, waiting: _Waiting, now_us: int) -> None:
         size = waiting.size
         if (
-            len(self._waiting) < MOST_WAITING
-            and self._waiting_bytes + size <= MOST_WAITING_BYTES
+            len(self._waiting) < MAX_WAITING
+            and self._waiting_bytes + size <= MAX_WAITING_BYTES
             and self._budget.bytes + size <= ALL_WAITING_BYTES
         ):
             self._waiting.append(waiting)
@@ -310,7 +314,7 @@ class Recall:
         return waiting
 
 
-def _is_done(source: Source, peer: Peer, now_us: int) -> bool:
+def _is_done(source: PeerReplay, peer: PeerWatermarks, now_us: int) -> bool:
     """Whether nothing of the past can come of it, or not for long."""
     if source.phase == LIVE:
         return peer.safe_offset >= source.start

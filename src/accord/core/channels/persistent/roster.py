@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.channels.persistent.asker import LOOK_US, Around, Standing
+from accord.core.channels.persistent.asker import LOOK_US, PeerPort, PeerState
 
 ASKED_US: Final = 10_000_000  # for so long after a question it goes on looking
 
-Nodes = tuple[tuple[str, Standing], ...]
+Nodes = tuple[tuple[str, PeerState], ...]
 
 
-class Roster:
+class PeerList:
     """`version` is larger whenever `nodes` are others."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: PeerPort) -> None:
         self.version = 0
         self.nodes: Nodes = ()
         self._around = around

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.core.channels.persistent.messages import CutMade, Page, PastEvent, Stamp
-from accord.core.channels.persistent.peers import Mark, Peer
+from accord.core.channels.persistent.messages import CutReply, HistoryEvent, HistoryPage, Stamp
+from accord.core.channels.persistent.peers import PeerWatermarks, Watermark
 
 ASKING: Final = "asking"  # for a cut
 READING: Final = "reading"  # what is before it
@@ -23,7 +23,7 @@ READ: Final = "read"  # all of it, and what comes live waits for the others
 LIVE: Final = "live"
 KNOWN_US: Final = 1_000_000  # so long a node must have known a need before its cut is the last
 PAUSE_US: Final = 250_000  # between two legs, where there was not much to read
-MOST_PASSED: Final = 20_000
+MAX_PASSED: Final = 20_000
 AGAIN_US: Final = 3_000_000  # until a page is asked for again
 BUSY_US: Final = 500_000
 ROOM_US: Final = 500_000  # until it is looked again whether there is room
@@ -33,7 +33,7 @@ AWAY_US: Final = 1_000_000  # with one that can't be reached
 Position = tuple[int, int, str]  # where a leg began, where it ends, and which page is next
 
 
-class Source:
+class PeerReplay:
     def __init__(
         self,
         node: str,
@@ -58,7 +58,7 @@ class Source:
         self.is_asked = False  # for a cut
         self.had = had or {}  # numbers that came live before
         self.passed: dict[int, bool] = {}  # and those that did while it was not waited for
-        self.inbox: deque[PastEvent] = deque()
+        self.inbox: deque[HistoryEvent] = deque()
         self._before_inbox: Position = position
         self.page = 0  # that was asked for
         self.heard_us = now_us
@@ -71,7 +71,7 @@ class Source:
 
     # ------------------------------------------------------------------------------------- legs
 
-    def look_for_cut(self, peer: Peer, needed: Stamp | None, now_us: int) -> None:
+    def look_for_cut(self, peer: PeerWatermarks, needed: Stamp | None, now_us: int) -> None:
         """Begin to read up to the node's last cut, or have another one asked for."""
         if self.phase != ASKING or self.due_us > now_us:
             return
@@ -82,7 +82,7 @@ class Source:
             self.is_asked = True
             peer.want_cut(self.wanted_us)
 
-    def _take_cut(self, mark: Mark, needed: Stamp | None, now_us: int) -> None:
+    def _take_cut(self, mark: Watermark, needed: Stamp | None, now_us: int) -> None:
         cut = mark.cut
         self.heard(now_us)
         self._look_at(cut, needed, now_us)
@@ -96,7 +96,7 @@ class Source:
         self._is_read = self.before == self.start
         self._end_leg(now_us)
 
-    def _look_at(self, cut: CutMade, needed: Stamp | None, now_us: int) -> None:
+    def _look_at(self, cut: CutReply, needed: Stamp | None, now_us: int) -> None:
         """See whether all that is behind the cut comes here."""
         if self.is_own:
             return
@@ -162,7 +162,7 @@ class Source:
     def pass_by(self, number: int) -> bool:
         """Hand on a live event, as nobody knows when its past will come; True."""
         self.passed[number] = True
-        if len(self.passed) > MOST_PASSED:
+        if len(self.passed) > MAX_PASSED:
             del self.passed[next(iter(self.passed))]
         return True
 
@@ -185,7 +185,7 @@ class Source:
         self.lacks_room = True
         self.due_us = now_us + ROOM_US
 
-    def take_page(self, page: Page, now_us: int) -> None:
+    def take_page(self, page: HistoryPage, now_us: int) -> None:
         self.page = 0
         self.problem = ""
         self.due_us = now_us
@@ -213,7 +213,7 @@ class Source:
         self.is_missing = True
         self.page = 0
 
-    def take(self, now_us: int) -> tuple[PastEvent, Position | None]:
+    def take(self, now_us: int) -> tuple[HistoryEvent, Position | None]:
         """The next event, and where to go on behind it, if it is the last of its page."""
         event = self.inbox.popleft()
         self._skip()
@@ -260,7 +260,7 @@ class Source:
         is_asked = self.phase == ASKING or self.page
         return bool(is_asked) and now_us - self.heard_us >= PATIENCE_US
 
-    def next_due_us(self, peer: Peer) -> int | None:
+    def next_due_us(self, peer: PeerWatermarks) -> int | None:
         if self.phase in (READ, LIVE) or self.inbox:
             return None
         patience_us = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, NamedTuple
 
-_LONGEST_US: Final = 3_000_000
+_MAX_US: Final = 3_000_000
 _SHARE: Final = 4  # one part in so many is new
 _HALF_US: Final = 5_000_000  # in which half of it is forgotten
 
@@ -28,7 +28,7 @@ class _Learnt(NamedTuple):
 _NOTHING: Final = _Learnt(0, 0)
 
 
-class Answering:
+class ResponseTimes:
     """Of all neighbours, by name."""
 
     def __init__(self) -> None:
@@ -63,4 +63,4 @@ class Answering:
 
 
 def _within(us: int) -> int:
-    return min(max(us, 0), _LONGEST_US)
+    return min(max(us, 0), _MAX_US)

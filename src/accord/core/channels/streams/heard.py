@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
-from accord.core.channels.streams.messages import Key
+from accord.core.channels.streams.messages import StreamId
 from accord.core.channels.streams.relay import QUIET_US
-from accord.core.channels.streams.stream import Past, Stream
-from accord.core.model.recent import first_free
+from accord.core.channels.streams.stream import SourceStream, StreamCheckpoint
+from accord.core.model.recent import find_evictable
 
 MOST: Final = 16_384
 _MORE: Final = 8  # times as many are remembered
 _LOOKED_AT: Final = 16  # for one that can be forgotten
 
 
-class Heard(dict[tuple[str, str], Stream]):
+class InboundStreams(dict[tuple[str, str], SourceStream]):
     """By channel and source, the one heard of or looked at last at the end.
 
     `past` are those forgotten.
@@ -28,10 +28,10 @@ class Heard(dict[tuple[str, str], Stream]):
 
     def __init__(self, most: int = MOST) -> None:
         super().__init__()
-        self.past: dict[tuple[str, str], Past] = {}
+        self.past: dict[tuple[str, str], StreamCheckpoint] = {}
         self._most = most
 
-    def hear(self, channel: str, key: Key, base: int, now_us: int) -> Stream | None:
+    def hear(self, channel: str, key: StreamId, base: int, now_us: int) -> SourceStream | None:
         """Of what there is by that source, maybe by another key; None where there is no room."""
         place = (channel, key.source)
         known = self.pop(place, None)
@@ -41,14 +41,14 @@ class Heard(dict[tuple[str, str], Stream]):
                 return None
             if len(self) >= self._most and not self._make_room(now_us):
                 return None
-            known = Stream(channel, key, base, now_us)
+            known = SourceStream(channel, key, base, now_us)
             past = self.past.pop(place, None)
             if past is not None and past.key == key:
                 known.go_on(past)
         self[place] = known
         return known
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: SourceStream) -> None:
         """All but how far it had come."""
         place = (stream.channel, stream.key.source)
         del self[place]
@@ -78,11 +78,11 @@ class Heard(dict[tuple[str, str], Stream]):
             stream.check_invariants()
 
     def _make_room(self, now_us: int) -> bool:
-        def is_free(stream: Stream) -> bool:
+        def is_free(stream: SourceStream) -> bool:
             is_quiet = not stream.lacks() and now_us - stream.heard_us >= QUIET_US
             return is_quiet or stream.has_nothing_to_do()
 
-        place = first_free(self, is_free, _LOOKED_AT)
+        place = find_evictable(self, is_free, _LOOKED_AT)
         if place is None:
             return False
         self.forget(self[place])

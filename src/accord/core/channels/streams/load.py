@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.shares import Shares
+from accord.core.model.shares import FairQuota
 
 ENOUGH: Final = 65_536
 ENOUGH_BYTES: Final = 256 << 20
 _MORE: Final = 2  # times as much is taken of those that could not be held back in time
 
 
-class Load:
+class InFlightBudget:
     """By channel: how many events somebody may lack, and their size."""
 
     def __init__(self, most: int = ENOUGH, most_bytes: int = ENOUGH_BYTES) -> None:
-        self._shares = Shares(most, most_bytes)
+        self._shares = FairQuota(most, most_bytes)
 
     @property
     def total(self) -> tuple[int, int]:

@@ -13,28 +13,42 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.streams.answering import Answering
-from accord.core.channels.streams.messages import Ack, Have, Message, Nack, State, Sync, encode
-from accord.core.channels.streams.stream import MOST_ASKED, NEVER, Kept, Pace, Stream
+from accord.core.channels.streams.answering import ResponseTimes
+from accord.core.channels.streams.messages import (
+    Ack,
+    Have,
+    Message,
+    Nack,
+    StreamHeartbeat,
+    StreamState,
+    encode,
+)
+from accord.core.channels.streams.stream import (
+    MAX_ASKED,
+    NEVER,
+    BufferedEvent,
+    HeartbeatBackoff,
+    SourceStream,
+)
 from accord.core.channels.template import Context
-from accord.core.channels.trees.known import Trees
+from accord.core.channels.trees.known import KnownTrees
 from accord.core.channels.trees.tree import problem_with_tree
 
 QUIET_US: Final = 10_000_000
 _ACK_US: Final = 40_000
 _MERGE_US: Final = 15_000
 _MANY: Final = 64  # events, after which an acknowledgement does not wait
-_LEAST_SYNC_US: Final = 80_000
+_MIN_SYNC_US: Final = 80_000
 _REMIND_US: Final = 2_000_000  # even who lacks nothing but what waits for its link
 
 
-class Relay:
+class StreamRelay:
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.trees = Trees(context.name)
-        self.answering = Answering()
+        self.trees = KnownTrees(context.name)
+        self.answering = ResponseTimes()
 
-    def follow(self, neighbour: str, stream: Stream, state: State, now_us: int) -> None:
+    def follow(self, neighbour: str, stream: SourceStream, state: StreamState, now_us: int) -> None:
         """Take to the tree that the source has chosen last."""
         if state.tree is not None:
             if problem_with_tree(state.tree) or state.tree.digest() != state.digest:
@@ -60,28 +74,34 @@ class Relay:
         if is_known:
             self.watch_over(stream, now_us, is_other=is_other)
 
-    def watch_over(self, stream: Stream, now_us: int, *, is_other: bool) -> None:
+    def watch_over(self, stream: SourceStream, now_us: int, *, is_other: bool) -> None:
         """See to it that all beyond hear of the stream, at once if they are on another tree."""
         for each in self.trees.next_to(stream.digest, now_us) or ():
             is_watched = each == stream.parent or each in stream.paces
             if not is_watched and not self._is_complete(stream, each, stream.top):
                 pause_us = self._sync_us(each, now_us)
-                stream.paces[each] = Pace(now_us if is_other else now_us + pause_us, pause_us)
+                stream.paces[each] = HeartbeatBackoff(
+                    now_us if is_other else now_us + pause_us, pause_us
+                )
 
-    def spread(self, stream: Stream, number: int, kept: Kept, origin: str, now_us: int) -> None:
+    def spread(
+        self, stream: SourceStream, number: int, kept: BufferedEvent, origin: str, now_us: int
+    ) -> None:
         """Pass an event on to all that are farther from its source."""
         for each in self.trees.next_to(stream.digest, now_us) or ():
             if each not in (origin, stream.parent):
                 self._pass_on(each, stream, number, kept, now_us)
 
-    def came(self, stream: Stream, now_us: int) -> None:
+    def came(self, stream: SourceStream, now_us: int) -> None:
         """An event came, and is to be acknowledged soon."""
         stream.unacked += 1
         due_us = now_us if stream.unacked >= _MANY else now_us + _ACK_US
         stream.ack_us = min(stream.ack_us, due_us)
         stream.seek(now_us)
 
-    def synced(self, neighbour: str, stream: Stream, message: Sync, now_us: int) -> None:
+    def synced(
+        self, neighbour: str, stream: SourceStream, message: StreamHeartbeat, now_us: int
+    ) -> None:
         """How much there is was told, and is answered at once."""
         stream.seek(now_us)
         stream.ack_us = now_us
@@ -89,10 +109,10 @@ class Relay:
         if neighbour == stream.parent:
             stream.asked_us = message.said_us
 
-    def asked(self, neighbour: str, stream: Stream, message: Nack, now_us: int) -> None:
+    def asked(self, neighbour: str, stream: SourceStream, message: Nack, now_us: int) -> None:
         """Send again what a neighbour lacks."""
-        left = MOST_ASKED
-        ranges = message.ranges[:MOST_ASKED]
+        left = MAX_ASKED
+        ranges = message.ranges[:MAX_ASKED]
         if any(first < stream.base for first, _ in ranges):
             self._tell_base(neighbour, stream, now_us)
         for first, last in ranges:
@@ -103,7 +123,7 @@ class Relay:
                     left -= 1
                     self._pass_on(neighbour, stream, number, kept, now_us)
 
-    def acknowledged(self, neighbour: str, stream: Stream, message: Ack, now_us: int) -> None:
+    def acknowledged(self, neighbour: str, stream: SourceStream, message: Ack, now_us: int) -> None:
         """Take in who has what, to tell it on."""
         if message.said_us:
             self.answering.answered(neighbour, message.said_us, now_us)
@@ -115,11 +135,11 @@ class Relay:
             stream.paces.pop(neighbour, None)
         elif is_news:
             pause_us = self._sync_us(neighbour, now_us)
-            stream.paces[neighbour] = Pace(now_us + pause_us, pause_us)
+            stream.paces[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us)
         if is_news and stream.parent:
             stream.ack_us = min(stream.ack_us, now_us + _MERGE_US)
 
-    def tend(self, stream: Stream, now_us: int) -> None:
+    def tend(self, stream: SourceStream, now_us: int) -> None:
         """Do what is due."""
         if stream.nack_us <= now_us:
             self._nack(stream, now_us)
@@ -139,16 +159,16 @@ class Relay:
                 pace.said_us = now_us
                 state = self._state_for(neighbour, stream, top, now_us)
                 took_us = self.answering.took_us(neighbour, now_us)
-                self._say(neighbour, stream.channel, Sync(state, now_us, took_us))
+                self._say(neighbour, stream.channel, StreamHeartbeat(state, now_us, took_us))
 
-    def _tell_base(self, neighbour: str, stream: Stream, now_us: int) -> None:
+    def _tell_base(self, neighbour: str, stream: SourceStream, now_us: int) -> None:
         """It asks for what nobody has any more: it does not know, or has forgotten."""
         if neighbour in (self.trees.next_to(stream.digest, now_us) or ()):
             stream.bases.pop(neighbour, None)
-            stream.paces[neighbour] = Pace(now_us, self._sync_us(neighbour, now_us))
+            stream.paces[neighbour] = HeartbeatBackoff(now_us, self._sync_us(neighbour, now_us))
 
     def _pass_on(
-        self, neighbour: str, stream: Stream, number: int, kept: Kept, now_us: int
+        self, neighbour: str, stream: SourceStream, number: int, kept: BufferedEvent, now_us: int
     ) -> None:
         state = self._state_for(neighbour, stream, stream.top, now_us)
         event = msgspec.structs.replace(
@@ -160,20 +180,22 @@ class Relay:
         )
         self.context.pass_on(neighbour, event)
         pause_us = self._sync_us(neighbour, now_us)
-        stream.paces[neighbour] = Pace(now_us + pause_us, pause_us, said_us=now_us)
+        stream.paces[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us, said_us=now_us)
 
-    def _state_for(self, neighbour: str, stream: Stream, top: int, now_us: int) -> State:
+    def _state_for(
+        self, neighbour: str, stream: SourceStream, top: int, now_us: int
+    ) -> StreamState:
         tree = self.trees.to_attach(neighbour, stream.digest, now_us)
-        return State(stream.key, stream.base, top, stream.turn, stream.digest, tree)
+        return StreamState(stream.key, stream.base, top, stream.turn, stream.digest, tree)
 
-    def _last_sent(self, neighbour: str, stream: Stream) -> int:
+    def _last_sent(self, neighbour: str, stream: SourceStream) -> int:
         """The last event that does not wait for the link any more."""
         number = stream.top
         while number >= stream.base and self._is_waiting(neighbour, stream, number):
             number -= 1
         return number
 
-    def _is_to_tell(self, stream: Stream, neighbour: str, top: int) -> bool:
+    def _is_to_tell(self, stream: SourceStream, neighbour: str, top: int) -> bool:
         """Whether it may lack something besides what waits for its link, which is all above `top`.
 
         Where everything does there is nothing to tell: what comes says itself what there is.
@@ -182,10 +204,10 @@ class Relay:
             return True
         return top >= stream.base and not self._is_complete(stream, neighbour, top)
 
-    def _is_waiting(self, neighbour: str, stream: Stream, number: int) -> bool:
+    def _is_waiting(self, neighbour: str, stream: SourceStream, number: int) -> bool:
         return self.context.is_waiting(neighbour, stream.channel, stream.key.source, number)
 
-    def _is_complete(self, stream: Stream, neighbour: str, top: int) -> bool:
+    def _is_complete(self, stream: SourceStream, neighbour: str, top: int) -> bool:
         """Whether a neighbour and all beyond it have everything up to `top`."""
         if stream.bases.get(neighbour, 0) < stream.base:
             return False
@@ -194,7 +216,7 @@ class Relay:
             reports.get(each, -1) >= top for each in self.trees.beyond(stream.digest, neighbour)
         )
 
-    def _nack(self, stream: Stream, now_us: int) -> None:
+    def _nack(self, stream: SourceStream, now_us: int) -> None:
         ranges = stream.missing()
         if ranges:
             self._say(stream.parent, stream.channel, Nack(stream.key, ranges))
@@ -203,7 +225,7 @@ class Relay:
         else:
             stream.nack_us = NEVER
 
-    def _ack(self, stream: Stream, now_us: int) -> None:
+    def _ack(self, stream: SourceStream, now_us: int) -> None:
         stream.ack_us = NEVER
         stream.unacked = 0
         through = {self.context.name: stream.done}
@@ -218,7 +240,7 @@ class Relay:
 
     def _sync_us(self, neighbour: str, now_us: int) -> int:
         pause_us = 3 * self._latency_us(neighbour) + _ACK_US
-        return max(_LEAST_SYNC_US, pause_us, self.answering.pause_us(neighbour, now_us))
+        return max(_MIN_SYNC_US, pause_us, self.answering.pause_us(neighbour, now_us))
 
     def _latency_us(self, neighbour: str) -> int:
         return self.context.map.latency_us(self.context.name, neighbour) or 0

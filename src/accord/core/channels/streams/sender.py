@@ -14,18 +14,18 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from accord.core.channels.streams.messages import Key, Note
-from accord.core.channels.streams.stream import WINDOW, Kept, Stream, size_of
+from accord.core.channels.streams.messages import StreamHeader, StreamId
+from accord.core.channels.streams.stream import WINDOW, BufferedEvent, SourceStream, size_of
 from accord.core.overlay.signals import Carried
 
 IDLE_US: Final = 60_000_000
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 _BACKLOG: Final = 1_024
 _MORE: Final = 8  # times as much is taken of those that could not be held back in time
 _ANY: Final = 1 << 62  # bytes: what fits is decided before
 
 
-class Progress:
+class MemberProgress:
     """Of a member: since when it has not advanced, and whether it was given up."""
 
     __slots__ = ("acked", "is_dropped", "since_us")
@@ -36,11 +36,11 @@ class Progress:
         self.is_dropped = False
 
 
-class Sender:
-    def __init__(self, channel: str, key: Key, now_us: int) -> None:
-        self.stream = Stream(channel, key, 1, now_us)
-        self.members: dict[str, Progress] = {}
-        self.backlog: deque[tuple[Carried, Note, int]] = deque()
+class StreamSender:
+    def __init__(self, channel: str, key: StreamId, now_us: int) -> None:
+        self.stream = SourceStream(channel, key, 1, now_us)
+        self.members: dict[str, MemberProgress] = {}
+        self.backlog: deque[tuple[Carried, StreamHeader, int]] = deque()
         self.used_us = now_us
         self.seen = (-1, -1)  # which members and which map it was last made to fit
         self.patience_us = 0  # as its channel said then
@@ -52,13 +52,13 @@ class Sender:
         return len(self.stream.events) + len(self.backlog), self._bytes + self._backlog_bytes
 
     def has_room(self) -> bool:
-        return len(self.backlog) < _BACKLOG and self._backlog_bytes < MOST_BYTES
+        return len(self.backlog) < _BACKLOG and self._backlog_bytes < MAX_BYTES
 
     def fitting(self, events: Iterable[Carried]) -> int:
         """How many of them could be sent at once."""
         return fitting(events, len(self.stream.events), self._bytes)
 
-    def put(self, event: Carried, note: Note, now_us: int) -> bool:
+    def put(self, event: Carried, note: StreamHeader, now_us: int) -> bool:
         """Take an event to be sent; False where there is no room."""
         self.used_us = now_us
         if self._is_overfull():
@@ -79,7 +79,7 @@ class Sender:
                 if progress.acked >= stream.top:
                     progress.since_us = now_us
             number = stream.top + 1
-            stream.put(number, Kept(event, note, came_us), _ANY)
+            stream.put(number, BufferedEvent(event, note, came_us), _ANY)
             if note.stamp is not None:
                 stream.held_back[note.stamp] = number  # until it is handed out at this node, too
             stream.ready()
@@ -94,7 +94,7 @@ class Sender:
             del self.members[gone]
         for member in members:
             if member not in self.members:
-                self.members[member] = Progress(base - 1, now_us)
+                self.members[member] = MemberProgress(base - 1, now_us)
         return self.advance(now_us)
 
     def advance(self, now_us: int) -> list[Carried]:
@@ -142,7 +142,7 @@ class Sender:
         """Whether a member does not know yet how far the stream has come."""
         return any(each.acked < self.stream.top for each in self.members.values())
 
-    def notes_after(self, number: int) -> list[Note]:
+    def notes_after(self, number: int) -> list[StreamHeader]:
         """Of all events that are to follow on that number."""
         events = self.stream.events.items()
         window = [kept.note for each, kept in events if each > number]
@@ -170,7 +170,7 @@ class Sender:
         assert self._backlog_bytes == sum(size_of(event) for event, _, _ in self.backlog)
 
     def _is_overfull(self) -> bool:
-        return len(self.backlog) >= _MORE * _BACKLOG or self._backlog_bytes >= _MORE * MOST_BYTES
+        return len(self.backlog) >= _MORE * _BACKLOG or self._backlog_bytes >= _MORE * MAX_BYTES
 
     def _fits(self) -> bool:
         return _fits(len(self.stream.events), self._bytes)
@@ -188,4 +188,4 @@ def fitting(events: Iterable[Carried], count: int = 0, size: int = 0) -> int:
 
 
 def _fits(count: int, size: int) -> bool:
-    return count < WINDOW and size < MOST_BYTES
+    return count < WINDOW and size < MAX_BYTES

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.channels.streams.messages import Key
-from accord.core.channels.streams.sender import Sender
-from accord.core.model.recent import first_free
+from accord.core.channels.streams.messages import StreamId
+from accord.core.channels.streams.sender import StreamSender
+from accord.core.model.recent import find_evictable
 
 MOST: Final = 16_384
 _TELLING: Final = 1_024  # that are kept for members that were given up
 _LOOKED_AT: Final = 64
 
 
-class Senders(dict[str, Sender]):
+class OutboundStreams(dict[str, StreamSender]):
     """The one used or looked at last at the end."""
 
     def __init__(self, node: str, incarnation: int, most: int = MOST) -> None:
@@ -28,13 +28,15 @@ class Senders(dict[str, Sender]):
         self._most = most
         self._serial = 0
 
-    def use(self, channel: str, now_us: int) -> Sender:
+    def use(self, channel: str, now_us: int) -> StreamSender:
         sender = self.pop(channel, None)
         if sender is None:
             if len(self) >= self._most:
                 self._make_room()
             self._serial += 1
-            sender = Sender(channel, Key(self._node, self._incarnation, self._serial), now_us)
+            sender = StreamSender(
+                channel, StreamId(self._node, self._incarnation, self._serial), now_us
+            )
         self[channel] = sender
         return sender
 
@@ -51,10 +53,10 @@ class Senders(dict[str, Sender]):
             sender.check_invariants()
 
     def _make_room(self) -> None:
-        channel = first_free(self, _is_free, _LOOKED_AT)
+        channel = find_evictable(self, _is_free, _LOOKED_AT)
         if channel is not None:
             del self[channel]
 
 
-def _is_free(sender: Sender) -> bool:
+def _is_free(sender: StreamSender) -> bool:
     return sender.is_done() and not sender.is_to_tell() and not sender.stream.paces

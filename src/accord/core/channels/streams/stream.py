@@ -12,38 +12,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from accord.core.channels.streams.messages import Key, Note, Stamp
+from accord.core.channels.streams.messages import Stamp, StreamHeader, StreamId
 from accord.core.channels.trees.tree import Digest
 from accord.core.overlay.signals import Carried
 from accord.core.scheduling.timers import Timer
 
 WINDOW: Final = 1_024  # events from the base on
 # Of a stream of another node: its source has 4 MiB on their way, and one event as large as may be.
-MOST_BYTES: Final = 32 << 20
+MAX_BYTES: Final = 32 << 20
 _OVERHEAD: Final = 200
 _RANGES: Final = 16
-MOST_ASKED: Final = 64  # in one message
+MAX_ASKED: Final = 64  # in one message
 HELD_US: Final = 20_000  # until it is asked again whether this node has room
 _FIRST_NACK_US: Final = 5_000
-_LEAST_NACK_US: Final = 60_000
+_MIN_NACK_US: Final = 60_000
 _NACKS: Final = 4  # after so many in vain, twice as long passes before the next
 _SLOWEST: Final = 2  # and at most so often twice as long
-_MOST_SYNC_US: Final = 600_000
+_MAX_SYNC_US: Final = 600_000
 NEVER: Final = 1 << 62
 
 
-class Kept:
+class BufferedEvent:
     """An event as it came, and when."""
 
     __slots__ = ("at_us", "event", "note")
 
-    def __init__(self, event: Carried, note: Note, at_us: int) -> None:
+    def __init__(self, event: Carried, note: StreamHeader, at_us: int) -> None:
         self.event = event
         self.note = note
         self.at_us = at_us
 
 
-class Pace:
+class HeartbeatBackoff:
     """When a neighbour is to hear again how much there is: less often the longer it is silent."""
 
     __slots__ = ("due_us", "pause_us", "said_us")
@@ -55,24 +55,24 @@ class Pace:
 
     def slow_down(self, now_us: int) -> None:
         self.due_us = now_us + self.pause_us
-        self.pause_us = max(self.pause_us, min(self.pause_us * 3 // 2, _MOST_SYNC_US))
+        self.pause_us = max(self.pause_us, min(self.pause_us * 3 // 2, _MAX_SYNC_US))
 
 
-class Past(NamedTuple):
+class StreamCheckpoint(NamedTuple):
     """Of a stream that was forgotten: what was handed over, and whether this node was a member."""
 
-    key: Key
+    key: StreamId
     through: int
     is_wanted: bool
 
 
-class Stream:
+class SourceStream:
     """`through`: all up to it has come, and was taken. `parent` is the one towards the source.
 
     `held_us` is when to ask again whether what has come is taken.
     """
 
-    def __init__(self, channel: str, key: Key, base: int, now_us: int) -> None:
+    def __init__(self, channel: str, key: StreamId, base: int, now_us: int) -> None:
         self.channel = channel
         self.key = key
         self.base = base
@@ -82,12 +82,12 @@ class Stream:
         self.parent = ""
         self.turn = 0
         self.digest: Digest = b""
-        self.events: dict[int, Kept] = {}
+        self.events: dict[int, BufferedEvent] = {}
         self.bytes = 0  # of all of them
         self.held_back: dict[Stamp, int] = {}  # numbers whose turn has not come in another order
         self.reports: dict[str, int] = {}  # of nodes beyond this one
         self.bases: dict[str, int] = {}  # of neighbours
-        self.paces: dict[str, Pace] = {}  # of neighbours that may lack something
+        self.paces: dict[str, HeartbeatBackoff] = {}  # of neighbours that may lack something
         self.heard_us = now_us
         self.is_wanted = False  # this node is a member, since something was handed over
         self._handed = 0  # through which number, when it was known before
@@ -106,14 +106,14 @@ class Stream:
         """All up to it has come, and is not held back: what is acknowledged."""
         return next(iter(self.held_back.values())) - 1 if self.held_back else self.through
 
-    def go_on(self, past: Past) -> None:
+    def go_on(self, past: StreamCheckpoint) -> None:
         """It was known before: what is `ready` follows on that."""
         self._handed = past.through
         self.through = min(self.through, past.through)
         self.is_wanted = past.is_wanted
 
-    def past(self) -> Past:
-        return Past(self.key, max(self.through, self._handed), self.is_wanted)
+    def past(self) -> StreamCheckpoint:
+        return StreamCheckpoint(self.key, max(self.through, self._handed), self.is_wanted)
 
     def end(self) -> None:
         """Nothing more will come of it; what it has is `ready`, whatever is missing before."""
@@ -124,7 +124,7 @@ class Stream:
         self.base = max(self.base, base)
         self.top = max(self.top, self.base - 1, min(top, self.base + WINDOW - 1))
 
-    def put(self, number: int, kept: Kept, most_bytes: int = MOST_BYTES) -> bool:
+    def put(self, number: int, kept: BufferedEvent, most_bytes: int = MAX_BYTES) -> bool:
         """Keep an event; False where it is known, or not to be kept, or more than any source has.
 
         One is always kept, however large it is.
@@ -140,7 +140,7 @@ class Stream:
         self.top = max(self.top, number)
         return True
 
-    def ready(self, most: int = WINDOW) -> list[Kept]:
+    def ready(self, most: int = WINDOW) -> list[BufferedEvent]:
         """Events whose turn it is, so many and those that the source has given up to wait for.
 
         They don't wait for what will never come.
@@ -182,7 +182,7 @@ class Stream:
         for number in range(self.through + 1, self.top + 1):
             if number in self.events:
                 continue
-            if asked >= MOST_ASKED:
+            if asked >= MAX_ASKED:
                 break
             asked += 1
             if ranges and ranges[-1][1] == number - 1:
@@ -204,7 +204,7 @@ class Stream:
         """It was asked for: again after a while, and less often where that does not help."""
         self.in_vain += 1
         slower = min(self.in_vain // _NACKS, _SLOWEST)
-        self.nack_us = now_us + max(_LEAST_NACK_US << slower, pause_us)
+        self.nack_us = now_us + max(_MIN_NACK_US << slower, pause_us)
 
     def report(self, through: dict[str, int], nodes: Iterable[str]) -> bool:
         """What of `nodes` have, which are those beyond; False where that is known."""

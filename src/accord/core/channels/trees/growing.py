@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.channels.trees.spanner import Graph, graph_of, spanner
-from accord.core.channels.trees.tree import Digest, Tree, grow
-from accord.core.overlay.map import Map
+from accord.core.channels.trees.tree import Digest, Tree, build_tree
+from accord.core.overlay.map import LinkStateMap
 
 REFRESH_US: Final = 60_000_000
 _TREES: Final = 256
@@ -19,7 +19,7 @@ _TREES: Final = 256
 _Key = tuple[str, tuple[str, ...], float]
 
 
-class Grown:
+class CachedTree:
     """A tree, and for which state of the map it was last found to be good."""
 
     __slots__ = ("digest", "grown_us", "missing", "tree", "version")
@@ -33,15 +33,15 @@ class Grown:
         self.missing = tuple(each for each in members if each not in known)
 
 
-class Growing:
-    def __init__(self, net: Map) -> None:
+class TreeCache:
+    def __init__(self, net: LinkStateMap) -> None:
         self.grown = 0  # how many trees were computed
         self._map = net
-        self._trees: dict[_Key, Grown] = {}
+        self._trees: dict[_Key, CachedTree] = {}
         self._spanners: dict[float, Graph] = {}
         self._version = -1
 
-    def tree(self, root: str, members: tuple[str, ...], factor: float, now_us: int) -> Grown:
+    def tree(self, root: str, members: tuple[str, ...], factor: float, now_us: int) -> CachedTree:
         """From `root` over all `members` that can be reached from there."""
         key = (root, members, factor)
         known = self._trees.get(key)
@@ -49,11 +49,11 @@ class Growing:
             known.version = self._map.version
             return known
         self.grown += 1
-        tree = grow(self._spanner(factor), root, members)
+        tree = build_tree(self._spanner(factor), root, members)
         self._trees.pop(key, None)
         while len(self._trees) >= _TREES:
             del self._trees[next(iter(self._trees))]
-        grown = self._trees[key] = Grown(tree, members, self._map.version, now_us)
+        grown = self._trees[key] = CachedTree(tree, members, self._map.version, now_us)
         return grown
 
     def known(self, root: str, members: tuple[str, ...], factor: float) -> Tree | None:
@@ -76,7 +76,7 @@ class Growing:
             assert grown.tree.nodes[0] == root
             assert all(each in grown.tree.nodes or each in grown.missing for each in members)
 
-    def _is_good(self, grown: Grown, now_us: int) -> bool:
+    def _is_good(self, grown: CachedTree, now_us: int) -> bool:
         if now_us - grown.grown_us >= REFRESH_US:
             return False
         if grown.version == self._map.version:

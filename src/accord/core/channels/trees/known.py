@@ -29,7 +29,7 @@ class _Known:
         self.used_us = now_us
 
 
-class Trees:
+class KnownTrees:
     """Of one node."""
 
     def __init__(self, name: str) -> None:

@@ -9,14 +9,14 @@ moment: whoever needs more than that repeats, or has the tree told with what goe
 from __future__ import annotations
 
 from accord.core.channels.trees.spanner import FACTOR, graph_of, spanner
-from accord.core.channels.trees.tree import Tree, grow
-from accord.core.overlay.map import Map
+from accord.core.channels.trees.tree import Tree, build_tree
+from accord.core.overlay.map import LinkStateMap
 
 
 class OfficialTree:
     """As one node sees it; an answer serves until the map changes."""
 
-    def __init__(self, name: str, net: Map, factor: float = FACTOR) -> None:
+    def __init__(self, name: str, net: LinkStateMap, factor: float = FACTOR) -> None:
         self._name = name
         self._map = net
         self._factor = factor
@@ -30,7 +30,7 @@ class OfficialTree:
             self._version = self._map.version
             reachable = sorted(self._map.distances(self._name).costs) or [self._name]
             root = reachable[0]
-            self._tree = grow(spanner(graph_of(self._map), self._factor), root, reachable)
+            self._tree = build_tree(spanner(graph_of(self._map), self._factor), root, reachable)
             self._next_to = self._tree.around().get(self._name, ())
         return self._tree
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final
 
-from accord.core.overlay.map import Map
+from accord.core.overlay.map import LinkStateMap
 
 FACTOR: Final = 1.5
 DOWN: Final = 1 << 44
@@ -20,7 +20,7 @@ DOWN: Final = 1 << 44
 Graph = dict[str, dict[str, int]]  # lengths, both ways
 
 
-def graph_of(net: Map) -> Graph:
+def graph_of(net: LinkStateMap) -> Graph:
     """All links; the length of one that counts is the round trip over it.
 
     The others are longer than any way, so they are taken only where nothing else leads: a link may

@@ -15,7 +15,7 @@ import msgspec
 from accord.core.channels.trees.spanner import Graph, distances
 from accord.core.overlay.fact_messages import is_name
 
-MOST_NODES: Final = 4_096
+MAX_NODES: Final = 4_096
 
 Digest = bytes
 
@@ -47,8 +47,8 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
 
 def problem_with_tree(tree: Tree) -> str | None:
     """Why it is none, or None where it is one."""
-    if not 0 < len(tree.nodes) <= MOST_NODES:
-        return f"expected 1 to {MOST_NODES} nodes, got {len(tree.nodes)}"
+    if not 0 < len(tree.nodes) <= MAX_NODES:
+        return f"expected 1 to {MAX_NODES} nodes, got {len(tree.nodes)}"
     if not all(map(is_name, tree.nodes)):
         return "expected names of nodes"
     if len(dict.fromkeys(tree.nodes)) != len(tree.nodes):
@@ -60,7 +60,7 @@ def problem_with_tree(tree: Tree) -> str | None:
     return None
 
 
-def grow(graph: Graph, root: str, members: Iterable[str]) -> Tree:
+def build_tree(graph: Graph, root: str, members: Iterable[str]) -> Tree:
     """The shortest ways on `graph` from the root to all members that can be reached."""
     _, before = distances(graph, root)
     nodes = [root]
